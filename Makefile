@@ -64,6 +64,10 @@ build: ## Build the program with optimisation
 bench: ## Run the benchmarks of the parts (criterion); docs/benchmarks.md has those of the whole
 	$(CARGO) bench $(CARGO_FLAGS) --workspace --benches
 
+.PHONY: twin
+twin: ready ## Hold simulated hosts against live ones: 24 files, some twelve minutes
+	@scripts/twin.sh
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for SECONDS_EACH=60 seconds
 	scripts/fuzz.sh $(SECONDS_EACH)

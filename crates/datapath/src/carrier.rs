@@ -19,7 +19,7 @@ impl<P> Graph<P> {
         let ends = tables.map.ends(link);
         self.paths.forget();
         for port in ends {
-            self.egress[port].set_carrier(up);
+            self.egress[port].set_carrier(now, up);
         }
         if !up {
             self.lose_what_is_under_way(driver, ends);
@@ -105,7 +105,7 @@ impl<P> Graph<P> {
     /// These links have no carrier from the beginning, and the ends of bonds have heard of it. For a graph that takes the place of another one.
     pub fn start_without(&mut self, tables: &Tables, now: Time, down: &[LinkId]) {
         for port in down.iter().flat_map(|link| tables.map.ends(*link)) {
-            self.egress[port].set_carrier(false);
+            self.egress[port].set_carrier(now, false);
             if let Some((end, member)) = tables.map.member(port) {
                 self.report_carrier(now, end, member, false);
             }

@@ -117,7 +117,7 @@ impl Egress {
     /// In the place of one that belongs to another part of the graph.
     pub(crate) fn elsewhere(&self) -> Self {
         let mut egress = Self { far: self.far, kind: EgressKind::Elsewhere, link: Link::new(LinkSpec::default()) };
-        egress.set_carrier(self.is_up());
+        egress.set_carrier(Time::ZERO, self.is_up());
         egress
     }
 
@@ -132,11 +132,11 @@ impl Egress {
     }
 
     /// It loses its carrier, or has it back.
-    pub(crate) fn set_carrier(&mut self, up: bool) {
+    pub(crate) fn set_carrier(&mut self, now: Time, up: bool) {
         if up {
             self.link.heal();
         } else {
-            self.link.cut();
+            self.link.cut(now);
         }
     }
 
@@ -194,7 +194,7 @@ impl<P> Graph<P> {
         let map = &tables.map;
         let egress = |(port, node): (NetPort, NodeId)| {
             let (link, _) = topology.nodes[node].ports[map.number(port)];
-            Egress::new(map, port, Link::new(topology.links[link].spec))
+            Egress::new(map, port, Link::new(topology.spec_towards(link, map.far_node(port))))
         };
         let switch = |number| Switch::new(map.node_of_switch(number), spread, &routes, seed);
         Self {

@@ -304,7 +304,7 @@ impl Network {
 
     fn outcome(mut self) -> Outcome {
         self.graph.add_up_paths(&self.tables, &mut self.clock);
-        let links = self.graph.egress.iter().map(|egress| egress.link().unwrap().counters()).collect();
+        let links = self.graph.egress.iter().map(|egress| egress.link().unwrap().counters(self.now)).collect();
         let ends = self.graph.ends.iter().map(|end| {
             let end = end.as_ref()?.bonded()?;
             Some((end.counters(), end.reordering().copied()))
@@ -328,7 +328,9 @@ fn outcomes(setting: &Setting, steps: &[Step]) -> [Outcome; 2] {
             // one path.
             match setting.spread {
                 Spread::Single | Spread::Ecmp => outcome.heard.sort_by_key(|(port, flow, _)| (*port, *flow)),
-                Spread::PacketScatter | Spread::PacketScatterRandom => outcome.heard.sort(),
+                Spread::PacketScatter | Spread::PacketScatterPerDestination | Spread::PacketScatterRandom => {
+                    outcome.heard.sort();
+                }
             }
             outcome.lost.sort_by_key(|loss| *loss as u8);
         }
@@ -404,7 +406,7 @@ fn converged(options: [&'static str; 4]) -> Network {
 /// By link of a bond, how many packets its first end has sent.
 fn sent_by_members(network: &Network, bond: u32) -> Vec<u64> {
     let members = network.tables.map.members(BondEndId(2 * bond));
-    members.iter().map(|port| network.graph.egress[*port].link().unwrap().counters().packets).collect()
+    members.iter().map(|port| network.graph.egress[*port].link().unwrap().counters(Time::NEVER).packets).collect()
 }
 
 /// A path ends at a bond: behind the first packet, nobody is asked for the way, and yet each packet has a member chosen for it, of those that are there now.

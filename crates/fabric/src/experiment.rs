@@ -244,7 +244,7 @@ impl<'a> Context<'a> {
             sysctl.value.apply(&mut linux);
         }
         Some(TransportSpec {
-            kind: text.transport.map_or(TransportKind::Sack, |kind| kind.0),
+            kind: text.transport.map(|kind| kind.0).unwrap_or_default(),
             window: text.window.map_or(256, Whole::get),
             initial_window: text.initial_window.map_or(10, Whole::get),
             duplicate_ack_threshold: text.duplicate_ack_threshold.map_or(3, Whole::get),
@@ -370,7 +370,7 @@ pub(crate) fn transports(text: &TrafficText, axes: &[Axis]) -> Vec<TransportKind
         .filter_map(|setting| if let TrafficSetting::Transport(kind) = setting { Some(*kind) } else { None })
         .collect();
     if kinds.is_empty() {
-        kinds.push(text.transport.map_or(TransportKind::Sack, |kind| kind.0));
+        kinds.push(text.transport.map(|kind| kind.0).unwrap_or_default());
     }
     kinds
 }

@@ -22,6 +22,8 @@ const DEFAULT_QUEUE: u32 = 1_000;
 const LONGEST_QUEUE: u64 = 1_000_000;
 
 type Delay = Length<true, 10_000>;
+/// Cards wait for microseconds.
+type Coalesce = Length<true, 1_000>;
 type Queue = Whole<1, LONGEST_QUEUE>;
 /// No link layer that IP runs over has more.
 type Overhead = Bytes<0, 1_024>;
@@ -149,6 +151,13 @@ keys! {
     in vain: "an overhead without a rate: bytes take no time on a link without a rate", "no rate to count it at", vary {
         /// Bytes that each packet takes on the wire besides its own, on every link that has a rate.
         "links.overhead" => #[serde(rename = "link-overhead")] Overhead(u32)
+    };
+    /// How long the card of a host collects what comes to it over the link before it hands that over together, as `rx-usecs` of
+    /// ethtool(8): the first packet that comes while none waits begins that time. Each packet is handed over at once when not given. Ends at switches
+    /// never wait.
+    "coalesce" => coalesce: Coalesce, EveryLink, |spec, span| spec.coalesce_ns = span.as_ns() as u32, vary {
+        /// How long hosts' cards collect what comes to them, on every link.
+        "links.coalesce" => #[serde(rename = "link-coalesce")] Coalesce(Span)
     };
 }
 

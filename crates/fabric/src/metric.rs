@@ -37,6 +37,8 @@ pub enum Metric {
     ReorderExtent,
     /// Packets that a full queue turned away.
     Drops,
+    /// Packets that wait in queues, those in transmission left out: of all links together, on the mean over the time.
+    QueueMean,
     /// Packets that links marked since their queues were long.
     Marks,
     /// Mean utilisation of the links between switches, and between hosts that forward and switches, 0 to 1.
@@ -98,6 +100,7 @@ words!(Metric, "Metric", "a metric", {
     "reordered" => Metric::Reordered,
     "reorder-extent" => Metric::ReorderExtent,
     "drops" => Metric::Drops,
+    "queue-mean" => Metric::QueueMean,
     "marks" => Metric::Marks,
     "utilisation-mean" => Metric::UtilisationMean,
     "utilisation-max" => Metric::UtilisationMax,
@@ -169,6 +172,7 @@ impl Metric {
             | Self::Reordered
             | Self::ReorderExtent
             | Self::Drops
+            | Self::QueueMean
             | Self::Marks
             | Self::Lost
             | Self::Duplicates

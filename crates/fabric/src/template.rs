@@ -139,17 +139,17 @@ links:
 ";
 
 const EXPERIMENTS: &str = "
-# How packets are spread over equal-cost paths: single, ecmp, packet-scatter, packet-scatter-random.
+# How packets are spread over equal-cost paths: single, ecmp, packet-scatter, packet-scatter-per-destination, packet-scatter-random.
 spread: ecmp
 
 experiments:
   spread:
     title: How packets are spread
     # Who talks to whom (random, stride(i), staggered(p, q), permutation, incast(n), all-to-all, pairs), and how
-    # (reno, newreno, sack).
+    # (linux: as live hosts do; reno, newreno, sack; udp).
     traffic:
       pattern: PATTERN
-      transport: sack
+      transport: linux
     # One case for each value; with several keys, for each combination.
     vary: { spread: [single, ecmp, packet-scatter] }
     # Each case: `repeat` runs of `for`, after a `warm-up` that doesn't count.

@@ -41,7 +41,7 @@ parameters! {
             |text, context, problems| context.pattern(&text.value, text.place, problems),
             |traffic, pattern| traffic.pattern.clone_from(pattern)
         };
-        /// TCP as Linux has it, `linux`; as the studies had it, by its loss recovery; or `udp`. `sack` when not given.
+        /// TCP as Linux has it, `linux`; as the studies had it, by its loss recovery; or `udp`. `linux` when not given.
         "transport" => transport: Option<Choice<TransportKind>>, vary {
             /// TCP, or UDP.
             "transport": Choice<TransportKind> => Policy Transport(TransportKind), plain,

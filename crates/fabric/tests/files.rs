@@ -186,7 +186,7 @@ fn what_is_not_given_has_its_default() {
     let experiment = &fabric.experiments[0];
     assert_eq!((experiment.duration, experiment.warm_up, experiment.repeat), (Span::from_secs(1), Span::ZERO, 1));
     let transport = &traffic(experiment).transport;
-    assert_eq!(transport.kind, TransportKind::Sack);
+    assert_eq!(transport.kind, TransportKind::Linux);
     assert_eq!((transport.window, transport.initial_window, transport.duplicate_ack_threshold), (256, 10, 3));
     assert_eq!((transport.segment_bytes, transport.header_bytes), (1_448, 66));
     assert_eq!((transport.delayed_ack, transport.rto_min), (Some(Span::from_ms(40)), Span::from_ms(200)));

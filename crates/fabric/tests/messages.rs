@@ -312,9 +312,9 @@ fn traffic() {
         ("pattern: { pairs: [[h1, h2, h3]] }", "a pair of three"),
         ("window: 10", "no pattern"),
         ("pattern: random, transport: cubic", "an unknown transport"),
-        ("pattern: random, congestion-control: cubic", "a congestion control without Linux's TCP"),
+        ("pattern: random, transport: sack, congestion-control: cubic", "a congestion control without Linux's TCP"),
         ("pattern: random, transport: linux, congestion-control: vegas", "an unknown congestion control"),
-        ("pattern: random, sysctl: { tcp_dsack: 0 }", "a sysctl without Linux's TCP"),
+        ("pattern: random, transport: sack, sysctl: { tcp_dsack: 0 }", "a sysctl without Linux's TCP"),
         ("pattern: random, transport: linux, sysctl: { tcp_recovery: 0 }", "an unknown sysctl"),
         ("pattern: random, transport: linux, sysctl: { net.ipv4.tcp_dsak: 0 }", "a slip in a sysctl"),
         (

@@ -15,7 +15,7 @@ const LINUX: &str = "traffic: { pattern: random, transport: linux }";
 const CLUSTER: &str = "cluster: { requests: 1 }";
 
 /// Of each axis: what the experiment does, and two values.
-const AXES: [(&str, &str, [&str; 2]); 26] = [
+const AXES: [(&str, &str, [&str; 2]); 27] = [
     ("spread", TRAFFIC, ["single", "ecmp"]),
     ("routes", TRAFFIC, ["follow", "fixed"]),
     ("pattern", TRAFFIC, ["stride(1)", "{ pairs: [[h1, h2]] }"]),
@@ -31,6 +31,7 @@ const AXES: [(&str, &str, [&str; 2]); 26] = [
     ("links.queue", TRAFFIC, ["10", "1000"]),
     ("links.ecn", TRAFFIC, ["10", "20"]),
     ("links.overhead", TRAFFIC, ["0", "24"]),
+    ("links.coalesce", TRAFFIC, ["0", "125us"]),
     ("mode", TRAFFIC, ["balance-rr", "802.3ad"]),
     ("reorder", TRAFFIC, ["off", "{ buffer: 64 }"]),
     ("members", TRAFFIC, ["1", "2"]),

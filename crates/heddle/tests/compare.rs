@@ -58,20 +58,20 @@ fn results_within_tolerance_are_status_0_and_others_1() {
     let desk = simulated();
     add_live_runs(&desk, 1.04);
     let (table, stderr) = desk.expect(0, &["compare", "results/lab"]);
-    assert!(table.ends_with("\n8 of 8 within tolerance\n") && !table.contains(" NO"), "{table}");
+    assert!(table.ends_with("\n10 of 10 within tolerance\n") && !table.contains(" NO"), "{table}");
     assert!(table.contains("flows that differ most") && !table.contains("links that differ most"), "{table}");
     assert!(!stderr.contains("Report"), "nothing was written: {stderr}");
 
     let desk = simulated();
     add_live_runs(&desk, 0.9);
     let (table, _) = desk.expect(1, &["compare", "results/lab"]);
-    assert!(table.ends_with("\n7 of 8 within tolerance\n") && table.contains("−10.0 %"), "{table}");
+    assert!(table.ends_with("\n9 of 10 within tolerance\n") && table.contains("−10.0 %"), "{table}");
     let (table, _) = desk.expect(0, &["compare", "results/lab", "--experiment", "b"]);
-    assert!(table.ends_with("\n4 of 4 within tolerance\n"), "{table}");
+    assert!(table.ends_with("\n5 of 5 within tolerance\n"), "{table}");
     // The report says the same.
     desk.expect(0, &["report", "results/lab"]);
     let page = desk.read("results/lab/report.html");
-    assert!(page.contains("Live against simulated") && page.contains("7 of 8 within tolerance"));
+    assert!(page.contains("Live against simulated") && page.contains("9 of 10 within tolerance"));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn the_comparison_comes_as_json_and_csv() {
     add_live_runs(&desk, 0.9);
     let (text, _) = desk.expect(1, &["compare", "results/lab", "-o", "json"]);
     let comparison: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!((&comparison["within"], &comparison["judged"]), (&json!(7), &json!(8)));
+    assert_eq!((&comparison["within"], &comparison["judged"]), (&json!(9), &json!(10)));
     let goodput = &comparison["experiments"][0]["cases"][0]["metrics"][0];
     assert_eq!((&goodput["metric"], &goodput["within"]), (&json!("goodput-mean"), &json!(false)));
     assert_eq!(comparison["flows"].as_array().map(Vec::len), Some(4), "those of `a`");

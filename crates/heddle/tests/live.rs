@@ -158,8 +158,8 @@ fn a_case_runs_live_and_simulated() {
     for from in ["results/pair", "pair.fabric.yaml"] {
         let output = desk.heddle(&["compare", from, "--quiet", "-e", "pair"]);
         let table = String::from_utf8(output.stdout).expect("UTF-8");
-        let held = table.ends_with("\n4 of 4 within tolerance\n");
-        assert!(table.ends_with(" of 4 within tolerance\n"), "{from}: {table}");
+        let held = table.ends_with("\n5 of 5 within tolerance\n");
+        assert!(table.ends_with(" of 5 within tolerance\n"), "{from}: {table}");
         assert_eq!(output.status.code(), Some(i32::from(!held)), "{from}: {table}");
     }
 }
@@ -354,9 +354,10 @@ experiments:
         let sum: f64 = flows.iter().map(|flow| number(&flow["goodput_bps"])).sum();
         let seconds = number(&record["seconds"]);
         // Frames of 1,514 bytes with at most 1,480 of payload, and one more for each end of the window. Of messages, one from each host may have
-        // come in parts before.
+        // come in parts before. A worker that had no CPU hands over later what came out of the link before, and its counters are read later.
         let parts = if record["experiment"] == "messages" { 3.0 * 16_060.0 } else { 0.0 };
-        let most = 20e6 / 8.0 * seconds * 1_480.0 / 1_514.0 + 2.0 * 1_480.0 + parts;
+        let late = number(&record["late_max_us"]) / 1e6;
+        let most = 20e6 / 8.0 * (seconds + late) * 1_480.0 / 1_514.0 + 2.0 * 1_480.0 + parts;
         assert!(sum > 0.0 && sum / 8.0 * seconds <= most, "{sum} bit/s for {seconds} s, {most} bytes: {record}");
     }
 }

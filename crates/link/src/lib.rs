@@ -4,6 +4,9 @@
 //! departure and arrival are already known. So a hop costs the simulator one event, and the live driver one entry in
 //! a heap. Invariant: arrivals come in the order of the offers.
 //!
+//! The card at the far end may collect what comes and hand it over together ([`LinkSpec::coalesce_ns`]). That is a function of time, too: the first
+//! packet of those already says when they are handed over.
+//!
 //! A link can lose its carrier ([`Link::cut`]), as when its cable is pulled. What is offered meanwhile is lost. What was under
 //! way is lost, too: whoever holds the verdicts throws those packets away and says how many they were ([`Link::lose`]). That
 //! a link is up is never asked on the path of a packet: one without carrier looks like one whose queue is always full.
@@ -14,7 +17,7 @@ mod spec;
 
 use std::collections::VecDeque;
 
-use machine::{Span, Time};
+use machine::{Span, Time, nanos};
 use serde::{Deserialize, Serialize};
 
 pub use spec::LinkSpec;
@@ -39,9 +42,13 @@ pub struct Link {
     busy: Span,
     /// [`Counters::queue_peak`], [`Counters::drops`], [`Counters::marks`], [`Counters::cut`].
     queue_peak: u32,
+    /// What those that were accepted wait until their transmission, in picoseconds: also what still lies ahead of them.
+    waits_ps: u128,
     drops: u64,
     marks: u64,
     lost: u64,
+    /// When the card at the far end hands over what it has collected last.
+    handed_over: Time,
     /// Length and transmission time of the last packet, for the other rates: traffic comes in few lengths.
     last: (u32, Span),
     /// While it has no carrier: what it does when it has one. `spec` is [`LinkSpec::NO_CARRIER`] meanwhile.
@@ -79,6 +86,10 @@ pub struct Counters {
     pub busy: Span,
     /// The most packets that waited at once.
     pub queue_peak: u32,
+    /// How long packets have waited behind the one in transmission, all of them together. Divided by the time between two readings this is how many waited on
+    /// the mean (Little's law). It is counted modulo 2^64 ns, as `busy` is modulo 2^64 ps.
+    #[serde(default)]
+    pub waited: nanos::Span,
 }
 
 impl Counters {
@@ -91,6 +102,7 @@ impl Counters {
         self.cut += other.cut;
         self.busy = self.busy.wrapping_add(other.busy);
         self.queue_peak = self.queue_peak.max(other.queue_peak);
+        self.waited = self.waited.wrapping_add(other.waited);
     }
 }
 
@@ -115,9 +127,11 @@ impl Link {
             bytes: 0,
             busy: Span::ZERO,
             queue_peak: 0,
+            waits_ps: 0,
             drops: 0,
             marks: 0,
             lost: 0,
+            handed_over: Time::ZERO,
         }
     }
 
@@ -126,7 +140,7 @@ impl Link {
     #[must_use]
     pub fn twin(&self) -> Self {
         let mut twin = self.clone();
-        twin.take_counters();
+        twin.take_counters(Time::NEVER);
         twin
     }
 
@@ -136,7 +150,8 @@ impl Link {
         let Some(rate_bps) = self.spec.rate_bps else {
             self.idle_at = now;
             self.count(bytes, Span::ZERO);
-            return Verdict::Arrives((now + self.spec.delay).max(self.earliest));
+            let arrives = (now + self.spec.delay).max(self.earliest);
+            return Verdict::Arrives(self.hand_over(arrives));
         };
         let mut marks = false;
         let start = if self.idle_at <= now {
@@ -155,8 +170,23 @@ impl Link {
         };
         self.idle_at = start + busy;
         self.count(bytes, busy);
-        let arrival = (self.idle_at + self.spec.delay).max(self.earliest);
-        if marks { Verdict::Marks(arrival) } else { Verdict::Arrives(arrival) }
+        let arrives = (self.idle_at + self.spec.delay).max(self.earliest);
+        let handed_over = self.hand_over(arrives);
+        if marks { Verdict::Marks(handed_over) } else { Verdict::Arrives(handed_over) }
+    }
+
+    /// When a packet that arrives then is handed over.
+    #[inline]
+    fn hand_over(&mut self, arrives: Time) -> Time {
+        if self.spec.coalesce_ns == 0 { arrives } else { self.coalesce(arrives) }
+    }
+
+    #[inline(never)]
+    fn coalesce(&mut self, arrives: Time) -> Time {
+        if arrives > self.handed_over {
+            self.handed_over = arrives + self.spec.coalesce();
+        }
+        self.handed_over
     }
 
     /// A packet was marked: [`Verdict::Marks`].
@@ -166,7 +196,7 @@ impl Link {
 
     /// Whether [`Link::offer`] has each packet arrive at once, from `now` on and until something is changed.
     pub fn takes_no_time(&self, now: Time) -> bool {
-        self.spec.rate_bps.is_none() && self.spec.delay == Span::ZERO && self.earliest <= now
+        !self.spec.is_shaped() && self.earliest <= now
     }
 
     /// Counts packets that have passed without being offered, since it takes no time.
@@ -203,6 +233,8 @@ impl Link {
             return None;
         }
         self.starts.push_back(self.idle_at);
+        // The wait is known, so that nothing is to be counted when it ends.
+        self.waits_ps += u128::from(self.idle_at.as_ps() - now.as_ps());
         if self.queue_peak <= waiting {
             self.queue_peak = waiting + 1;
         }
@@ -228,9 +260,10 @@ impl Link {
 
     /// The carrier goes: what is offered is lost until [`Link::heal`]. Packets that it said would arrive after this are lost as
     /// well: whoever holds them throws them away, and says how many they were ([`Link::lose`]). Nothing happens if it was gone.
-    pub fn cut(&mut self) {
+    pub fn cut(&mut self, now: Time) {
         if self.is_up() {
             self.cut = Some(Box::new(std::mem::replace(&mut self.spec, LinkSpec::NO_CARRIER)));
+            self.waits_ps -= self.waits_ahead_ps(now);
             self.starts.clear();
             // Never idle, and no place to wait: nothing is accepted.
             self.idle_at = Time::NEVER;
@@ -243,6 +276,7 @@ impl Link {
             self.spec = *spec;
             self.idle_at = Time::ZERO;
             self.earliest = Time::ZERO;
+            self.handed_over = Time::ZERO;
         }
     }
 
@@ -269,16 +303,28 @@ impl Link {
         // Where nothing waits any more, the next packet could overtake.
         self.earliest = if spec.rate_bps.is_none() { retiming.arrival(last) } else { on_the_way };
         self.idle_at = retiming.departure(self.idle_at);
+        if old.coalesce_ns > 0 || spec.coalesce_ns > 0 {
+            // None is handed over before those that the card has.
+            let last = if old.coalesce_ns > 0 { self.handed_over } else { last };
+            self.earliest = self.earliest.max(retiming.arrival(last));
+        }
+        self.waits_ps -= self.waits_ahead_ps(now);
         for start in &mut self.starts {
             *start = retiming.departure(*start);
         }
+        self.waits_ps += self.waits_ahead_ps(now);
         self.byte_ps = byte_ps(spec);
         self.last = (0, Span::ZERO);
         retiming
     }
 
-    /// What it has done so far, or since [`Link::take_counters`].
-    pub const fn counters(&self) -> Counters {
+    /// How much longer those that are in the queue at `now` wait, all of them together.
+    fn waits_ahead_ps(&self, now: Time) -> u128 {
+        self.starts.iter().map(|start| u128::from(start.since(now).as_ps())).sum()
+    }
+
+    /// What it has done until `now`, or since [`Link::take_counters`]; no packet was offered later.
+    pub fn counters(&self, now: Time) -> Counters {
         Counters {
             packets: self.packets,
             bytes: self.bytes,
@@ -287,14 +333,16 @@ impl Link {
             cut: self.lost,
             busy: self.busy,
             queue_peak: self.queue_peak,
+            waited: nanos::Span::from_ns(((self.waits_ps - self.waits_ahead_ps(now)) / 1_000) as u64),
         }
     }
 
-    /// What it has done so far; counting starts anew.
-    pub fn take_counters(&mut self) -> Counters {
-        let counters = self.counters();
+    /// What it has done until `now`; counting starts anew.
+    pub fn take_counters(&mut self, now: Time) -> Counters {
+        let counters = self.counters(now);
         (self.packets, self.bytes, self.busy) = (0, 0, Span::ZERO);
         (self.queue_peak, self.drops, self.marks, self.lost) = (0, 0, 0, 0);
+        self.waits_ps = self.waits_ahead_ps(now);
         counters
     }
 }
@@ -313,11 +361,14 @@ impl Retiming {
     /// When a packet arrives of which [`Link::offer`] said `at` before the change.
     #[must_use]
     pub fn arrival(&self, at: Time) -> Time {
-        if at <= self.on_the_way.max(self.now) {
+        // What had left the transmitter is in the card by then, and goes when its time is over.
+        let kept = self.on_the_way.max(self.now) + self.old.coalesce();
+        if at <= kept {
             return at;
         }
-        let left = Time::ZERO + Span::from_ps(at.as_ps().saturating_sub(self.old.delay.as_ps()));
-        (self.departure(left) + self.new.delay).max(self.on_the_way).max(self.now)
+        let on_link = self.old.delay.as_ps() + self.old.coalesce().as_ps();
+        let left = Time::ZERO + Span::from_ps(at.as_ps().saturating_sub(on_link));
+        (self.departure(left) + self.new.delay + self.new.coalesce()).max(kept)
     }
 
     /// When the transmitter does what it would have done at `at`: what is left to send takes the new rate's time.
@@ -356,7 +407,7 @@ mod tests {
         let mut link = gigabit(250);
         assert_eq!(link.offer(Time::ZERO, 1_040), Verdict::Arrives(Time::from_ns(58_320)));
         assert_eq!(link.offer(Time::ZERO, 40), Verdict::Arrives(Time::from_ns(58_640)));
-        assert_eq!(link.counters().busy, Span::from_ns(8_640));
+        assert_eq!(link.counters(Time::NEVER).busy, Span::from_ns(8_640));
     }
 
     #[test]
@@ -368,7 +419,7 @@ mod tests {
         }
         let mut link = Link::new(LinkSpec { overhead_bytes: 24, rate_bps: Some(1_000_000_000), ..LinkSpec::default() });
         link.offer(Time::ZERO, 1_514);
-        assert_eq!((link.counters().bytes, link.counters().busy), (1_514, Span::from_ns(12_304)));
+        assert_eq!((link.counters(Time::NEVER).bytes, link.counters(Time::NEVER).busy), (1_514, Span::from_ns(12_304)));
     }
 
     #[test]
@@ -379,7 +430,7 @@ mod tests {
         assert!(verdicts[..3].iter().all(|v| matches!(v, Verdict::Arrives(_))));
         // The second packet starts after 8 us and leaves a place.
         assert!(matches!(link.offer(Time::from_ns(8_000), 1_000), Verdict::Arrives(_)));
-        assert_eq!((link.counters().drops, link.counters().queue_peak), (1, 2));
+        assert_eq!((link.counters(Time::NEVER).drops, link.counters(Time::NEVER).queue_peak), (1, 2));
     }
 
     #[test]
@@ -392,7 +443,8 @@ mod tests {
         assert_eq!(verdicts[5], Verdict::Dropped);
         assert!(matches!(link.offer(Time::from_ns(24_000), 1_000), Verdict::Arrives(_)), "one is left");
         link.count_mark();
-        assert_eq!((link.counters().marks, link.take_counters().marks, link.counters().marks), (1, 1, 0));
+        let end = Time::from_ns(24_000);
+        assert_eq!((link.counters(end).marks, link.take_counters(end).marks, link.counters(end).marks), (1, 1, 0));
     }
 
     #[test]
@@ -401,25 +453,92 @@ mod tests {
         for _ in 0..3 {
             assert!(matches!(link.offer(Time::ZERO, 1_000), Verdict::Arrives(_)));
         }
-        link.cut();
+        link.cut(Time::ZERO);
         link.lose(3);
         assert!(!link.is_up());
         assert_eq!(link.spec().rate_bps, Some(1_000_000_000), "what it does is not forgotten");
         for ns in [1, 8_000, 1_000_000_000] {
             assert_eq!(link.offer(Time::from_ns(ns), 1_000), Verdict::Dropped);
         }
-        assert_eq!((link.counters().cut, link.counters().drops, link.counters().packets), (6, 0, 3));
+        assert_eq!(
+            (link.counters(Time::NEVER).cut, link.counters(Time::NEVER).drops, link.counters(Time::NEVER).packets),
+            (6, 0, 3)
+        );
         link.heal();
         assert!(link.is_up());
         let now = Time::from_ns(2_000_000_000);
         assert_eq!(link.offer(now, 1_000), Verdict::Arrives(now + Span::from_us(58)));
-        assert_eq!((link.counters().cut, link.counters().queue_peak), (6, 2));
+        assert_eq!((link.counters(Time::NEVER).cut, link.counters(Time::NEVER).queue_peak), (6, 2));
+    }
+
+    /// Ten packets of 8 us each, offered at once: after 20 us the third is sent, and seven wait.
+    fn ten_at_once() -> (Link, Time) {
+        let mut link = gigabit(250);
+        for _ in 0..10 {
+            link.offer(Time::ZERO, 1_000);
+        }
+        (link, Time::from_ns(20_000))
+    }
+
+    fn waited_us(link: &Link, now: Time) -> u64 {
+        link.counters(now).waited.as_ns() / 1_000
+    }
+
+    #[test]
+    fn waits_are_counted_until_the_moment_of_the_reading() {
+        let (mut link, now) = ten_at_once();
+        assert_eq!(waited_us(&link, Time::ZERO), 0);
+        // Nine packets wait for 8 us, eight for 8 us, and seven have waited for 4 us.
+        let until_now = 9 * 8 + 8 * 8 + 7 * 4;
+        assert_eq!(waited_us(&link, now), until_now);
+        let all = 8 * 45;
+        assert_eq!(waited_us(&link, Time::from_ns(1_000_000)), all);
+        assert_eq!(link.take_counters(now).waited.as_ns() / 1_000, until_now);
+        assert_eq!(waited_us(&link, now), 0);
+        assert_eq!(waited_us(&link, Time::from_ns(1_000_000)), all - until_now);
+        // A link that does not wait for anything does not count.
+        link.offer(Time::from_ns(2_000_000), 1_000);
+        assert_eq!(waited_us(&link, Time::NEVER), all - until_now);
+    }
+
+    #[test]
+    fn what_is_lost_in_a_queue_waits_no_longer() {
+        let (mut link, now) = ten_at_once();
+        let until_now = waited_us(&link, now);
+        link.cut(now);
+        link.heal();
+        assert_eq!(waited_us(&link, Time::NEVER), until_now);
+    }
+
+    #[test]
+    fn a_new_rate_changes_what_is_left_to_wait() {
+        let (mut link, now) = ten_at_once();
+        let until_now = waited_us(&link, now);
+        let slower = LinkSpec { rate_bps: Some(500_000_000), ..link.spec() };
+        link.reconfigure(now, slower);
+        assert_eq!(waited_us(&link, now), until_now);
+        // Half of a packet is left, then whole ones, 16 us each.
+        let ahead: u64 = (0..7).map(|before| 8 + 16 * before).sum();
+        assert_eq!(waited_us(&link, Time::NEVER), until_now + ahead);
+        let mut link = ten_at_once().0;
+        link.reconfigure(now, LinkSpec { delay: Span::from_us(50), ..LinkSpec::UNSHAPED });
+        assert_eq!(waited_us(&link, Time::NEVER), until_now);
+    }
+
+    #[test]
+    fn waits_of_a_long_queue_over_months_do_not_overflow() {
+        let mut link = Link::new(LinkSpec { rate_bps: Some(1), queue_packets: Some(1_000_000), ..LinkSpec::UNSHAPED });
+        for _ in 0..1_000 {
+            link.offer(Time::ZERO, 1_000);
+        }
+        let all_ns = 8_000_u128 * 1_000_000_000 * 999 * 1_000 / 2;
+        assert_eq!(u128::from(link.counters(Time::NEVER).waited.as_ns()), all_ns);
     }
 
     #[test]
     fn a_link_without_a_rate_loses_its_carrier_too() {
         let mut link = Link::new(LinkSpec { delay: Span::from_us(5), ..LinkSpec::default() });
-        link.cut();
+        link.cut(Time::from_ns(1));
         assert_eq!(link.offer(Time::from_ns(1), 100), Verdict::Dropped);
         link.heal();
         assert_eq!(link.offer(Time::from_ns(2), 100), Verdict::Arrives(Time::from_ns(5_002)));
@@ -429,7 +548,7 @@ mod tests {
     fn a_link_is_changed_while_it_has_no_carrier() {
         let mut link = gigabit(2);
         link.offer(Time::ZERO, 1_000);
-        link.cut();
+        link.cut(Time::from_ns(1));
         let slower = LinkSpec { rate_bps: Some(100_000_000), ..link.spec() };
         let retiming = link.reconfigure(Time::from_ns(10), slower);
         assert_eq!(retiming.arrival(Time::from_ns(58_000)), Time::from_ns(58_000));
@@ -438,8 +557,8 @@ mod tests {
         assert_eq!(link.offer(Time::from_ns(30), 1_000), Verdict::Arrives(Time::from_ns(30 + 80_000 + 50_000)));
         // A cut twice and a repair of what is whole change nothing.
         link.heal();
-        link.cut();
-        link.cut();
+        link.cut(Time::from_ns(1));
+        link.cut(Time::from_ns(1));
         link.heal();
         assert_eq!(link.spec(), slower);
     }
@@ -472,6 +591,30 @@ mod tests {
         for _ in 0..1_000 {
             assert_eq!(link.offer(Time::ZERO, 64_000), Verdict::Arrives(Time::from_ns(5_000)));
         }
+    }
+
+    #[test]
+    fn a_card_hands_over_what_has_come_when_the_first_ones_time_is_over() {
+        let coalesced = LinkSpec { coalesce_ns: 125_000, ..gigabit(250).spec };
+        let mut link = Link::new(coalesced);
+        // 8 us each, from 58 us on: the card waits until 183 us.
+        let first: Vec<_> = (0..16).map(|_| arrival(link.offer(Time::ZERO, 1_000))).collect();
+        assert_eq!(first, [Time::from_ns(183_000); 16]);
+        // The last one that comes in that time comes at 178 us, the next at 186.
+        let next: Vec<_> = (0..2).map(|_| arrival(link.offer(Time::ZERO, 1_000))).collect();
+        assert_eq!(next, [Time::from_ns(311_000); 2]);
+        let later = Time::from_ns(1_000_000);
+        assert_eq!(arrival(link.offer(later, 1_000)), later + Span::from_us(58 + 125));
+        // Without its carrier, it has nothing.
+        link.cut(later);
+        link.heal();
+        assert_eq!(arrival(link.offer(later + Span::from_us(1), 1_000)), later + Span::from_us(59 + 125));
+        // A link without rate has a card, too.
+        let mut fast = Link::new(LinkSpec { coalesce_ns: 1_000, ..LinkSpec::UNSHAPED });
+        assert!(!fast.takes_no_time(Time::ZERO) && fast.spec.is_shaped());
+        let handed = [1, 900, 1_001, 1_002].map(|ns| arrival(fast.offer(Time::from_ns(ns), 60)));
+        assert_eq!(handed, [1_001, 1_001, 1_001, 2_002].map(Time::from_ns));
+        assert!(Link::new(coalesced.towards_switch()).spec.coalesce_ns == 0);
     }
 
     fn arrival(verdict: Verdict) -> Time {
@@ -527,10 +670,12 @@ mod tests {
     fn arrivals_stay_in_order_whatever_changes() {
         let rates = [Some(10_000), None, Some(999_999_937), Some(1_000_000), Some(40_000_000_000)];
         let delays = [Span::from_ms(20), Span::ZERO, Span::from_us(7), Span::from_ms(3)];
+        let cards = [0, 125_000, 2_000_000];
         let spec = |n: usize| LinkSpec {
             rate_bps: rates[n % 5],
             delay: delays[n % 4],
             queue_packets: Some(50),
+            coalesce_ns: cards[n % 3],
             ..LinkSpec::UNSHAPED
         };
         let mut link = Link::new(spec(0));

@@ -22,6 +22,11 @@ pub struct LinkSpec {
     /// checksum and gap are 24. Only links with a rate have a use for it.
     #[serde(skip_serializing_if = "is_zero")]
     pub overhead_bytes: u32,
+    /// How long a host's card collects what comes to it before it interrupts (`rx-usecs` of ethtool(8)), in nanoseconds: the first packet that comes
+    /// while none waits begins that time, and at its end all that came are handed over. Zero: each at once. It fills a gap in this struct, which stands
+    /// between what each packet needs.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub coalesce_ns: u32,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -31,8 +36,14 @@ const fn is_zero(number: &u32) -> bool {
 
 impl LinkSpec {
     /// As fast as the machine goes.
-    pub const UNSHAPED: Self =
-        Self { rate_bps: None, delay: Span::ZERO, queue_packets: None, ecn_packets: None, overhead_bytes: 0 };
+    pub const UNSHAPED: Self = Self {
+        rate_bps: None,
+        delay: Span::ZERO,
+        queue_packets: None,
+        ecn_packets: None,
+        overhead_bytes: 0,
+        coalesce_ns: 0,
+    };
 
     /// Nothing leaves, and nobody may wait.
     pub(crate) const NO_CARRIER: Self = Self { rate_bps: Some(1), queue_packets: Some(0), ..Self::UNSHAPED };
@@ -43,9 +54,20 @@ impl LinkSpec {
         bytes.saturating_add(self.overhead_bytes)
     }
 
+    /// The longest time that a packet waits in the receiver's card.
+    pub const fn coalesce(&self) -> Span {
+        Span::from_ns(self.coalesce_ns as u64)
+    }
+
+    /// The same of a direction that leads to no host: only hosts have such cards.
+    #[must_use]
+    pub const fn towards_switch(self) -> Self {
+        Self { coalesce_ns: 0, ..self }
+    }
+
     /// Whether packets are delayed or limited at all.
     pub const fn is_shaped(&self) -> bool {
-        self.rate_bps.is_some() || self.delay.as_ps() > 0
+        self.rate_bps.is_some() || self.delay.as_ps() > 0 || self.coalesce_ns > 0
     }
 }
 

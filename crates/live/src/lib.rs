@@ -53,4 +53,4 @@ pub use instance::{Instance, StartOptions, folder_of};
 pub use network::difference;
 pub use runtime::use_runtime_folder;
 pub use tap::VNET_HEADER;
-pub use thread_priority::hasten;
+pub use thread_priority::{hasten, raise};

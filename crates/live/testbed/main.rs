@@ -2,6 +2,7 @@
 
 #[path = "../../sim/tests/pipelines/mod.rs"]
 mod pipelines;
+mod segments;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -11,7 +12,8 @@ use fabric::{Overrides, Source};
 use live::{Instance, StartOptions};
 
 const USAGE: &str = "usage: heddle-live-testbed daemon --instance NAME [--ephemeral]
-       heddle-live-testbed up NAME FILE | exec NAME HOST COMMAND... | counters NAME | down NAME | clean";
+       heddle-live-testbed up NAME FILE | exec NAME HOST COMMAND... | counters NAME | down NAME | clean
+       heddle-live-testbed segments [SCRIPT [PLAYS]] | trace SCRIPT | agree SCRIPT";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -53,6 +55,11 @@ fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
         }
         ["counters", name] => println!("{:#?}", network(name)?.counters()?),
         ["down", name] => network(name)?.down()?,
+        ["segments"] => return segments::run("", 3, false),
+        ["segments", script] => return segments::run(script, 3, false),
+        ["segments", script, plays] => return segments::run(script, plays.parse()?, false),
+        ["agree", script] => return segments::agree(script),
+        ["trace", script] => return segments::run(script, 1, true),
         ["clean"] => println!("{:?}", live::clean()?),
         _ => return Err(USAGE.into()),
     }

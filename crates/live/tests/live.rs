@@ -21,5 +21,6 @@ mod packet;
 mod pipelines;
 mod reroute;
 mod rootless;
+mod segments;
 mod two_hosts;
 mod workers;

@@ -143,6 +143,20 @@ impl<U: Unit> Span<U> {
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / U::PER_SECOND as f64
     }
+
+    /// Both together, counted modulo 2^64 units, as counters that run for ever are: see [`Span::wrapping_sub`].
+    #[inline]
+    #[must_use]
+    pub const fn wrapping_add(self, other: Self) -> Self {
+        Self::new(self.0.wrapping_add(other.0))
+    }
+
+    /// By how much a counter has grown since it stood at `before`, if that was by less than 2^64 units.
+    #[inline]
+    #[must_use]
+    pub const fn wrapping_sub(self, before: Self) -> Self {
+        Self::new(self.0.wrapping_sub(before.0))
+    }
 }
 
 impl Span<Pico> {
@@ -165,20 +179,6 @@ impl Span<Pico> {
     pub const fn transmission(bytes: u64, rate_bps: u64) -> Self {
         let ps = (bytes as u128 * 8 * 1_000_000_000_000).div_ceil(rate_bps as u128);
         Self::new(if ps > u64::MAX as u128 { u64::MAX } else { ps as u64 })
-    }
-
-    /// Both together, counted modulo 2^64 ps (213 days), as counters that run for ever are: see [`Span::wrapping_sub`].
-    #[inline]
-    #[must_use]
-    pub const fn wrapping_add(self, other: Self) -> Self {
-        Self::new(self.0.wrapping_add(other.0))
-    }
-
-    /// By how much a counter has grown since it stood at `before`, if that was less than 213 days.
-    #[inline]
-    #[must_use]
-    pub const fn wrapping_sub(self, before: Self) -> Self {
-        Self::new(self.0.wrapping_sub(before.0))
     }
 }
 

@@ -55,7 +55,7 @@ fn main() {
     // Less than one is for counting instructions.
     let seconds: f64 = arguments.get(2).and_then(|text| text.parse().ok()).unwrap_or(1.0);
     println!("{kind:?}, window {}", transport.window);
-    println!("{:>3} {:12} {:22} {:>9} {:>9} {:>11}", "k", "traffic", "spread", "best M/s", "median", "Mbit/s mean");
+    println!("{:>3} {:12} {:27} {:>9} {:>9} {:>11}", "k", "traffic", "spread", "best M/s", "median", "Mbit/s mean");
     for k in [4, 8, 16] {
         let fabric = network::fat_tree(k, network::GIGABIT);
         let routes = Arc::new(Routes::compute(&fabric.topology));
@@ -65,7 +65,7 @@ fn main() {
             ("permutation", permutation(fabric.topology.hosts)),
             ("stride", stride(fabric.topology.hosts, fabric.topology.hosts / 2)),
         ] {
-            for spread in [Spread::Ecmp, Spread::PacketScatter, Spread::PacketScatterRandom] {
+            for &spread in &Spread::ALL[1..] {
                 let scenario = Scenario {
                     pipelines: &Pipelines::default(),
                     fabric: &fabric,
@@ -97,5 +97,5 @@ fn report(k: u32, traffic: &str, scenario: &Scenario<'_>) {
     }
     rates.sort_by(f64::total_cmp);
     let spread = format!("{:?}", scenario.spread);
-    println!("{k:>3} {traffic:12} {spread:22} {:9.1} {:9.1} {goodput:11.1}", rates[4], rates[2]);
+    println!("{k:>3} {traffic:12} {spread:27} {:9.1} {:9.1} {goodput:11.1}", rates[4], rates[2]);
 }

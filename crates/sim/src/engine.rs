@@ -7,18 +7,19 @@ use fabric::LinkFault;
 use link::Link;
 use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
-use transport::paced;
+use transport::credit;
 use transport::reordering::Meter;
-use transport::udp::{self, Fragment};
 use transport::{Ack, Ecn, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
 use crate::headers::{Header, Headers, Upper};
+use crate::joining::Joining;
 use crate::latency::HostLatency;
 use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
 use crate::neighbours::{AddressLearned, Neighbours};
 use crate::pool::{Content, Pool};
+use crate::udp::{Udp, udp_window};
 use crate::{BondOutcome, Scenario};
 
 /// Source port of the first flow, for hash policies; each further flow has the next one. As Linux counts up from here.
@@ -57,27 +58,6 @@ pub(crate) struct Flow {
     armed: [Time; 2],
 }
 
-/// What a flow of UDP has instead of sender and receiver.
-#[derive(Debug)]
-pub(crate) enum Udp {
-    /// As fast as it goes.
-    Bulk { sender: udp::Sender, receiver: udp::Receiver },
-    /// At an even pace.
-    Paced { sender: paced::Sender, receiver: paced::Receiver },
-}
-
-impl Udp {
-    fn new(scenario: &Scenario<'_>, start: Time) -> Self {
-        let Some(rate) = scenario.rate_pps else {
-            return Self::Bulk { sender: udp::Sender::new(udp::FRAGMENTS), receiver: udp::Receiver::default() };
-        };
-        let measured = Time::ZERO + scenario.warm_up;
-        let number = |time: Time| paced::first_after(rate, time.since(start));
-        let numbers = number(measured)..number(measured + scenario.duration);
-        Self::Paced { sender: paced::Sender::new(rate), receiver: paced::Receiver::new(rate, numbers) }
-    }
-}
-
 /// A network and its flows at one moment.
 pub(crate) struct Engine<'a> {
     scenario: &'a Scenario<'a>,
@@ -89,11 +69,15 @@ pub(crate) struct Engine<'a> {
     flows: Vec<Flow>,
     /// By flow, in a run of UDP; else empty.
     udp: Vec<Udp>,
+    /// How many fragments a host has had of another one, modulo 2^32: `[to][from]` among the hosts.
+    heard: Vec<Vec<u32>>,
     packet_hops: u64,
     /// How many events may happen at one instant.
     at_once_max: u64,
     /// Of hosts with Linux: how long they take.
     latency: Option<HostLatency>,
+    /// What hosts with Linux join, where several segments may come at one instant.
+    joining: Option<Joining>,
     /// When `packet_hops` reaches the number, the clock must have left the time behind.
     moved: (u64, Option<Time>),
     segment_bytes: u64,
@@ -123,13 +107,14 @@ impl<'a> Engine<'a> {
             directions: Vec::with_capacity(2 * scenario.flows.len()),
             flows: Vec::with_capacity(scenario.flows.len()),
             udp: Vec::new(),
+            heard: Vec::new(),
             packet_hops: 0,
             at_once_max: events_at_once_max(scenario),
             latency: HostLatency::of(scenario),
+            joining: Joining::of(scenario),
             moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
         };
-        engine.medium.notes_carried = scenario.transport.kind == TransportKind::Udp;
         engine.add_flows();
         engine.graph.start(engine.tables.at(Time::ZERO), &mut engine.medium);
         engine
@@ -139,6 +124,10 @@ impl<'a> Engine<'a> {
         let spec = self.scenario.transport;
         let topology = &self.scenario.fabric.topology;
         let convergence = self.convergence();
+        let window = udp_window(self.scenario);
+        if spec.kind == TransportKind::Udp && self.scenario.rate_pps.is_none() {
+            self.heard = vec![Vec::new(); topology.hosts as usize];
+        }
         for (index, flow) in self.scenario.flows.iter().enumerate() {
             let addresses = [flow.from, flow.to].map(|host| topology.address(host));
             let [Some(from), Some(to)] = addresses else { panic!("flow {index} does not run between hosts") };
@@ -152,9 +141,13 @@ impl<'a> Engine<'a> {
                 (TransportKind::Udp, Some(_)) => [Upper::Udp(ports.0, ports.1), Upper::Udp(ports.1, ports.0)],
                 _ => [Upper::Tcp(ports.0, ports.1), Upper::Tcp(ports.1, ports.0)],
             };
+            if in_fragments {
+                self.heard[flow.to.0 as usize].resize(topology.hosts as usize, 0);
+            }
+            let back_bytes = if in_fragments { credit::CREDIT_BYTES } else { spec.header_bytes };
             let directions = [
                 ((flow.from, from), (flow.to, to), ahead, data_bytes),
-                ((flow.to, to), (flow.from, from), back, spec.header_bytes),
+                ((flow.to, to), (flow.from, from), back, back_bytes),
             ];
             for ((from, from_address), (to, to_address), upper, bytes) in directions {
                 let hash = FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(ports_hash)));
@@ -176,7 +169,7 @@ impl<'a> Engine<'a> {
                 armed: [Time::NEVER; 2],
             });
             if spec.kind == TransportKind::Udp {
-                self.udp.push(Udp::new(self.scenario, flow.start));
+                self.udp.push(Udp::new(self.scenario, flow.start, window));
             }
             let start = flow.start + convergence;
             self.medium.calendar.push(start, Event { packet: 0, header: 2 * index as u32, at: START });
@@ -192,8 +185,9 @@ impl<'a> Engine<'a> {
     /// Lets everything happen that lies before `end`.
     pub(crate) fn run_before(&mut self, end: Time) {
         let Some(last) = end.as_ps().checked_sub(1) else { return };
-        while let Some((now, event)) = self.medium.calendar.pop_until(Time::from_ps(last)) {
+        while let Some((now, event)) = self.next_event(Time::from_ps(last)) {
             if event.at >= SWITCH {
+                self.end_joining();
                 self.wake(now, event);
                 continue;
             }
@@ -209,6 +203,18 @@ impl<'a> Engine<'a> {
                 self.receive_delivered(now);
             }
         }
+    }
+
+    /// What happens next, up to `last`. What was joined is answered before, unless more may come at that instant: the answer may come to somebody before
+    /// anything else happens.
+    #[inline]
+    fn next_event(&mut self, last: Time) -> Option<(Time, Event)> {
+        if let Some(joined) = self.joining.as_ref().and_then(Joining::since)
+            && self.medium.calendar.next_time() != Some(joined)
+        {
+            self.end_joining();
+        }
+        self.medium.calendar.pop_until(last)
     }
 
     /// Lets everything happen that lies before `end`, the faults among it. `begin`: when measuring began.
@@ -397,39 +403,83 @@ impl<'a> Engine<'a> {
         if !self.udp.is_empty() {
             return self.fragment_arrives(now, direction, id);
         }
-        let Content { number: seq, stamp } = self.medium.packets.take(id);
+        let segment = self.medium.packets.take(id).segment(self.medium.packets.ecn(id));
         let flow = &mut self.flows[direction as usize / 2];
-        let segment = Segment { seq, stamp, ecn: self.medium.packets.ecn(id) };
+        let Segment { seq, stamp, .. } = segment;
         if segment.carries_data() {
             let end = seq + self.segment_bytes;
             flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
+        }
+        if self.joining.is_some() {
+            return self.join(now, direction, segment);
         }
         flow.receiver.handle(now, receiver::Input::Data(segment));
         self.poll_receiver(now, direction);
     }
 
-    /// A fragment of UDP has come to its host.
+    /// A segment has come to a host that joins what comes at one instant: it answers when all of that is there.
+    #[inline(never)]
+    fn join(&mut self, now: Time, direction: u32, segment: Segment) {
+        let Some(joining) = &mut self.joining else { return };
+        let is_joined = joining.continues(now, direction, &segment);
+        if !is_joined {
+            self.end_joining();
+        }
+        let receiver = &mut self.flows[direction as usize / 2].receiver;
+        if is_joined {
+            receiver.handle(now, receiver::Input::Joined(segment));
+        } else {
+            receiver.handle(now, receiver::Input::Data(segment));
+        }
+        if !self.joining.as_mut().is_some_and(|joining| joining.note(now, direction, &segment)) {
+            self.poll_receiver(now, direction);
+        }
+    }
+
+    /// What has been joined is all that comes together.
+    #[inline(never)]
+    fn end_joining(&mut self) {
+        if let Some((now, direction)) = self.joining.as_mut().and_then(Joining::end) {
+            self.poll_receiver(now, direction);
+        }
+    }
+
+    /// A fragment or a datagram of UDP has come to its host.
     fn fragment_arrives(&mut self, now: Time, direction: u32, id: u32) {
         let Content { number, stamp } = self.medium.packets.take(id);
         let index = direction as usize / 2;
         let first = number * self.segment_bytes;
         let behind = first + self.segment_bytes;
         self.flows[index].meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
-        match &mut self.udp[index] {
-            Udp::Bulk { receiver, .. } => receiver.receive(Fragment::of(number)),
-            Udp::Paced { receiver, .. } => receiver.receive(now, number),
+        let FlowDirection { from, to, .. } = self.directions[direction as usize];
+        let heard = self.heard.get_mut(to.0 as usize).and_then(|heard| heard.get_mut(from.0 as usize));
+        let credit = self.udp[index].receive(now, number, heard.unwrap_or(&mut 0));
+        if let Some(number) = credit {
+            let id = self.medium.packets.put(Content { number, stamp: now }, None, Ecn::NONE);
+            self.send(now, direction + 1, id);
         }
     }
 
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn ack_arrives(&mut self, now: Time, direction: u32, id: u32) {
+        if !self.udp.is_empty() {
+            return self.credit_arrives(now, direction - 1, id);
+        }
         let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
         let blocks = self.medium.packets.blocks(id);
         let flow = &mut self.flows[direction as usize / 2];
         let ecn = self.medium.packets.ecn(id);
         flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
         self.poll_sender(now, direction - 1);
+    }
+
+    /// Credit has come back to the sender of a flow of UDP.
+    #[inline(never)]
+    fn credit_arrives(&mut self, now: Time, direction: u32, id: u32) {
+        let credit = self.medium.packets.take(id).number;
+        self.udp[direction as usize / 2].credit(now, credit);
+        self.poll_udp(now, direction);
     }
 
     fn wake(&mut self, now: Time, event: Event) {
@@ -444,19 +494,10 @@ impl<'a> Engine<'a> {
         }
         let direction = event.header;
         let side = direction as usize % 2;
-        let flow = &mut self.flows[direction as usize / 2];
-        if let Some(udp) = self.udp.get_mut(direction as usize / 2) {
-            match udp {
-                Udp::Bulk { sender, .. } => {
-                    sender.handle(now, if event.at == START { udp::Input::Start } else { udp::Input::Left });
-                    return self.poll_udp(now, direction);
-                }
-                Udp::Paced { sender, .. } => {
-                    sender.handle(now, paced::Input::Start);
-                    return self.poll_paced(now, direction);
-                }
-            }
+        if !self.udp.is_empty() {
+            return self.wake_udp(now, direction, event.at == START);
         }
+        let flow = &mut self.flows[direction as usize / 2];
         if event.at == START {
             flow.sender.handle(now, sender::Input::Connect);
         } else if flow.armed[side] != now {
@@ -482,8 +523,7 @@ impl<'a> Engine<'a> {
         loop {
             match self.flows[direction as usize / 2].sender.poll(now) {
                 Step::Do(segment) => {
-                    let content = Content { number: segment.seq, stamp: segment.stamp };
-                    let id = self.medium.packets.put(content, None, segment.ecn);
+                    let id = self.medium.packets.put(Content::of_segment(segment), None, segment.ecn);
                     if segment.carries_data() {
                         self.send(now, direction, id);
                     } else {
@@ -495,41 +535,31 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Lets a flow of UDP write what its socket buffer has room for. A fragment's room is free when it has left the host.
-    fn poll_udp(&mut self, now: Time, direction: u32) {
-        loop {
-            let Udp::Bulk { sender, .. } = &mut self.udp[direction as usize / 2] else { return };
-            let Step::Do(fragment) = sender.poll(now) else { return };
-            let fragment = Content { number: fragment.number(), stamp: now };
-            let id = self.medium.packets.put(fragment, None, Ecn::NONE);
-            self.medium.carried = None;
-            self.send(now, direction, id);
-            let FlowDirection { header, port, .. } = self.directions[direction as usize];
-            let left = if let Some((arrives, at)) = self.medium.carried {
-                now + arrives.since(now + self.link_at(self.tables.map.far(at)).spec().delay)
-            } else {
-                // What a full queue has dropped has left, too; a loop without end is kept from by the link's pace.
-                let bytes = u64::from(self.medium.headers.get(header).bytes);
-                let rate = self.link_at(port).spec().rate_bps.unwrap_or(1_000_000_000);
-                now + Span::transmission(bytes, rate)
-            };
-            self.medium.calendar.push(left, Event { packet: 0, header: direction, at: TIMER });
+    /// A flow of UDP begins, or has something due.
+    #[cold]
+    fn wake_udp(&mut self, now: Time, direction: u32, begins: bool) {
+        let armed = &mut self.flows[direction as usize / 2].armed[0];
+        if begins {
+            self.udp[direction as usize / 2].start(now);
+        } else if *armed != now {
+            // An earlier one was armed in its place.
+            return;
+        } else {
+            *armed = Time::NEVER;
         }
+        self.poll_udp(now, direction);
     }
 
-    /// Lets a flow of an even pace send what is due.
-    fn poll_paced(&mut self, now: Time, direction: u32) {
+    /// Lets a flow of UDP send what is due, or what it has credit for.
+    fn poll_udp(&mut self, now: Time, direction: u32) {
         loop {
-            let Udp::Paced { sender, .. } = &mut self.udp[direction as usize / 2] else { return };
-            match sender.poll(now) {
-                Step::Wait(until) => {
-                    return self.medium.calendar.push(until, Event { packet: 0, header: direction, at: TIMER });
-                }
-                Step::Do(number) => {
-                    let datagram = Content { number, stamp: now };
-                    let id = self.medium.packets.put(datagram, None, Ecn::NONE);
-                    self.send(now, direction, id);
-                }
+            let numbers = match self.udp[direction as usize / 2].poll(now) {
+                Step::Wait(until) => return self.arm(until, direction),
+                Step::Do(numbers) => numbers,
+            };
+            for number in numbers {
+                let id = self.medium.packets.put(Content { number, stamp: now }, None, Ecn::NONE);
+                self.send(now, direction, id);
             }
         }
     }
@@ -569,10 +599,6 @@ impl<'a> Engine<'a> {
         let [a, b] = self.tables.map.ends(link);
         let port = if side == Side::A { a } else { b };
         self.graph.egress[port].link_mut().expect("a simulation has the whole network")
-    }
-
-    fn link_at(&self, port: NetPort) -> &Link {
-        self.graph.egress[port].link().expect("a simulation has the whole network")
     }
 
     /// What the ends of bonds have done so far, in the order of the fabric.
@@ -638,7 +664,7 @@ mod tests {
             };
             let mut engine = Engine::new(&scenario);
             engine.run_before(Time::ZERO + Span::from_us(us));
-            let accepted: u64 = engine.graph.egress.iter().filter_map(|egress| egress.link()).map(|link| link.counters().packets).sum();
+            let accepted: u64 = engine.graph.egress.iter().filter_map(|egress| egress.link()).map(|link| link.counters(Time::NEVER).packets).sum();
             let in_flight = u64::from(engine.in_flight());
             prop_assert_eq!(engine.packet_hops() + in_flight, accepted);
             let (mut sent, mut arrived) = (0, 0);
@@ -652,7 +678,7 @@ mod tests {
             }
             // Data flows from left to right only: over the first four links and the last one to B, else to A.
             let dropped: u64 = (0..9)
-                .map(|n| engine.link(LinkId(n), if (4..8).contains(&n) { Side::B } else { Side::A }).counters().drops)
+                .map(|n| engine.link(LinkId(n), if (4..8).contains(&n) { Side::B } else { Side::A }).counters(Time::NEVER).drops)
                 .sum();
             let under_way = sent - arrived - dropped;
             prop_assert!(under_way <= in_flight, "sent {sent}, arrived {arrived}, dropped {dropped}, in flight {in_flight}");

@@ -13,6 +13,7 @@
 pub mod cluster;
 mod engine;
 mod headers;
+mod joining;
 mod latency;
 pub mod linearizability;
 mod medium;
@@ -21,6 +22,7 @@ mod outcome;
 mod pool;
 mod run;
 mod scenario;
+mod udp;
 
 pub use outcome::{BondOutcome, FlowOutcome, LinkOutcome, Outcome};
 pub use run::run;

@@ -69,9 +69,6 @@ pub(crate) struct Medium {
     free_frames: Vec<u32>,
     /// Hosts' packets that have come through bonds, and frames: to be handled before the next event.
     pub(crate) delivered: Vec<(NetPort, Packet)>,
-    /// When the last packet that a link took arrives, and where; as far as anybody wants to know.
-    pub(crate) carried: Option<(Time, NetPort)>,
-    pub(crate) notes_carried: bool,
 }
 
 impl Medium {
@@ -84,8 +81,6 @@ impl Medium {
             frames: Vec::new(),
             free_frames: Vec::new(),
             delivered: Vec::new(),
-            carried: None,
-            notes_carried: false,
         }
     }
 
@@ -277,9 +272,6 @@ impl Driver for Medium {
 
     #[inline]
     fn carry(&mut self, _: Time, at: Time, port: NetPort, packet: Packet) -> Option<Packet> {
-        if self.notes_carried {
-            self.carried = Some((at, port));
-        }
         self.calendar.push(at, Event { packet: packet.id, header: packet.header, at: port.0 });
         None
     }

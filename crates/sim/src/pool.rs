@@ -1,8 +1,8 @@
 //! Contents in flight as plain data, addressed by small numbers.
 
 use machine::Time;
-use transport::Ecn;
 use transport::segment::Blocks;
+use transport::{Ecn, Segment};
 
 /// The end of the free list.
 const NIL: u32 = u32::MAX;
@@ -14,6 +14,24 @@ pub(crate) struct Content {
     pub(crate) number: u64,
     /// When it was sent, or the echo of that.
     pub(crate) stamp: Time,
+}
+
+/// Set in the number of a segment that is pushed.
+const PUSH: u64 = 1 << 63;
+
+impl Content {
+    #[inline]
+    pub(crate) const fn of_segment(segment: Segment) -> Self {
+        let Segment { seq, stamp, push, ecn: _ } = segment;
+        Self { number: if push { seq | PUSH } else { seq }, stamp }
+    }
+
+    #[inline]
+    pub(crate) const fn segment(self, ecn: Ecn) -> Segment {
+        let Self { number, stamp } = self;
+        let whole = Segment { seq: number, stamp, push: false, ecn };
+        if whole.carries_data() { Segment { seq: number & !PUSH, push: number & PUSH != 0, ..whole } } else { whole }
+    }
 }
 
 /// All packets in flight. Its size is the most that were in flight at once.

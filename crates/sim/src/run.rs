@@ -4,7 +4,8 @@ use machine::Time;
 use topology::Side;
 use transport::paced;
 
-use crate::engine::{Engine, Flow, Udp};
+use crate::engine::{Engine, Flow};
+use crate::udp::Udp;
 use crate::{FlowOutcome, LinkOutcome, Outcome, Scenario};
 
 /// Simulates one run. The same scenario gives the same outcome on every machine.
@@ -20,11 +21,11 @@ pub fn run(scenario: &Scenario<'_>) -> Outcome {
     engine.run_before(start);
     let segment_bytes = u64::from(scenario.transport.segment_bytes);
     let before = measure_flows(&mut engine, segment_bytes);
-    links(&mut engine, scenario);
+    links(&mut engine, scenario, start);
     engine.run_through_faults(start, scenario.duration, scenario.faults);
     let after = measure_flows(&mut engine, segment_bytes);
     let mut flows: Vec<_> = after.iter().zip(&before).map(|(after, before)| since(after, before)).collect();
-    let links = links(&mut engine, scenario);
+    let links = links(&mut engine, scenario, start + scenario.duration);
     if scenario.rate_pps.is_some() {
         // What was sent at the end is still under way.
         engine.run_before(start + scenario.duration + paced::TAIL);
@@ -53,7 +54,10 @@ fn measure_flows(engine: &mut Engine<'_>, segment_bytes: u64) -> Vec<FlowOutcome
         return flows.iter_mut().map(tcp).collect();
     }
     let did = |udp: &Udp| match udp {
-        Udp::Bulk { sender, receiver } => (receiver.complete() * u64::from(transport::udp::FRAGMENTS), sender.sent()),
+        Udp::Bulk { sender, receiver, .. } => {
+            let fragments = u64::from(transport::udp::FRAGMENTS);
+            (receiver.complete() * fragments, sender.sent() * fragments)
+        }
         Udp::Paced { sender, receiver } => (receiver.arrived(), sender.sent()),
     };
     let udp = flows.iter_mut().zip(udp).map(|(flow, udp)| FlowOutcome {
@@ -90,12 +94,12 @@ fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
     }
 }
 
-/// What the links have done since this was asked last.
-fn links(engine: &mut Engine<'_>, scenario: &Scenario<'_>) -> Vec<LinkOutcome> {
+/// What the links have done until `now` since this was asked last.
+fn links(engine: &mut Engine<'_>, scenario: &Scenario<'_>, now: Time) -> Vec<LinkOutcome> {
     (scenario.fabric.topology.links.keys())
         .map(|id| LinkOutcome {
-            forward: engine.link(id, Side::A).take_counters(),
-            backward: engine.link(id, Side::B).take_counters(),
+            forward: engine.link(id, Side::A).take_counters(now),
+            backward: engine.link(id, Side::B).take_counters(now),
         })
         .collect()
 }

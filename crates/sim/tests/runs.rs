@@ -286,3 +286,53 @@ fn a_way_that_takes_no_time_ends_the_run() {
     let fabric = chain(2, LinkSpec::default());
     run_of(&fabric, 20, vec![flow(0, 1)]).run();
 }
+
+#[test]
+fn a_card_that_collects_hands_segments_over_together_and_linux_acknowledges_them_so() {
+    let acks_a_segment = |kind, coalesce_ns| {
+        let fabric = chain(2, LinkSpec { coalesce_ns, ..GIGABIT });
+        let mut run = run_of(&fabric, 200, vec![flow(0, 1)]);
+        run.transport = TransportSpec { kind, delayed_ack: Some(Span::from_ms(40)), ..reno(200) };
+        let outcome = run.run();
+        let delivered = outcome.flows[0].delivered_bytes as f64 * 8.0 / 0.1 / 1e9;
+        assert!(delivered > 0.94, "{kind:?}, {coalesce_ns} ns: {delivered:.3} Gbit/s");
+        assert_eq!(outcome.flows[0].reordering.reordered, 0);
+        let (data, acks) = (outcome.links[1].forward, outcome.links[1].backward);
+        assert!(data.packets > 10_000, "{data:?}");
+        acks.packets as f64 / data.packets as f64
+    };
+    for kind in [TransportKind::Sack, TransportKind::Linux] {
+        let each = acks_a_segment(kind, 0);
+        assert!((0.45..0.6).contains(&each), "{kind:?} acknowledges every second one: {each:.3}");
+    }
+    // Fifteen of 1,040 bytes come in 125 us; the studies' hosts join nothing.
+    let together = acks_a_segment(TransportKind::Linux, 125_000);
+    assert!((0.05..0.1).contains(&together), "{together:.3}");
+    assert!(acks_a_segment(TransportKind::Sack, 125_000) > 0.45);
+}
+
+/// Two hosts with a link of 20 Mbit/s in the middle, whose queue holds four messages.
+#[test]
+fn messages_of_udp_fill_a_bottleneck_that_they_do_not_overrun() {
+    let slow =
+        LinkSpec { rate_bps: Some(20_000_000), delay: Span::from_ms(2), queue_packets: Some(50), ..LinkSpec::UNSHAPED };
+    let fabric = network::network(2, 2, &[(0, 2, GIGABIT), (2, 3, slow), (3, 1, GIGABIT)]);
+    // One stream has a window of four messages, and four have one each. Eight have one each, too, for which there is no room.
+    for (streams, least) in [(1, 0.99), (4, 0.99), (8, 0.5)] {
+        let mut run = run_of(&fabric, 20, vec![flow(0, 1); streams]);
+        for (n, flow) in run.flows.iter_mut().enumerate() {
+            flow.start = Time::ZERO + Span::from_us(900) * n as u64;
+        }
+        run.transport.kind = TransportKind::Udp;
+        (run.warm_up, run.duration) = (Span::from_secs(1), Span::from_secs(2));
+        let outcome = run.run();
+        let bytes: u64 = outcome.flows.iter().map(|flow| flow.delivered_bytes).sum();
+        // Of 1,040 bytes a packet, 1,000 are payload.
+        let share = bytes as f64 * 8.0 / 2.0 / (20e6 / 1.04);
+        assert!((least..=1.01).contains(&share), "{streams} streams fill {share:.3}");
+        assert!(streams > 4 || drops(&outcome) == 0, "{streams} streams");
+        // Credit goes back, at most one for each message.
+        let back = outcome.links[1].backward.packets;
+        assert!(back > 0 && back * 11 <= outcome.links[1].forward.packets + 11 * streams as u64, "{back} credits");
+    }
+}

@@ -141,7 +141,8 @@ pub enum Item {
     },
     /// What the sender leads, and how busy it is.
     Leads(Leads),
-    /// The sender has a replica that the map does not want there: is it still a member, or needed as a voter?
+    /// The sender has a replica that the map does not want there: is it still a member, or needed as a voter? Goes to the leader, and to others
+    /// who could bear out what it says.
     Leaving {
         /// The group that it is about.
         group: ShardId,

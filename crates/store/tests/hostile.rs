@@ -546,6 +546,42 @@ fn a_map_of_one_witness_takes_no_replica_away() {
     cluster.stands(1, shard);
 }
 
+/// It says in turns that it leads and that it does not. A server that has stood still hears all of that at once: it must not ask with each word
+/// anew, since what is asked so often is written as often.
+#[test]
+fn who_changes_its_mind_is_not_asked_with_each_word() {
+    let mut cluster = Cluster::against_the_third();
+    let leader = cluster.server(1).leader_of(ShardId::DEFAULT).unwrap();
+    let asking = if leader == ServerId(1) { ServerId(2) } else { ServerId(1) };
+    let asked = |cluster: &mut Cluster| {
+        let items = cluster.queue.drain(..).filter_map(|(to, input)| match input {
+            Input::Peer { envelope, .. } if to == LIAR => Some(envelope.items),
+            _ => None,
+        });
+        items.flatten().filter(|item| matches!(item, Item::Ask { ask: Ask::Propose(_), .. })).count()
+    };
+    for rise in [0, 1] {
+        let leads = |nth: u64| {
+            let terms = BTreeMap::from([(ShardId::DEFAULT, (1 << 40) + rise * nth)]);
+            Item::Leads(Leads { terms, ..Leads::default() })
+        };
+        cluster.forge(asking.0, vec![leads(0)]);
+        asked(&mut cluster);
+        let change = Change::Put { at: place(), value: b"once".into() };
+        let body = RequestBody::Write(Transaction { conditions: vec![], changes: vec![change] });
+        cluster.sequence += 1;
+        let sequence = cluster.sequence;
+        let request = Request { session: 1, sequence, acknowledged: sequence - 1, timeout_ms: 1_000, body };
+        let message = ClientMessage::Request(request);
+        cluster.handle(asking, Input::Client { client: ClientId(1), id: RequestId(0), message });
+        let words = (1..=100).flat_map(|nth| [Item::Leads(Leads::default()), leads(nth)]).collect();
+        cluster.forge(asking.0, words);
+        assert_eq!(asked(&mut cluster), 1);
+        cluster.run(Span::from_secs(2));
+    }
+    cluster.assert_works(1, 2);
+}
+
 #[test]
 fn what_is_led_is_believed_within_bounds_and_not_for_ever() {
     let mut cluster = Cluster::against_the_third();

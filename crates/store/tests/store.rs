@@ -5,6 +5,7 @@ mod batches;
 mod bed;
 mod cluster;
 mod commits;
+mod departure;
 mod disk;
 mod greeting;
 mod hostile;

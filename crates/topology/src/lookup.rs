@@ -1,5 +1,7 @@
 //! Looking things up in a topology.
 
+use link::LinkSpec;
+
 use crate::{BondEndId, Direction, HostAddress, Link, LinkId, Node, NodeId, NodeKind, PortId, TiVec, Topology};
 
 impl Node {
@@ -49,6 +51,15 @@ impl Topology {
     /// The node called `name`. Looks at every node: for command lines, not for packets.
     pub fn node(&self, name: &str) -> Option<NodeId> {
         self.nodes.position(|node| node.name == name)
+    }
+
+    /// What a link does to what goes to that end of it.
+    ///
+    /// # Panics
+    /// If the link is another topology's.
+    pub fn spec_towards(&self, link: LinkId, to: NodeId) -> LinkSpec {
+        let spec = self.links[link].spec;
+        if self.is_host(to) { spec } else { spec.towards_switch() }
     }
 
     /// The host's addresses; `None` for a switch.

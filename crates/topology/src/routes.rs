@@ -203,6 +203,11 @@ impl Routes {
         self.row(at).map_or(1, |(_, sets)| sets.count + sets.hosts)
     }
 
+    /// How many hosts there are to be reached, numbered from zero.
+    pub fn hosts(&self) -> usize {
+        self.hosts.len()
+    }
+
     /// Bytes of memory that the tables take.
     pub fn bytes(&self) -> usize {
         size_of_val(self.hosts.raw.as_slice())

@@ -7,6 +7,8 @@
 //!
 //! Credit is cumulative and names the highest message that came, so what is lost on the way costs no credit once something later comes.
 //! If nothing comes for a retransmission timeout's time (RFC 6298), all that is under way counts as lost. Nothing is sent again.
+//!
+//! Simulated hosts fill a network by the same machines.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,7 +17,12 @@ use machine::{Control, Span, Step, Time};
 
 use crate::rto::Rto;
 use crate::seen::{Arrival, Seen};
+use crate::udp::FRAGMENTS;
 
+/// Packets that may be under way at most: half of what a TAP's ring holds in live networks, since credit may be late.
+const PACKETS: u32 = 2_048;
+/// Bytes of a frame with credit: two numbers behind the headers of Ethernet, IPv4 and UDP.
+pub const CREDIT_BYTES: u32 = 16 + 42;
 /// The most messages under way.
 pub const WINDOW_MAX: u32 = 4_096;
 /// The least time after which messages under way count as lost: far longer than programs wait for their turn, since what was only late
@@ -25,6 +32,14 @@ const PATIENCE: Span = Span::from_ms(200);
 const FARTHEST: u64 = 16 * WINDOW_MAX as u64;
 /// Credit is sent so many times a window.
 const CREDITS_A_WINDOW: u32 = 8;
+
+/// Messages of a stream that are under way where so many streams leave one host or come to one: together they fit into the shortest queue, so that the
+/// hosts' own links drop none of them. One at least: of very many streams some may be dropped, and of those that meet in the middle of a network.
+/// `queues`: of all links, in packets.
+pub fn window(queues: impl IntoIterator<Item = u32>, streams_a_host: u32) -> u32 {
+    let messages = queues.into_iter().fold(PACKETS, u32::min) / FRAGMENTS;
+    (messages / streams_a_host.max(1)).clamp(1, WINDOW_MAX)
+}
 
 /// What can happen to a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +213,12 @@ mod tests {
         assert_eq!(burst(&mut sender, ms(2)), [0_u64; 0]);
         sender.handle(ms(2), Input::Credit(7));
         assert_eq!(burst(&mut sender, ms(2)), [7, 8, 9, 10]);
+    }
+
+    #[test]
+    fn a_window_fits_into_the_shortest_queue_with_all_beside_it() {
+        assert_eq!([1, 5, 22, 64].map(|streams| window([2_000, 250], streams)), [22, 4, 1, 1]);
+        assert_eq!((window([], 1), window([1], 0)), (186, 1));
     }
 
     #[test]

@@ -20,8 +20,8 @@
 //! | RFC 4737 reordering | [`reordering`] |
 //! | what Linux makes of all that, and of CUBIC, RACK, tail loss probes and undo | [`linux`] |
 //!
-//! [`udp`], [`credit`] and [`paced`] are no transports that recover: loads for what carries them, as fast as it goes (simulated,
-//! live) and at an even pace.
+//! [`credit`] and [`paced`] are no transports that recover: loads for what carries them, as fast as it goes, in the messages of [`udp`], and at an even
+//! pace.
 #![forbid(unsafe_code)]
 
 mod bitmap;

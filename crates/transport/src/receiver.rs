@@ -17,6 +17,9 @@ const RECENT: usize = 8;
 pub enum Input {
     /// A segment arrived.
     Data(Segment),
+    /// A segment arrived that the host has joined to the one before it, which was given as [`Input::Data`] or as this, and nobody was polled since: to
+    /// TCP as Linux has it, both are one.
+    Joined(Segment),
     /// Time passed; what is due is done.
     Tick,
 }
@@ -178,7 +181,7 @@ impl Control for Receiver {
     #[inline]
     fn handle(&mut self, now: Time, input: Input) {
         match input {
-            Input::Data(segment) => self.on_data(now, segment),
+            Input::Data(segment) | Input::Joined(segment) => self.on_data(now, segment),
             Input::Tick => self.ack_due |= now >= self.deadline,
         }
     }

@@ -54,6 +54,8 @@ pub struct Segment {
     pub seq: u64,
     /// When it was sent, also if sent again: the timestamp option's `TSval` (RFC 7323).
     pub stamp: Time,
+    /// The receiver hands it to the application at once (PSH): it ends a burst of several, or what the application wrote. Only Linux's senders say so.
+    pub push: bool,
     /// What it says about congestion.
     pub ecn: Ecn,
 }

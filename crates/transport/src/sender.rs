@@ -472,7 +472,7 @@ impl Sender {
         if self.deadline == Time::NEVER {
             self.deadline = now + self.rto.get();
         }
-        Segment { seq, stamp: now, ecn: Ecn::NONE }
+        Segment { seq, stamp: now, push: false, ecn: Ecn::NONE }
     }
 }
 

@@ -34,7 +34,7 @@ fn is_default(settings: &Settings) -> bool {
 }
 
 /// TCP's loss recovery, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TransportKind {
     /// RFC 5681: fast retransmit and fast recovery, left at the first new ACK.
@@ -43,9 +43,10 @@ pub enum TransportKind {
     NewReno,
     /// RFC 6675: recovery guided by selective acknowledgements (RFC 2018).
     Sack,
-    /// All of what the kernel does: [`crate::linux`].
+    /// All of what the kernel does: [`crate::linux`]. So live and simulated hosts are the same where a file says nothing.
+    #[default]
     Linux,
-    /// No TCP at all: UDP in messages of 11 segments, as fast as a socket buffer of that size lets them leave.
+    /// No TCP at all: UDP in messages of 11 segments, as fast as credit for them comes back ([`crate::credit`]).
     Udp,
 }
 

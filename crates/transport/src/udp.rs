@@ -1,10 +1,10 @@
-//! UDP as a load: messages of several fragments, as fast as a socket buffer lets them leave.
+//! Messages of UDP in several fragments, and what becomes of them at their host.
 //!
 //! A message is cut into IP fragments of [`crate::TransportSpec::segment_bytes`]; one that is lost makes the whole message
-//! worthless. The sender writes the next message when what has not left the host yet is less than its socket buffer, as
-//! Linux's `sock_alloc_send_skb` does: so the link's rate is the only brake, and nothing is dropped in the host itself.
-
-use machine::{Control, Step, Time};
+//! worthless. How many messages are under way is what [`crate::credit`] says.
+//!
+//! What comes whole out of a network is not all that a program gets: Linux gives up a message of which the next fragment comes when
+//! the host has had more than [`DISTANCE_MAX`] others of the same sender since the last one.
 
 /// Fragments of a message: 11 of 1,460 bytes are the 16,060 bytes that netperf's `UDP_STREAM` was run with in published
 /// measurements of bonded links.
@@ -13,6 +13,9 @@ pub const FRAGMENTS: u32 = 11;
 /// Messages of which fragments may be missing at a receiver while later ones complete; what is older is given up. Linux keeps
 /// 4 MiB of fragments (`ipfrag_high_thresh`), some 250 such messages.
 pub const REASSEMBLED_MAX: usize = 256;
+
+/// Other fragments of the same sender that may come between two of a message (`net.ipv4.ipfrag_max_dist`).
+pub const DISTANCE_MAX: u32 = 64;
 
 /// One IP fragment of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,70 +38,25 @@ impl Fragment {
     }
 }
 
-/// What can happen to a sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// The application begins to send.
-    Start,
-    /// A fragment has left the host, or was dropped in it: its buffer is free.
-    Left,
-}
-
-/// A sender that always has another message.
-#[derive(Clone, Debug)]
-pub struct Sender {
-    started: bool,
-    /// Fragments that fit into the socket buffer.
-    buffer: u32,
-    /// Fragments that have not left yet.
-    waiting: u32,
-    /// The next one to send.
-    next: u64,
-}
-
-impl Sender {
-    /// A sender that has not started; its socket buffer has room for so many fragments, at least for one.
-    pub fn new(buffer: u32) -> Self {
-        Self { started: false, buffer: buffer.max(1), waiting: 0, next: 0 }
-    }
-
-    /// Fragments sent so far.
-    pub const fn sent(&self) -> u64 {
-        self.next
-    }
-}
-
-impl Control for Sender {
-    type Input = Input;
-    type Output = Fragment;
-
-    fn handle(&mut self, _: Time, input: Input) {
-        match input {
-            Input::Start => self.started = true,
-            Input::Left => self.waiting -= 1,
-        }
-    }
-
-    fn poll(&mut self, _: Time) -> Step<Fragment> {
-        let fragment = Fragment::of(self.next);
-        // A message goes whole once it has begun: the write that brought it has returned.
-        if !self.started || (fragment.index == 0 && self.waiting >= self.buffer) {
-            return Step::Wait(Time::NEVER);
-        }
-        self.next += 1;
-        self.waiting += 1;
-        Step::Do(fragment)
-    }
-}
-
 /// Puts messages together and counts those that are complete.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     /// The oldest message that may still be completed.
     first: u64,
-    /// Bits of the fragments that have come, of `first` and those after it, by message modulo its length.
-    partial: Box<[u16; REASSEMBLED_MAX]>,
+    /// `first` and those after it, by message modulo its length.
+    partial: Box<[Partial; REASSEMBLED_MAX]>,
     complete: u64,
+}
+
+/// A message of which fragments have come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Partial {
+    /// Bits of those that have come.
+    came: u16,
+    /// Bits of those that the kernel keeps.
+    kept: u16,
+    /// How many the host had had when the last one came.
+    heard: u32,
 }
 
 /// All bits of a message.
@@ -106,37 +64,48 @@ const WHOLE: u16 = (1 << FRAGMENTS) - 1;
 
 impl Default for Receiver {
     fn default() -> Self {
-        Self { first: 0, partial: Box::new([0; REASSEMBLED_MAX]), complete: 0 }
+        Self { first: 0, partial: Box::new([Partial::default(); REASSEMBLED_MAX]), complete: 0 }
     }
 }
 
 impl Receiver {
-    /// A fragment has come.
+    /// A fragment has come; `heard`: how many the host has had of this sender, this one among them, modulo 2^32. Returns the message that the program gets now.
     #[inline]
-    pub fn receive(&mut self, fragment: Fragment) {
+    pub fn receive(&mut self, fragment: Fragment, heard: u32) -> Option<u64> {
         let ahead = fragment.message.saturating_sub(self.first);
         if fragment.message < self.first {
-            return;
+            return None;
         }
         let window = REASSEMBLED_MAX as u64;
         if ahead >= window {
             self.forget((ahead - window + 1).min(window));
             self.first = fragment.message + 1 - window;
         }
-        let bits = &mut self.partial[(fragment.message % window) as usize];
-        let before = *bits;
-        *bits |= 1 << fragment.index;
-        self.complete += u64::from(*bits == WHOLE && before != WHOLE);
+        let bit = 1 << fragment.index;
+        let partial = &mut self.partial[(fragment.message % window) as usize];
+        let was_whole = partial.came == WHOLE;
+        partial.came |= bit;
+        self.complete += u64::from(partial.came == WHOLE && !was_whole);
+        if partial.kept == WHOLE {
+            return None;
+        }
+        // `ip_frag_too_far`: the kernel begins anew with this fragment.
+        if heard.wrapping_sub(partial.heard) > DISTANCE_MAX {
+            partial.kept = 0;
+        }
+        partial.kept |= bit;
+        partial.heard = heard;
+        (partial.kept == WHOLE).then_some(fragment.message)
     }
 
     /// Gives up the oldest `count` messages.
     fn forget(&mut self, count: u64) {
         for message in self.first..self.first + count {
-            self.partial[(message % REASSEMBLED_MAX as u64) as usize] = 0;
+            self.partial[(message % REASSEMBLED_MAX as u64) as usize] = Partial::default();
         }
     }
 
-    /// Messages that were put together.
+    /// Messages that came whole.
     pub const fn complete(&self) -> u64 {
         self.complete
     }
@@ -148,35 +117,31 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_sender_fills_its_buffer_and_goes_on_when_fragments_leave() {
-        let mut sender = Sender::new(11);
-        assert_eq!(sender.poll(Time::ZERO), Step::Wait(Time::NEVER));
-        sender.handle(Time::ZERO, Input::Start);
-        let burst = |sender: &mut Sender| {
-            std::iter::from_fn(|| match sender.poll(Time::ZERO) {
-                Step::Do(fragment) => Some(fragment.number()),
-                Step::Wait(_) => None,
-            })
-            .collect::<Vec<_>>()
-        };
-        assert_eq!(burst(&mut sender), (0..11).collect::<Vec<_>>());
-        sender.handle(Time::ZERO, Input::Left);
-        assert_eq!(burst(&mut sender), (11..22).collect::<Vec<_>>());
-        for _ in 0..10 {
-            sender.handle(Time::ZERO, Input::Left);
-            assert!(burst(&mut sender).is_empty());
-        }
-        sender.handle(Time::ZERO, Input::Left);
-        assert_eq!(burst(&mut sender).len(), 11);
-    }
-
-    #[test]
     fn a_message_without_one_fragment_is_worth_nothing() {
         let mut receiver = Receiver::default();
         for number in (0..1_000 * u64::from(FRAGMENTS)).filter(|number| number % 22 != 5) {
-            receiver.receive(Fragment::of(number));
+            receiver.receive(Fragment::of(number), number as u32);
         }
         assert_eq!(receiver.complete(), 500);
+    }
+
+    #[test]
+    fn a_program_does_not_get_what_came_too_far_apart() {
+        let last = FRAGMENTS - 1;
+        for (others, gets) in [(0, true), (DISTANCE_MAX - 1, true), (DISTANCE_MAX, false), (u32::MAX / 2, false)] {
+            let mut receiver = Receiver::default();
+            // The counter wraps on the way.
+            let begin = u32::MAX - 3;
+            let receive = |receiver: &mut Receiver, index, after: u32| {
+                receiver.receive(Fragment { message: 7, index }, begin.wrapping_add(after))
+            };
+            (0..last).for_each(|index| assert_eq!(receive(&mut receiver, index, index), None));
+            let got = receive(&mut receiver, last, last + others);
+            assert_eq!((got, receiver.complete()), (gets.then_some(7), 1), "{others} others in between");
+            // All of it again, as over a bond in mode broadcast, is another message to no program that has it.
+            let again = (0..FRAGMENTS).filter_map(|index| receive(&mut receiver, index, last + others + 1 + index));
+            assert_eq!((again.count(), receiver.complete()), (usize::from(!gets), 1));
+        }
     }
 
     proptest! {
@@ -185,8 +150,8 @@ mod tests {
             let again = numbers[..100].to_vec();
             numbers.extend(again);
             let mut receiver = Receiver::default();
-            for number in numbers {
-                receiver.receive(Fragment::of(number));
+            for (heard, number) in numbers.into_iter().enumerate() {
+                receiver.receive(Fragment::of(number), heard as u32);
             }
             prop_assert_eq!(receiver.complete(), 40);
         }
@@ -195,7 +160,7 @@ mod tests {
         fn any_numbers_are_taken(numbers in proptest::collection::vec(0..u64::MAX / 2, 0..200)) {
             let mut receiver = Receiver::default();
             for number in numbers {
-                receiver.receive(Fragment::of(number));
+                let _ = receiver.receive(Fragment::of(number), number as u32);
             }
         }
     }

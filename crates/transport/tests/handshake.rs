@@ -22,7 +22,7 @@ fn wait<T: std::fmt::Debug>(step: &Step<T>) -> Time {
 fn a_connection_is_opened_before_data_is_sent() {
     let mut sender = SendingEndpoint::new(&linux());
     sender.handle(Time::ZERO, sender::Input::Connect);
-    let syn = Segment { seq: Segment::SYN, stamp: Time::ZERO, ecn: Ecn::NONE };
+    let syn = Segment { seq: Segment::SYN, stamp: Time::ZERO, push: false, ecn: Ecn::NONE };
     assert_eq!(sender.poll(Time::ZERO), Step::Do(syn));
     wait(&sender.poll(Time::ZERO));
     let mut receiver = ReceivingEndpoint::new(&linux());
@@ -39,10 +39,13 @@ fn a_connection_is_opened_before_data_is_sent() {
     assert_eq!(sent[..3], [Segment::SYN_ANSWERED, 0, u64::from(linux().segment_bytes)]);
     assert_eq!(sender.flight(), (sent.len() as u64 - 1) * u64::from(linux().segment_bytes));
     // The end of the handshake is not acknowledged, data is.
-    let end = Segment { seq: Segment::SYN_ANSWERED, stamp: now, ecn: Ecn::NONE };
+    let end = Segment { seq: Segment::SYN_ANSWERED, stamp: now, push: false, ecn: Ecn::NONE };
     receiver.handle(at(Span::from_ms(3)), receiver::Input::Data(end));
     assert_eq!(wait(&receiver.poll(at(Span::from_ms(3)))), Time::NEVER);
-    receiver.handle(at(Span::from_ms(3)), receiver::Input::Data(Segment { seq: 0, stamp: now, ecn: Ecn::NONE }));
+    receiver.handle(
+        at(Span::from_ms(3)),
+        receiver::Input::Data(Segment { seq: 0, stamp: now, push: false, ecn: Ecn::NONE }),
+    );
     assert!(matches!(receiver.poll(at(Span::from_ms(3))), Step::Do(_)));
     // Nor what comes late of it.
     for late in [end, syn] {
@@ -57,7 +60,7 @@ fn a_syn_that_is_lost_is_sent_again_five_times_at_the_same_pace() {
     sender.handle(Time::ZERO, sender::Input::Connect);
     let (mut now, mut waited) = (Time::ZERO, Vec::new());
     for _ in 0..8 {
-        assert_eq!(sender.poll(now), Step::Do(Segment { seq: Segment::SYN, stamp: now, ecn: Ecn::NONE }));
+        assert_eq!(sender.poll(now), Step::Do(Segment { seq: Segment::SYN, stamp: now, push: false, ecn: Ecn::NONE }));
         let until = wait(&sender.poll(now));
         waited.push(until.since(now).as_ps() / Span::from_secs(1).as_ps());
         now = until;
@@ -66,13 +69,38 @@ fn a_syn_that_is_lost_is_sent_again_five_times_at_the_same_pace() {
     assert_eq!(waited, [1, 1, 1, 1, 1, 2, 4, 8]);
 }
 
+/// Segments that leave first when `lost` SYNs had no answer, and the last one, or the first, is answered.
+fn first_flight(lost: u32, answers_first: bool) -> usize {
+    let mut sender = SendingEndpoint::new(&linux());
+    sender.handle(Time::ZERO, sender::Input::Connect);
+    let mut now = Time::ZERO;
+    for _ in 0..lost {
+        assert!(matches!(sender.poll(now), Step::Do(_)));
+        now = wait(&sender.poll(now));
+        sender.handle(now, sender::Input::Tick);
+    }
+    assert!(matches!(sender.poll(now), Step::Do(_)));
+    let echo = if answers_first { Time::ZERO } else { now };
+    now += Span::from_ms(2);
+    sender.handle(now, sender::Input::Ack(Ack { ack: 0, echo, blocks: Blocks::NONE, ecn: Ecn::NONE }));
+    let sent = core::iter::from_fn(|| if let Step::Do(segment) = sender.poll(now) { Some(segment) } else { None });
+    sent.filter(Segment::carries_data).count()
+}
+
+#[test]
+fn the_window_begins_with_one_segment_if_two_syns_were_lost() {
+    let initial = linux().initial_window as usize;
+    assert_eq!([0, 1, 2, 3].map(|lost| first_flight(lost, false)), [initial, initial, 1, 1]);
+    assert_eq!(first_flight(2, true), initial, "none was lost, the answer was late");
+}
+
 /// A receiver that has shaken hands in this time, and when it sends what it holds back beyond a hole.
 fn holds_back(round_trip: Span) -> Span {
     let spec = linux();
     let bytes = u64::from(spec.segment_bytes);
     let mut receiver = ReceivingEndpoint::new(&spec);
     let mut come = |seq: u64, now: Time| {
-        receiver.handle(now, receiver::Input::Data(Segment { seq, stamp: now, ecn: Ecn::NONE }));
+        receiver.handle(now, receiver::Input::Data(Segment { seq, stamp: now, push: false, ecn: Ecn::NONE }));
         receiver.poll(now)
     };
     assert!(matches!(come(Segment::SYN, Time::ZERO), Step::Do(_)));

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! sender reno window 20 initial 2 threshold 3     (or: sender linux control reno; receiver linux tcp_dsack 0; receiver sack window 20 delayed 40ms)
-//! start | ack 3000 [echo 100ms] [ece] [sack 4000..6000 ...] | dupack x3 | data 2000 [ect] [ce] [cwr] [x3] | advance 200ms
-//! expect send 1000..3000 [cwr] | expect resend 0..1000 | expect ack 1000 [ece] [sack 2000..3000]
+//! start | ack 3000 [echo 100ms] [ece] [sack 4000..6000 ...] | dupack x3 | data 2000 [ect] [ce] [cwr] [push] [sent 100ms] [x3] | joined 2000 x3 | write 5000
+//! advance 200ms | expect send 1000..3000 [cwr] | expect resend 0..1000 | expect ack 1000 [ece] [sack 2000..3000]
 //! expect cwnd 4000 | expect ssthresh 2000 | expect phase recovery | expect timer 1s | expect timeouts 1 | ...
 //! ```
 //!
@@ -149,7 +149,9 @@ impl Script {
             "start" => self.sender(sender::Input::Start),
             "ack" => self.ack(number(words[1]), &words[2..]),
             "dupack" => (0..times).for_each(|_| self.ack(self.una(), &[])),
-            "data" => (0..times).for_each(|n| self.data(number(words[1]) + n * SEGMENT, ecn(&words[2..]))),
+            "data" => (0..times).for_each(|n| self.data(number(words[1]) + n * SEGMENT, &words[2..])),
+            "joined" => self.joined(number(words[1]), times),
+            "write" => self.write(number(words[1])),
             "advance" => self.advance(span(words[1])),
             word => panic!("{word} is no input"),
         }
@@ -180,8 +182,27 @@ impl Script {
         self.sender(sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
     }
 
-    fn data(&mut self, seq: u64, ecn: Ecn) {
-        self.receiver(receiver::Input::Data(Segment { seq, stamp: self.now, ecn }));
+    /// What it says about congestion; `push`; and `sent TIME`, if that was not now.
+    fn data(&mut self, seq: u64, words: &[&str]) {
+        let at = words.iter().position(|word| *word == "sent");
+        let stamp = at.map_or(self.now, |at| Time::ZERO + span(words[at + 1]));
+        let push = words.contains(&"push");
+        self.receiver([receiver::Input::Data(Segment { seq, stamp, push, ecn: ecn(words) })]);
+    }
+
+    /// So many segments, joined.
+    fn joined(&mut self, seq: u64, segments: u64) {
+        let segment = |n| Segment { seq: seq + n * SEGMENT, stamp: self.now, push: false, ecn: Ecn::NONE };
+        let rest: Vec<_> = (1..segments).map(|n| receiver::Input::Joined(segment(n))).collect();
+        self.receiver(std::iter::once(receiver::Input::Data(segment(0))).chain(rest));
+    }
+
+    /// So much has been written in all.
+    fn write(&mut self, bytes: u64) {
+        let Machine::Sender(sender) = &mut self.machine else { panic!("there is no sender") };
+        let SendingEndpoint::Linux(sender) = &mut **sender else { panic!("only Linux's hears of writes") };
+        sender.write(self.now, bytes);
+        self.send();
     }
 
     fn advance(&mut self, span: Span) {
@@ -189,13 +210,18 @@ impl Script {
         match self.machine {
             Machine::None => {}
             Machine::Sender(_) => self.sender(sender::Input::Tick),
-            Machine::Receiver(_) => self.receiver(receiver::Input::Tick),
+            Machine::Receiver(_) => self.receiver([receiver::Input::Tick]),
         }
     }
 
     fn sender(&mut self, input: sender::Input) {
         let Machine::Sender(sender) = &mut self.machine else { panic!("there is no sender") };
         sender.handle(self.now, input);
+        self.send();
+    }
+
+    fn send(&mut self) {
+        let Machine::Sender(sender) = &mut self.machine else { panic!("there is no sender") };
         while let Step::Do(segment) = sender.poll(self.now) {
             let again = self.stamps.insert(segment.seq, segment.stamp).is_some();
             let verb = if again { "resend" } else { "send" };
@@ -205,9 +231,11 @@ impl Script {
         self.note();
     }
 
-    fn receiver(&mut self, input: receiver::Input) {
+    fn receiver(&mut self, inputs: impl IntoIterator<Item = receiver::Input>) {
         let Machine::Receiver(receiver) = &mut self.machine else { panic!("there is no receiver") };
-        receiver.handle(self.now, input);
+        for input in inputs {
+            receiver.handle(self.now, input);
+        }
         while let Step::Do(ack) = receiver.poll(self.now) {
             let congested = if ack.ecn.has(Ecn::ECE) { " ece" } else { "" };
             let mut text = format!("ack {}{congested}", ack.ack);

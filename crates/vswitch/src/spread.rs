@@ -15,15 +15,18 @@ pub enum Spread {
     /// By a hash of the flow's 5-tuple, salted per switch (RFC 2992's hash-threshold family).
     #[default]
     Ecmp,
-    /// Each packet to the next one in turn (`packet-scatter`).
+    /// Each packet to the next one in turn; each next-hop set has a turn (`packet-scatter`).
     PacketScatter,
+    /// The same, but each destination has a turn, as in ns-2 (`packet-scatter-per-destination`).
+    PacketScatterPerDestination,
     /// Each packet to one drawn at random (`packet-scatter-random`).
     PacketScatterRandom,
 }
 
 impl Spread {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Single, Self::Ecmp, Self::PacketScatter, Self::PacketScatterRandom];
+    pub const ALL: &[Self] =
+        &[Self::Single, Self::Ecmp, Self::PacketScatter, Self::PacketScatterPerDestination, Self::PacketScatterRandom];
 
     /// Its name in files and results.
     pub const fn name(self) -> &'static str {
@@ -31,6 +34,7 @@ impl Spread {
             Self::Single => "single",
             Self::Ecmp => "ecmp",
             Self::PacketScatter => "packet-scatter",
+            Self::PacketScatterPerDestination => "packet-scatter-per-destination",
             Self::PacketScatterRandom => "packet-scatter-random",
         }
     }

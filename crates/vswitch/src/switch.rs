@@ -26,7 +26,7 @@ pub struct Switch {
     /// Whether no port is in `down`.
     is_whole: bool,
     salt: u64,
-    /// Whose turn it is, for each next-hop set.
+    /// Whose turn it is, for each next-hop set or each destination, as the policy says.
     turns: Box<[u32]>,
     rng: Rng,
     /// Ports that lead nowhere any more, until new routes say so. Empty nearly always.
@@ -41,7 +41,7 @@ impl Switch {
             policy,
             salt: mix(seed ^ mix(u64::from(id.0) + 1)),
             rng: Rng::new(seed).fork(u64::from(id.0)),
-            turns: vec![0; routes.groups(id) as usize].into(),
+            turns: turns(id, policy, routes),
             down: Vec::new(),
             is_whole: true,
         }
@@ -71,7 +71,7 @@ impl Switch {
     /// Goes over to new routes, which [`Switch::forward`] is given from then on. The salt of its hash and its random source
     /// stay as they are; turns start anew, since the next-hop sets of two tables have nothing to do with each other.
     pub fn reroute(&mut self, routes: &Routes) {
-        self.turns = vec![0; routes.groups(self.id) as usize].into();
+        self.turns = turns(self.id, self.policy, routes);
         self.restore();
     }
 
@@ -97,7 +97,7 @@ impl Switch {
             (several, Spread::Ecmp) => {
                 Some(several[spread::ecmp(packet.hash, self.salt, several.len() as u32) as usize])
             }
-            (_, Spread::PacketScatter | Spread::PacketScatterRandom) => None,
+            (_, Spread::PacketScatter | Spread::PacketScatterPerDestination | Spread::PacketScatterRandom) => None,
         }
     }
 
@@ -122,9 +122,20 @@ impl Switch {
             (_, Spread::PacketScatter) => {
                 spread::round_robin(&mut self.turns[routes.group(self.id, packet.to) as usize], n)
             }
+            (_, Spread::PacketScatterPerDestination) => spread::round_robin(&mut self.turns[usize::from(packet.to)], n),
             (_, Spread::PacketScatterRandom) => spread::random(&mut self.rng, n),
         })
     }
+}
+
+/// The first turns of the switch `id`: none where nothing is sent in turn.
+fn turns(id: NodeId, policy: Spread, routes: &Routes) -> Box<[u32]> {
+    let turns = match policy {
+        Spread::PacketScatter => routes.groups(id) as usize,
+        Spread::PacketScatterPerDestination => routes.hosts(),
+        Spread::Single | Spread::Ecmp | Spread::PacketScatterRandom => 0,
+    };
+    vec![0; turns].into()
 }
 
 #[cfg(test)]
@@ -179,6 +190,29 @@ mod tests {
         assert_eq!(ports(&mut switch, &none), [None; 4]);
         switch.reroute(&whole);
         assert_eq!(ports(&mut switch, &whole), [Some(4), Some(5), Some(6), Some(4)]);
+    }
+
+    #[test]
+    #[allow(clippy::default_trait_access, reason = "as above")]
+    fn a_turn_is_a_next_hop_sets_or_a_destinations() {
+        // Hosts 0 and 1 at the switch 2, which is the other's neighbour by two links.
+        let (near, far) = (NodeId(3), NodeId(2));
+        let mut topology = topology_of(2);
+        for (at, name) in ["far", "near"].into_iter().enumerate() {
+            topology.add_switch(name.into(), 1, None);
+            topology.connect(NodeId(at as u32), far, Default::default());
+        }
+        for _ in 0..2 {
+            topology.connect(near, far, Default::default());
+        }
+        let routes = without(&topology, &[]);
+        let ports = |policy| {
+            let mut switch = Switch::new(near, policy, &routes, 1);
+            [0, 1, 0, 1, 0, 1].map(|to| switch.forward(&routes, packet(to, 0)).unwrap().0)
+        };
+        // Two flows that send by turns keep to one port each where they share a turn.
+        assert_eq!(ports(Spread::PacketScatter), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(ports(Spread::PacketScatterPerDestination), [0, 0, 1, 1, 0, 0]);
     }
 
     #[test]

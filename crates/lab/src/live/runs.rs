@@ -411,11 +411,14 @@ fn grown(before: &link::Counters, after: &link::Counters) -> link::Counters {
         cut: after.cut.saturating_sub(before.cut),
         busy: after.busy.wrapping_sub(before.busy),
         queue_peak: after.queue_peak,
+        waited: after.waited.wrapping_sub(before.waited),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use machine::nanos;
+
     use super::*;
 
     #[test]
@@ -436,9 +439,11 @@ mod tests {
             cut: n / 20,
             busy: Span::from_us(n),
             queue_peak: 3,
+            waited: nanos::Span::from_us(5 * n),
         };
         let grown = grown(&reading(100), &reading(250));
         assert_eq!((grown.packets, grown.bytes, grown.busy), (150, 15_000, Span::from_us(150)));
         assert_eq!((grown.drops, grown.marks), (15, 30));
+        assert_eq!(grown.waited, nanos::Span::from_us(750));
     }
 }

@@ -41,9 +41,6 @@ const ARRIVAL_HEADERS: u64 = 66;
 /// Linux's `tcp_rmem` (`Documentation/networking/ip-sysctl.rst`).
 pub(crate) const LINUX_BUFFERS: &str = "4096 131072 6291456";
 
-/// Packets that may be under way at most: half of what a TAP's ring holds in live networks, since credit may be late.
-const TAP_PACKETS: u32 = 2_048;
-
 /// What Linux accounts for a packet buffer besides the packet: head room, the shared info, the `sk_buff` itself.
 const HEAD_ROOM: u64 = 64;
 const SHARED_INFO: u64 = 320;
@@ -155,13 +152,9 @@ pub(crate) const fn udp_message_bytes(spec: &TransportSpec) -> u32 {
     spec.segment_bytes.saturating_mul(transport::udp::FRAGMENTS)
 }
 
-/// Messages of a stream that are under way in a live run, where so many streams leave one host or come to one: together they fit into the
-/// shortest queue, so that the hosts' own links drop none of them. One at least: of very many streams some may be dropped, and of those
-/// that meet in the middle of a fabric.
+/// Messages of a stream that are under way in a live run, where so many streams leave one host or come to one.
 pub(crate) fn udp_window(fabric: &Fabric, streams_a_host: u32) -> u32 {
-    let queues = fabric.topology.links.iter().filter_map(|link| link.spec.queue_packets);
-    let messages = queues.chain([TAP_PACKETS]).min().unwrap_or(TAP_PACKETS) / transport::udp::FRAGMENTS;
-    (messages / streams_a_host.max(1)).clamp(1, transport::credit::WINDOW_MAX)
+    transport::credit::window(fabric.topology.links.iter().filter_map(|link| link.spec.queue_packets), streams_a_host)
 }
 
 /// Payload of a datagram whose frame is as long as a simulated packet: headers of Ethernet, IPv4 and UDP leave more room than TCP's.

@@ -102,14 +102,16 @@ impl Delivery<'_> {
         let Some(rate_bps) = spec.rate_bps else {
             // Without a rate, how much is under way is bounded only where that takes no time.
             let at_once = record.bytes + 2 * packet + self.between_threads;
-            return (spec.delay == Span::ZERO).then_some(at_once);
+            return (!spec.is_shaped()).then_some(at_once);
         };
+        // What its host's card has collected was transmitted before, too.
+        let late = self.late + spec.coalesce();
         let passes = |time: Span| u128::from(rate_bps) * u128::from(time.as_ps()) / PS_BITS;
         // Each packet carries at most this share of what it takes on the wire; and one more for each end of the window.
         let (payload, wire) = (u128::from(self.packet.payload), u128::from(self.packet.bytes + spec.overhead_bytes));
-        let by_rate = passes(self.window + self.late) * payload / wire.max(1) + 2 * payload;
+        let by_rate = passes(self.window + late) * payload / wire.max(1) + 2 * payload;
         let waiting = u64::from(spec.queue_packets.unwrap_or(u32::MAX)) + 3;
-        let under_way = passes(spec.delay + self.late) + u128::from(waiting * packet);
+        let under_way = passes(spec.delay + late) + u128::from(waiting * packet);
         let by_count = u128::from(record.bytes) + under_way;
         Some(u64::try_from(by_rate.min(by_count)).unwrap_or(u64::MAX))
     }
@@ -151,6 +153,7 @@ mod tests {
                 marks: 0,
                 cut: 0,
                 utilisation: None,
+                queue_mean: None,
             };
             let mut links: Vec<LinkRecord> = (0..2 * fabric.topology.links.len()).map(|_| record(0)).collect();
             // The first link goes from the host to its switch; what comes goes the other way.
@@ -190,6 +193,9 @@ mod tests {
         assert_eq!(case.most(), 12_500_000 * 9 / 10 + 2 * 900);
         case.late = Span::from_ms(10);
         assert_eq!(case.most(), 12_625_000 * 9 / 10 + 2 * 900);
+        case.late = Span::from_ms(4);
+        case.fabric.topology.links[topology::LinkId(0)].spec.coalesce_ns = 6_000_000;
+        assert_eq!(case.most(), 12_625_000 * 9 / 10 + 2 * 900, "the card waits as long as the machine does");
         case.resequenced = 20;
         assert_eq!(case.most(), 12_625_000 * 9 / 10 + 22 * 900);
         let mut case = Case::new(u64::from(u32::MAX));

@@ -28,6 +28,7 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
             .map(f64::from)
             .or_else(|| record.flows.iter().map(|flow| flow.reorder_extent).max().flatten().map(f64::from)),
         Metric::Drops => Some(record.links.iter().map(|link| link.drops).sum::<u64>() as f64),
+        Metric::QueueMean => record.links.iter().filter_map(|link| link.queue_mean).reduce(|sum, mean| sum + mean),
         Metric::Marks => Some(record.links.iter().map(|link| link.marks).sum::<u64>() as f64),
         Metric::Lost => datagrams(record, |outcome| outcome.lost as f64).map(|all| all.sum()),
         Metric::Duplicates => datagrams(record, |outcome| outcome.duplicates as f64).map(|all| all.sum()),
@@ -99,6 +100,7 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::Reordered => "reordered segments",
         Metric::ReorderExtent => "reordering extent",
         Metric::Drops => "drops",
+        Metric::QueueMean => "packets in queues, mean",
         Metric::Marks => "marks",
         Metric::Lost => "lost datagrams",
         Metric::Duplicates => "duplicates",
@@ -172,6 +174,7 @@ mod tests {
             marks: 2,
             cut: 0,
             utilisation,
+            queue_mean: utilisation.map(|share| 10.0 * share),
         }
     }
 
@@ -198,6 +201,7 @@ mod tests {
         assert!((value(Metric::UtilisationMean).unwrap() - 0.3).abs() < 1e-12, "only links between switches count");
         assert_eq!(value(Metric::UtilisationMax), Some(0.9));
         assert_eq!(value(Metric::ReorderExtent), Some(4.0));
+        assert_eq!(value(Metric::QueueMean), Some(15.0), "all links together");
     }
 
     #[test]
@@ -208,6 +212,8 @@ mod tests {
         record.reordered = Some(7);
         assert_eq!(metric_value(&record, Metric::Reordered), Some(7.0));
         record.flows.clear();
+        record.links.retain(|link| link.utilisation.is_none());
+        assert_eq!(metric_value(&record, Metric::QueueMean), None, "nothing waits where there is no rate");
         assert_eq!(metric_value(&record, Metric::GoodputMean), None);
     }
 }

@@ -114,6 +114,9 @@ pub struct LinkRecord {
     /// Share of the time in transmission, 0 to 1; absent for a link without a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
+    /// How many packets waited behind the one in transmission, on the mean over the time; absent for a link without a rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_mean: Option<f64>,
 }
 
 /// What one end of a bond sent in a run, and how it put in order what came.
@@ -178,5 +181,6 @@ pub(crate) fn link_record(
         cut: counters.cut,
         // What is accepted in the last moment is transmitted after it: a full link would show a little more than 1.
         utilisation: link.spec.rate_bps.map(|_| share.min(1.0)),
+        queue_mean: link.spec.rate_bps.map(|_| counters.waited.as_secs_f64() / measured.as_secs_f64().max(1e-12)),
     }
 }

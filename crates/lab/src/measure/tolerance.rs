@@ -13,11 +13,12 @@ pub struct Tolerance {
 }
 
 /// The metrics that are judged. All others are shown beside each other only.
-const TOLERANCES: [(Metric, Tolerance); 4] = [
+const TOLERANCES: [(Metric, Tolerance); 5] = [
     (Metric::GoodputMean, Tolerance { relative: 0.05, absolute: 0.0 }),
     (Metric::Retransmits, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::Reordered, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::Drops, Tolerance { relative: 0.3, absolute: 10.0 }),
+    (Metric::QueueMean, Tolerance { relative: 0.2, absolute: 1.0 }),
 ];
 
 impl Tolerance {
@@ -74,6 +75,9 @@ mod tests {
             assert!(!packets.allows(11.0, 0.0) && !packets.allows(0.0, 11.0), "{metric:?}");
             assert_eq!(packets.to_string(), "30 % or 10");
         }
+        let queue = Tolerance::of(Metric::QueueMean).unwrap();
+        assert!(queue.allows(119.0, 100.0) && !queue.allows(79.0, 100.0) && queue.allows(0.9, 0.0));
+        assert_eq!(queue.to_string(), "20 % or 1");
         assert_eq!(Tolerance::of(Metric::Fairness), None);
     }
 

@@ -6,8 +6,7 @@
 use std::cell::OnceCell;
 
 use fabric::{Fabric, Overrides};
-use link::LinkSpec;
-use topology::{LinkId, NodeId, Routes};
+use topology::{Link, LinkId, NodeId, Routes};
 use vswitch::Spread;
 
 /// Finds ways that take no time.
@@ -24,7 +23,7 @@ impl<'a> Standstill<'a> {
 
     /// Whether there is a link without rate and delay at all.
     pub fn is_possible(&self, overrides: &Overrides) -> bool {
-        self.fabric.topology.links.iter().any(|link| takes_no_time(&link.spec, overrides))
+        self.fabric.topology.links.iter().any(|link| self.takes_no_time(link, overrides))
     }
 
     /// The first of `pairs` between which packets and ACKs can take no time, with the fabric changed by `overrides`. `by_any_way`: links
@@ -40,7 +39,7 @@ impl<'a> Standstill<'a> {
         }
         if by_any_way {
             let topology = &self.fabric.topology;
-            let takes_none = |link: LinkId| takes_no_time(&topology.links[link].spec, overrides);
+            let takes_none = |link: LinkId| self.takes_no_time(&topology.links[link], overrides);
             return pairs.iter().find(|(a, b)| topology.reached(*a, takes_none)[*b]).copied();
         }
         let stands = |&&(a, b): &&(NodeId, NodeId)| self.is_free(overrides, a, b) && self.is_free(overrides, b, a);
@@ -63,22 +62,26 @@ impl<'a> Standstill<'a> {
                 let (link, side) = self.fabric.topology.nodes[at].ports[port];
                 let link = &self.fabric.topology.links[link];
                 let peer = link.end(side.other()).node;
-                if takes_no_time(&link.spec, overrides) && !seen.contains(&peer) {
+                if self.takes_no_time(link, overrides) && !seen.contains(&peer) {
                     seen.push(peer);
                 }
             }
         }
         false
     }
-}
 
-fn takes_no_time(spec: &LinkSpec, overrides: &Overrides) -> bool {
-    !overrides.link(*spec).is_shaped()
+    /// Whether a link carries packets at once, both ways. Of one that a host's card waits at, one way takes time, and so does each way there and back.
+    fn takes_no_time(&self, link: &Link, overrides: &Overrides) -> bool {
+        let spec = overrides.link(link.spec);
+        let is_at_host = [link.a, link.b].iter().any(|end| self.fabric.topology.is_host(end.node));
+        !(if is_at_host { spec } else { spec.towards_switch() }).is_shaped()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use fabric::LinkSetting;
+    use link::LinkSpec;
     use machine::Span;
 
     use super::*;
@@ -99,6 +102,8 @@ mod tests {
         assert_eq!(Standstill::new(&fabric).find(&none, &[far, near], true), Some(near));
         let delayed = Overrides::from([LinkSetting::Delay(Span::from_us(1))]);
         assert_eq!(Standstill::new(&fabric).find(&delayed, &[near, far], true), None);
+        let collected = Overrides::from([LinkSetting::Coalesce(Span::from_us(1))]);
+        assert_eq!(Standstill::new(&fabric).find(&collected, &[near], true), None);
         let at_once = Overrides::from([LinkSetting::Delay(Span::ZERO), LinkSetting::Rate(1_000)]);
         assert_eq!(
             Standstill::new(&fabric).find(&at_once, &[near], false),

@@ -166,8 +166,8 @@ fn a_broken_folder_says_which_file_and_line() {
 fn the_data_has_a_line_for_each_metric() {
     let results = results(&BOTH);
     let csv = results.csv();
-    // 4 cases x (14 metrics simulated + 12 live: timeouts and fast retransmits are not known there) + the header.
-    assert_eq!(csv.lines().count(), 1 + 4 * (14 + 12));
+    // 4 cases x (15 metrics simulated + 13 live: timeouts and fast retransmits are not known there) + the header.
+    assert_eq!(csv.lines().count(), 1 + 4 * (15 + 13));
     let json: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
     assert_eq!(json["experiments"][0]["cases"][0]["labels"]["pattern"], "stride(1)");
     assert!(json["simulator"]["per_second"].as_f64().unwrap() > 0.0);
@@ -181,8 +181,8 @@ fn live_against_simulated_for_people_and_programs() {
     let narrow = comparison.table_within(100);
     assert!(narrow.lines().all(|line| line.chars().count() <= 100), "{narrow}");
     let csv = comparison.csv();
-    // 4 cases x the 5 metrics that are shown of traffic, + the header.
-    assert_eq!(csv.lines().count(), 1 + 4 * 5);
+    // 4 cases x the 6 metrics that are shown of traffic, + the header.
+    assert_eq!(csv.lines().count(), 1 + 4 * 6);
     let columns = |line: &str| line.matches(',').count();
     let first = csv.lines().nth(1).unwrap();
     assert!(first.starts_with("scatter,\"stride(1), single\",goodput-mean,3,"), "{first}");

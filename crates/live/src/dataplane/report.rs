@@ -41,7 +41,7 @@ impl Report {
         let ports = edge.ports.iter().enumerate();
         Self {
             at,
-            links: links.map(|(way, link)| (way, link.is_up(), link.counters())).collect(),
+            links: links.map(|(way, link)| (way, link.is_up(), link.counters(at))).collect(),
             ports: ports.filter_map(|(host, port)| Some((host, port.as_ref()?.traffic))).collect(),
             forwarded: forwarded(&edge.forwarded),
             flows: edge.flows.report(),
@@ -150,7 +150,8 @@ impl Remainder {
     pub fn add(&mut self, left: &Next, plan: &Plan, renumbering: &Renumbering) {
         for (port, egress) in left.parts.graph.egress.iter_enumerated() {
             if let Some(link) = egress.link() {
-                self.add_link(renumbering.graph.ports[port], &link.counters());
+                // Who has it now has the packets that still wait, but not their waits.
+                self.add_link(renumbering.graph.ports[port], &link.counters(Time::NEVER));
             }
         }
         for (host, port) in left.parts.ports.iter().enumerate() {

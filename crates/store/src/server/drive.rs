@@ -182,7 +182,7 @@ impl Server {
                 self.counters.forwarded += 1;
                 self.peers.push(leader, Item::Ask { id, group: shard, ask });
                 self.operations.set_waiting(id, Some(now));
-                self.operations.note_asked(id, leader);
+                self.operations.note_asked(now, id, leader);
             }
             None => self.operations.set_idle(id),
         }
@@ -208,7 +208,7 @@ impl Server {
         answer: Result<PeerAnswer, Error>,
     ) {
         let Some(operation) = self.operations.get(id) else { return };
-        if !operation.asked.contains(&from) || answer.as_ref().is_ok_and(|answer| !operation.is_answered_by(answer)) {
+        if !operation.was_asked(from) || answer.as_ref().is_ok_and(|answer| !operation.is_answered_by(answer)) {
             self.counters.refuse(Refused::Unasked);
             return;
         }
@@ -410,7 +410,7 @@ impl Server {
     fn distrust_silent(&mut self, now: Time, id: u64) {
         let Some(operation) = self.operations.get(id) else { return };
         let waited = matches!(operation.stage, Stage::Waiting(until) if until <= now);
-        if waited && self.peers.leader_of(operation.shard) == operation.asked.front().copied() {
+        if waited && self.peers.leader_of(operation.shard) == operation.asked_last() {
             self.peers.forget_leader_of(operation.shard);
         }
     }

@@ -112,8 +112,8 @@ pub(super) struct Operation {
     pub(super) stage: Stage,
     /// The shard it went to last.
     pub(super) shard: ShardId,
-    /// The servers that were asked last: nobody else answers for them.
-    pub(super) asked: VecDeque<ServerId>,
+    /// The servers that were asked, and when, the last one first: nobody else answers for them.
+    asked: VecDeque<(ServerId, Time)>,
 }
 
 /// So many of those that were asked may still answer.
@@ -133,6 +133,9 @@ pub(super) struct Operations {
 
 /// Between two attempts while data are being moved, or the disk is behind.
 const MOVING_PAUSE: Span = Span::from_ms(20);
+
+/// However often a server comes to lead a shard, an operation goes to it no closer together.
+const ASKED_APART: Span = Span::from_ms(50);
 
 /// How long a server that was asked may take before it is asked again.
 const PATIENCE: Span = Span::from_ms(300);
@@ -200,13 +203,11 @@ impl Operations {
     }
 
     /// Another server was asked.
-    pub(super) fn note_asked(&mut self, id: u64, server: ServerId) {
-        if let Some(operation) = self.all.get_mut(&id)
-            && !operation.asked.contains(&server)
-        {
-            operation.asked.truncate(ASKED_MAX - 1);
-            operation.asked.push_front(server);
-        }
+    pub(super) fn note_asked(&mut self, now: Time, id: u64, server: ServerId) {
+        let Some(operation) = self.all.get_mut(&id) else { return };
+        operation.asked.retain(|(asked, _)| *asked != server);
+        operation.asked.truncate(ASKED_MAX - 1);
+        operation.asked.push_front((server, now));
     }
 
     /// Those of clients of this server that it has asked itself, as the leader of this shard.
@@ -245,10 +246,17 @@ impl Operations {
     }
 
     /// Another leads the shard now: those that the one before was asked will hardly be answered by it.
-    pub(super) fn ask_again(&mut self, shard: ShardId) {
+    ///
+    /// Not of a leader that was asked a moment ago. A server that says in turns that it leads and that it does not, or two that say so of the
+    /// same term, would have each operation sent once more with each word: hundreds of times at once to who has stood still, and each time it
+    /// is an entry in the log (seed 85739, hostile).
+    pub(super) fn ask_again(&mut self, now: Time, shard: ShardId, leader: ServerId) {
         let asked = |operation: &Operation| matches!(operation.stage, Stage::Waiting(until) if until != Time::NEVER);
+        let lately = |operation: &Operation| {
+            operation.asked.iter().any(|(server, at)| *server == leader && now.since(*at) < ASKED_APART)
+        };
         for (id, operation) in &mut self.all {
-            if operation.shard == shard && asked(operation) {
+            if operation.shard == shard && asked(operation) && !lately(operation) {
                 operation.stage = Stage::Idle;
                 self.idle.insert(*id);
             }
@@ -302,6 +310,16 @@ pub(super) fn elsewhere(miss: Miss) -> Error {
 }
 
 impl Operation {
+    /// Whether a server was asked, not long ago.
+    pub(super) fn was_asked(&self, server: ServerId) -> bool {
+        self.asked.iter().any(|(asked, _)| *asked == server)
+    }
+
+    /// The server that was asked last.
+    pub(super) fn asked_last(&self) -> Option<ServerId> {
+        self.asked.front().map(|(server, _)| *server)
+    }
+
     /// Whether this can be the answer to what was asked.
     pub(super) fn is_answered_by(&self, answer: &PeerAnswer) -> bool {
         match (&self.task, answer) {

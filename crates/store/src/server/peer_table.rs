@@ -33,6 +33,8 @@ pub(super) struct Peer {
     pub(super) bytes: usize,
     /// It is being notified that it is out of these groups.
     pub(super) out_of: BTreeSet<ShardId>,
+    /// When it was last reminded that it is no member of the cluster.
+    pub(super) reminded: Option<Time>,
     pub(super) heard: Option<Time>,
     /// Its last stamp and when it came.
     pub(super) stamp: Option<(Time, Time)>,

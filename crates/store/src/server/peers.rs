@@ -21,6 +21,9 @@ use super::peer_table::{ENTRY_BYTES_MAX, ITEM_BYTES_MAX, patience};
 /// What a read of another server, or what it asks of leases, is taken to cost.
 const REMOTE_BYTES: usize = 4 << 10;
 
+/// A server is reminded of its removal so often: with the reminder comes the map, which may be large.
+const REMINDED_APART: Span = Span::from_ms(500);
+
 /// For how long an operation of another server is worth anything.
 const REMOTE_DEADLINE: Span = Span::from_secs(2);
 
@@ -138,7 +141,8 @@ impl Server {
     fn say_no_member(&mut self, to: ServerId, shard: ShardId) {
         let Some(group) = self.groups.get(&shard) else { return };
         let sealed = group.is_sealed();
-        if group.members().has(to) || !(sealed || shard == ShardId::META) {
+        // An empty replica knows of no members.
+        if group.members().has(to) || group.applied() == 0 {
             return;
         }
         // Once until it is sent: the map may be large, and who asks has no right to it.
@@ -147,6 +151,15 @@ impl Server {
         }
         let map = group.content.map().map(placement::Map::encode);
         self.peers.push(to, Item::NoMember { group: shard, index: group.applied(), map, sealed });
+    }
+
+    /// A server that was removed leads a shard: so it may have missed its removal, and know nobody any more whom it would ask.
+    fn remind_of_removal(&mut self, now: Time, server: ServerId) {
+        let peer = self.peers.all.entry(server).or_default();
+        if peer.reminded.is_none_or(|at| now.since(at) >= REMINDED_APART) {
+            peer.reminded = Some(now);
+            self.say_no_member(server, ShardId::META);
+        }
     }
 
     /// Whether another operation may begin for another server.
@@ -231,13 +244,16 @@ impl Server {
                 group.note_promise(from, promise);
             }
         }
+        if !leads.terms.is_empty() && !self.view.map().members().contains_key(&from) {
+            self.remind_of_removal(now, from);
+        }
         // Whoever led and says so no more leads no more; one that is silent is forgotten in time.
         self.peers.leaders.retain(|shard, (_, leader)| *leader != from || leads.terms.contains_key(shard));
         let mut news = Vec::new();
         for (shard, term) in &leads.terms {
             if self.peers.note_leader(*shard, *term, from) {
                 news.push(*shard);
-                self.operations.ask_again(*shard);
+                self.operations.ask_again(now, *shard, from);
             }
         }
         if let Some(peer) = self.peers.all.get_mut(&from) {

@@ -50,6 +50,7 @@ impl Server {
 
     /// `is_sure`: by this server's own log, or by two that say the same. What one says takes no replica away.
     pub(super) fn follow_map(&mut self, now: Time, map: Map, is_sure: bool) {
+        self.departure.map_of_one = !is_sure;
         self.view.follow(map);
         self.adopt_members(now);
         self.make_founded_replicas();
@@ -203,6 +204,7 @@ impl Server {
         self.log.remove_group(shard.0);
         self.disk.snapshot_bytes.remove(&shard);
         self.absent.removed.insert(shard, group.hard_state());
+        self.departure.forget_words(shard);
         self.agenda.remove(shard);
         self.watches_lost(shard);
         self.end_watches();
@@ -229,7 +231,7 @@ impl Server {
             if let Some(leader) = group.leader()
                 && self.peers.note_leader(*shard, group.term(), leader)
             {
-                self.operations.ask_again(*shard);
+                self.operations.ask_again(now, *shard, leader);
             }
         }
         self.adopt_addresses();
@@ -239,7 +241,7 @@ impl Server {
         self.retry_idle(now);
     }
 
-    /// Asks whether replicas that the map does not want here may go.
+    /// Asks whether replicas that the map does not want here may go: the leader, and others who could bear it out.
     pub(super) fn ask_leave(&mut self) {
         let me = self.config.server;
         let unwanted = |group: &&Group| {
@@ -247,8 +249,13 @@ impl Server {
         };
         let unwanted: Vec<ShardId> = self.groups.values().filter(unwanted).map(|group| group.id).collect();
         for group in unwanted {
-            if let Some(leader) = self.leader_of(group).filter(|leader| *leader != me) {
-                self.peers.push(leader, Item::Leaving { group });
+            let desired = self.view.map().desired_replicas(group);
+            // With meta comes the map, which may be large: of others only when this one rests on a single word.
+            let asks_all = group != ShardId::META || self.departure.map_of_one;
+            let others = desired.voters.iter().chain(&desired.learners).copied().filter(|_| asks_all);
+            let asked: BTreeSet<ServerId> = others.chain(self.leader_of(group)).filter(|id| *id != me).collect();
+            for id in asked {
+                self.peers.push(id, Item::Leaving { group });
             }
         }
     }

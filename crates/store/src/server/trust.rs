@@ -11,6 +11,7 @@ use placement::{Map, ShardId};
 
 use super::Server;
 use crate::config::ELECTION_TICKS;
+use crate::group::Group;
 use crate::message::check::TERM_MAX;
 use crate::peer::Leads;
 use crate::status::Refused;
@@ -56,7 +57,7 @@ impl Server {
     /// Whether a server may send the content of this shard here. Nobody may to its leader.
     pub(super) fn may_fill(&self, from: ServerId, shard: ShardId) -> bool {
         let exists = shard == ShardId::META || self.view.map().shards().contains_key(&shard);
-        let takes = |group: &crate::group::Group| {
+        let takes = |group: &Group| {
             !group.is_leader() && group.listens_to(from, self.view.map().desired_replicas(shard).contains(from))
         };
         exists && !self.absent.halted.contains_key(&shard) && self.groups.get(&shard).is_none_or(takes)
@@ -80,24 +81,55 @@ impl Server {
         if !out && group.applied() > 0 && group.leaderless_ticks() < ELECTION_TICKS as u32 {
             return;
         }
-        let member = group.members().has(from) || self.view.map().members().contains_key(&from);
+        // The members of a shard that is here may be newer than those of meta: a server that has missed its own removal may have missed
+        // who came in place of the others, too.
+        let shares = |group: &Group| group.members().has(from);
+        let knows_more = shard == ShardId::META && group.applied() > 0;
+        let member = self.view.map().members().contains_key(&from)
+            || if knows_more { self.groups.values().any(shares) } else { shares(group) };
         if !member {
             self.counters.refuse(Refused::Membership);
         } else if shard == ShardId::META {
             self.out_of_meta(now, from, map, sealed);
-        } else if sealed
-            && self.leader_of(shard) == Some(from)
+        } else if self.departure.leaving || !self.view.map().desired_replicas(shard).contains(me) {
             // Only if the map says so too: the word may be older than a change that made it a member again.
-            && (self.departure.leaving || !self.view.map().desired_replicas(shard).contains(me))
-        {
-            // Last, since it looks through what is not applied.
-            if group.may_be_out(index) {
-                self.remove_replica(shard);
-                self.retry_idle(now);
-            } else {
-                self.counters.refuse(Refused::Membership);
-            }
+            self.out_of_shard(now, from, (shard, index), sealed);
         }
+    }
+
+    /// A replica is given up when the shard's leader says that a majority of the members does without it; and, unless it is out by its own
+    /// log, when another server has applied members without it as well: a leader that lies would have all those given up that are still
+    /// needed, and nobody could lead the shard any more (seeds 47879 and 149039, hostile).
+    fn out_of_shard(&mut self, now: Time, from: ServerId, (shard, index): (ShardId, u64), sealed: bool) {
+        let needed = self.words_needed(now, from, shard);
+        let Some(group) = self.groups.get(&shard) else { return };
+        let words = self.departure.heard_out(now, from, (shard, index), group.applied());
+        if !sealed || self.leader_of(shard) != Some(from) {
+            return;
+        }
+        // Last, since it looks through what is not applied.
+        let is_borne_out = !group.members().has(self.config.server) || words >= needed;
+        if is_borne_out && group.may_be_out(index) {
+            self.remove_replica(shard);
+            self.retry_idle(now);
+        } else {
+            self.counters.refuse(Refused::Membership);
+        }
+    }
+
+    /// How many must say that this server is out of a shard: two, where there are two who could.
+    fn words_needed(&self, now: Time, from: ServerId, shard: ShardId) -> usize {
+        let me = self.config.server;
+        let Some(group) = self.groups.get(&shard) else { return usize::MAX };
+        let desired = self.view.map().desired_replicas(shard);
+        let members = group.members();
+        let others: BTreeSet<ServerId> = if self.departure.map_of_one {
+            members.voters.iter().chain(&members.voters_outgoing).map(|id| ServerId(*id)).collect()
+        } else {
+            desired.voters.iter().chain(&desired.learners).copied().collect()
+        };
+        let others: BTreeSet<ServerId> = others.into_iter().filter(|id| *id != me).collect();
+        if self.is_alone(now, from, group, &others) { 1 } else { others.len().clamp(1, 2) }
     }
 
     /// A server is out of the cluster by its own map, or when two others say so: one could lie. A number that was removed is never
@@ -126,7 +158,10 @@ impl Server {
         self.departure.out_of_meta |= sealed;
         let given = self.departure.witnesses.get(&from);
         let again = self.departure.witnesses.iter().filter(|(_, map)| Some(*map) == given).count();
-        if claimed.version() > self.view.map().version() && (!is_member || again >= self.witnesses_needed(now, from)) {
+        let is_newer = claimed.version() > self.view.map().version();
+        let is_believed = is_newer && (!is_member || again >= self.witnesses_needed(now, from));
+        // What two say is worth more than what one said, however new that was said to be.
+        if is_believed || (self.departure.map_of_one && again >= 2) {
             self.follow_map(now, claimed, again >= 2);
         }
     }
@@ -135,10 +170,13 @@ impl Server {
         let Some(meta) = self.groups.get(&ShardId::META) else { return usize::MAX };
         let others: BTreeSet<ServerId> =
             (meta.members().voters.iter().map(|id| ServerId(*id))).filter(|id| *id != self.config.server).collect();
+        if self.is_alone(now, from, meta, &others) { 1 } else { others.len().clamp(1, 2) }
+    }
+
+    /// Whether nobody but `from` has been heard for long of those who could say that this server is out of a group.
+    fn is_alone(&self, now: Time, from: ServerId, group: &Group, others: &BTreeSet<ServerId>) -> bool {
         let live = self.live_peers(now);
-        let tick = self.schedule.tick();
-        let alone = tick * u64::from(meta.leaderless_ticks()) >= ALONE
-            && !others.iter().any(|id| *id != from && live.contains(id));
-        if alone { 1 } else { others.len().clamp(1, 2) }
+        self.schedule.tick() * u64::from(group.leaderless_ticks()) >= ALONE
+            && !others.iter().any(|id| *id != from && live.contains(id))
     }
 }

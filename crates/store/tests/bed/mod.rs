@@ -90,6 +90,8 @@ pub struct Cluster {
     pub cut_off: BTreeSet<ServerId>,
     /// What servers say to each other and is lost.
     pub is_lost: fn(&Item) -> bool,
+    /// A server that gets nothing of a group's log.
+    pub misses: Option<(ServerId, ShardId)>,
     /// Copies of envelopes are damaged by this, and delivered too.
     pub damage: Option<Rng>,
     /// Disks that do nothing.
@@ -129,6 +131,7 @@ impl Cluster {
             may_stop: BTreeSet::new(),
             cut_off: BTreeSet::new(),
             is_lost: |_| false,
+            misses: None,
             damage: None,
             stuck: None,
             is_disk_full: false,
@@ -235,7 +238,13 @@ impl Cluster {
     fn carry_out(&mut self, id: ServerId, output: Output) {
         match output {
             Output::Peer { to, mut envelope } => {
-                envelope.items.retain(|item| !(self.is_lost)(item));
+                let missed = self.misses.filter(|(server, _)| *server == to).map(|(_, group)| group);
+                let of = |item: &Item| match item {
+                    Item::Raft { group, .. } => Some(*group),
+                    Item::Snapshot(chunk) => Some(chunk.group),
+                    _ => None,
+                };
+                envelope.items.retain(|item| !(self.is_lost)(item) && (missed.is_none() || of(item) != missed));
                 self.send_envelope(id, to, &envelope);
             }
             Output::Disk(write) => self.write_to_disk(id, write),

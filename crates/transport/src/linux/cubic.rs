@@ -81,6 +81,13 @@ impl Cubic {
         self.hystart.reset(now, next);
     }
 
+    /// A pause does not count: the curve goes on where it was.
+    pub fn resume(&mut self, now: Time, last: Time) {
+        if self.epoch != 0 {
+            self.epoch = (self.epoch + ticks(now) - ticks(last)).min(ticks(now));
+        }
+    }
+
     /// The threshold after a loss.
     pub fn ssthresh(&mut self, window: u32) -> u32 {
         let window = u64::from(window);

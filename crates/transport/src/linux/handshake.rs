@@ -12,6 +12,8 @@
 use machine::{Span, Time};
 
 use super::ecn::Sending;
+use super::rtt::Rtt;
+use super::stamp::Stamp;
 use super::timer::timer;
 use crate::Segment;
 
@@ -27,28 +29,47 @@ const DOUBLINGS: u32 = 6;
 pub(super) enum Opening {
     /// It has not begun, or is over.
     Rest,
-    /// A SYN is to be sent; so many have been.
-    Ask(u32),
-    /// So many SYNs were sent.
-    Asked(u32),
+    /// A SYN is to be sent.
+    Ask(Asked),
+    /// A SYN was sent.
+    Asked(Asked),
     /// The answer is to be answered.
     Answer,
+}
+
+/// What was sent so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// SYNs.
+    syns: u32,
+    /// When the first of them was.
+    first: Time,
+}
+
+impl Asked {
+    pub const NONE: Self = Self { syns: 0, first: Time::NEVER };
+
+    /// Whether the window has to begin with one segment: two SYNs were lost, for this answers none but the last (`tcp_init_transfer`).
+    pub fn lost_two(self, echo: Time) -> bool {
+        self.syns > 2 && Stamp::of(echo) != Stamp::of(self.first)
+    }
 }
 
 impl Opening {
     /// The segment that is due, and when the next one will be.
     pub fn next(&mut self, now: Time, ecn: &mut Sending) -> Option<(Segment, Time)> {
         let (seq, ecn, then, until) = match *self {
-            Self::Ask(sent) => {
-                let doublings = sent.saturating_sub(PATIENT).min(DOUBLINGS);
+            Self::Ask(Asked { syns, first }) => {
+                let doublings = syns.saturating_sub(PATIENT).min(DOUBLINGS);
                 let patience = Span::from_ps(PATIENCE.as_ps() << doublings);
-                (Segment::SYN, ecn.syn(sent), Self::Asked(sent.saturating_add(1)), timer(now, patience))
+                let asked = Asked { syns: syns.saturating_add(1), first: first.min(now) };
+                (Segment::SYN, ecn.syn(syns), Self::Asked(asked), timer(now, patience))
             }
             Self::Answer => (Segment::SYN_ANSWERED, ecn.segment(false), Self::Rest, Time::NEVER),
             Self::Rest | Self::Asked(_) => return None,
         };
         *self = then;
-        Some((Segment { seq, stamp: now, ecn }, until))
+        Some((Segment { seq, stamp: now, push: false, ecn }, until))
     }
 }
 
@@ -77,6 +98,14 @@ impl Answering {
             *self = Self::Measured(now.since(at));
         }
         (segment.seq == Segment::SYN_ANSWERED).then_some(false)
+    }
+
+    /// The timeout that follows from it, with this one as the least.
+    pub fn timeout(self, least: Span) -> Span {
+        let Some(round_trip) = self.round_trip() else { return least };
+        let mut rtt = Rtt::new(least);
+        rtt.sample(round_trip, 0, 0);
+        rtt.timeout()
     }
 
     /// The round trip of the handshake.

@@ -27,6 +27,7 @@
 //!
 //! Names of functions in comments are the kernel's; they say where a fact comes from.
 
+mod application;
 mod arrivals;
 mod bbr;
 mod cubic;
@@ -34,6 +35,7 @@ mod dctcp;
 mod ecn;
 mod handshake;
 mod model;
+mod modelled;
 mod output;
 mod pacing;
 mod pending;
@@ -46,11 +48,13 @@ mod rtt;
 mod sack;
 mod sender;
 mod stamp;
+mod state;
 mod timer;
 mod timers;
 mod window;
 
 pub use receiver::Receiver;
-pub use sender::{Counters, Sender, State};
+pub use sender::{Counters, Sender};
+pub use state::State;
 
 pub use crate::sysctl::{CongestionControl, Settings, Sysctl};

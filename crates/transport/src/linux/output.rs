@@ -2,34 +2,52 @@
 
 use machine::{Span, Time};
 
+use super::application::BURST_BYTES;
 use super::bbr::Bbr;
-use super::sender::{Sender, State};
+use super::sender::Sender;
 use super::stamp::Stamp;
-use super::timer::Timer;
+use super::state::State;
+use super::timer::{JIFFY, Timer};
 use super::window::Usage;
 
-/// The largest burst, bytes (`GSO_LEGACY_MAX_SIZE`).
-const BURST_BYTES: u64 = 65_536;
 /// The least burst that there are segments for (`tcp_min_tso_segs`).
 const BURST_LEAST: u32 = 2;
 /// The share of a window that is worth a burst (`tcp_tso_win_divisor`).
-const WINDOW_SHARE: u32 = 3;
-/// Only what follows a burst so soon is held back.
+const WINDOW_SHARE: u64 = 3;
+/// Only what follows a burst so soon is held back, and only for what comes so soon.
 const RECENT: Span = Span::from_ms(1);
 
-/// Segments of the largest burst.
-pub(super) fn whole_burst(segment_bytes: u64) -> u32 {
-    (BURST_BYTES / segment_bytes).max(1) as u32
-}
-
 impl Sender {
-    /// The next segment that leaves, if any does now.
-    pub(super) fn next_segment(&mut self, now: Time) -> Option<u64> {
+    /// The application writes: from now on there is no more to send than this, in bytes since the beginning, of which whole segments count. Without it data are
+    /// endless. As after an input, the driver polls.
+    pub fn write(&mut self, now: Time, bytes: u64) {
+        self.application.write(self.segments(bytes), self.queue.first());
+        self.output.push = self.output.started;
+        if self.queue.len() == 0 && self.output.last > Time::ZERO {
+            self.restart(now);
+        }
+    }
+
+    /// After a pause longer than the timeout the window is halved for each, down to the initial one (`tcp_cwnd_restart`).
+    fn restart(&mut self, now: Time) {
+        let ticks = |ps: u64| ps / JIFFY.as_ps();
+        let timeout = self.rtt.timeout().as_ps().div_ceil(JIFFY.as_ps());
+        let idle = ticks(now.as_ps()) - ticks(self.output.last.as_ps());
+        if idle > timeout {
+            self.window.restart(((idle - 1) / timeout) as u32);
+        }
+    }
+
+    /// The next segment that leaves, if any does now, and whether it is pushed.
+    pub(super) fn next_segment(&mut self, now: Time) -> Option<(u64, bool)> {
         if core::mem::take(&mut self.output.resend_first) {
-            return Some(self.resend(now, self.queue.first()));
+            let segment = self.resend(now, self.queue.first());
+            self.queue.end_burst(segment);
+            return Some((segment, self.application.ends_with(segment)));
         }
         if core::mem::take(&mut self.output.probe) {
-            return Some(self.probe_end(now));
+            let segment = self.probe_end(now);
+            return Some((segment, self.application.ends_with(segment)));
         }
         if self.output.new_first {
             if let Some(segment) = self.next_new(now) {
@@ -59,17 +77,30 @@ impl Sender {
         None
     }
 
-    /// `tcp_xmit_retransmit_queue`.
-    fn next_resent(&mut self, now: Time) -> Option<u64> {
-        if self.window.size() <= self.queue.in_flight() || self.is_paced(now) {
+    /// Behind the last segment that is there and that the receiver has room for.
+    pub(super) fn sendable_end(&self) -> u64 {
+        self.window_end.min(self.application.end())
+    }
+
+    /// `tcp_xmit_retransmit_queue`. What was sent as a burst is so again, as far as the window lets it.
+    fn next_resent(&mut self, now: Time) -> Option<(u64, bool)> {
+        let room = self.window.size().saturating_sub(self.queue.in_flight());
+        if room == 0 || (self.output.burst_again == 0 && self.is_paced(now)) {
             return None;
         }
         let segment = self.queue.first_to_resend()?;
+        if self.output.burst_again == 0 {
+            let most = room.min(self.burst_max(self.whole));
+            self.output.burst_again = self.queue.burst_to_resend(segment, most);
+            self.output.is_burst = self.output.burst_again > 1;
+        }
+        self.output.burst_again -= 1;
         self.output.rearm |= segment == self.queue.first() && self.timer != Timer::Reordering;
         if self.in_reduction() {
             self.window.note_sent(1);
         }
-        Some(self.resend(now, segment))
+        self.resend(now, segment);
+        Some((segment, (self.output.burst_again == 0 && self.output.is_burst) || self.application.ends_with(segment)))
     }
 
     fn resend(&mut self, now: Time, segment: u64) -> u64 {
@@ -89,10 +120,11 @@ impl Sender {
     /// A new segment if the receiver has room, else the last one again.
     fn probe_end(&mut self, now: Time) -> u64 {
         self.counters.probes += 1;
-        self.probe_is_resent = self.queue.next() >= self.window_end;
+        self.probe_is_resent = self.queue.next() >= self.sendable_end();
         let segment = if self.probe_is_resent {
             let last = self.queue.next() - 1;
             self.queue.probe(last, now, self.delivered);
+            self.queue.end_burst(last);
             self.note_sent(now, last, false);
             self.counters.segments += 1;
             self.counters.retransmits += 1;
@@ -110,6 +142,9 @@ impl Sender {
 
     fn send_new(&mut self, now: Time) -> u64 {
         let idle = self.queue.len() == 0;
+        if idle {
+            self.window.resume(now, self.output.last);
+        }
         let restarts = idle || self.timer == Timer::Probe;
         let segment = self.queue.push(now, self.delivered);
         self.note_sent(now, segment, idle);
@@ -122,13 +157,14 @@ impl Sender {
         segment
     }
 
-    /// `tcp_write_xmit`.
-    fn next_new(&mut self, now: Time) -> Option<u64> {
+    /// `tcp_write_xmit`. The last of a burst is pushed (`__tcp_transmit_skb`).
+    fn next_new(&mut self, now: Time) -> Option<(u64, bool)> {
         let begins = self.output.burst == 0;
         if begins {
             let is_limiting = match self.next_burst(now) {
                 Ok(burst) => {
                     self.output.burst = burst;
+                    self.output.is_burst = burst > 1;
                     false
                 }
                 Err(is_limiting) => is_limiting,
@@ -147,7 +183,12 @@ impl Sender {
         if begins {
             self.pace(now, self.output.burst + 1);
         }
-        Some(segment)
+        if self.output.burst > 0 {
+            self.application.join(segment, self.output.burst);
+            return Some((segment, false));
+        }
+        self.queue.end_burst(segment);
+        Some((segment, self.output.is_burst || self.application.ends_with(segment)))
     }
 
     fn stop_sending(&mut self, now: Time, deferred_for_window: bool) {
@@ -175,7 +216,8 @@ impl Sender {
             self.output.buffered = self.whole;
         }
         let receivable = self.window_end.saturating_sub(self.queue.next()) as u32;
-        if receivable == 0 {
+        let left = self.application.end() - self.queue.next();
+        if receivable == 0 || left == 0 {
             return Err(false);
         }
         // A single segment leaves whatever the rate: what that says is not cheap to know.
@@ -183,13 +225,15 @@ impl Sender {
         let most = if is_single { BURST_LEAST } else { self.burst_max(self.whole) };
         // At least two bursts are to be under way (`tcp_cwnd_test`).
         let quota = room.min((self.window.size() / 2).max(1)).min(most);
-        let buffered = self.output.buffered.max(quota);
+        // What follows in another buffer is brought over as far as it can be sent now (`tcp_grow_skb`).
+        let written = left.min(u64::from(quota)) as u32;
+        let buffered = self.output.buffered.min(self.application.left(self.queue.next())).max(written);
         if buffered > 1
             && let Some(is_limiting) = self.defers(now, Rooms { room, receivable, buffered, most })
         {
             return Err(is_limiting);
         }
-        Ok(quota.min(receivable))
+        Ok(written.min(receivable))
     }
 
     /// Segments of a burst that the rate asks for: what leaves within a millisecond, and more where the round trip is short (`tcp_tso_autosize`).
@@ -223,13 +267,15 @@ impl Sender {
             return None;
         }
         let limit = room.min(receivable);
-        let share = u64::from(self.window.size()).min(self.receive_window) as u32 / WINDOW_SHARE;
-        if limit >= most || limit >= buffered || limit >= share {
+        // In bytes, of which a share need not be whole segments.
+        let share = u64::from(self.window.size()).min(self.receive_window) * self.segment_bytes / WINDOW_SHARE;
+        if limit >= most || limit >= buffered || u64::from(limit) * self.segment_bytes >= share {
             return None;
         }
-        let age = now.since(self.queue.get(self.queue.first()).at);
-        // An acknowledgement that is not due before half a round trip comes too late.
-        if age < Span::from_ps(self.rtt.smoothed()?.as_ps() / 2) {
+        // An acknowledgement that is not due soon comes too late: the first segment's, a round trip after it was sent.
+        let rtt = self.rtt.smoothed()?;
+        let due = self.queue.get(self.queue.first()).at + rtt;
+        if due.since(now) > RECENT.min(Span::from_ps(rtt.as_ps() / 2)) {
             return None;
         }
         Some(room < receivable)

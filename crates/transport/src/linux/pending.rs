@@ -23,6 +23,10 @@ pub(super) struct Pending {
     pub push: bool,
     /// Segments of the burst that are to be sent yet.
     pub burst: u32,
+    /// Segments of the burst that are to be sent again yet.
+    pub burst_again: u32,
+    /// There was more than one.
+    pub is_burst: bool,
     /// New segments since it was last empty.
     pub sent: u32,
     /// Segments left in the buffer that is next (64 KiB of the application's data).
@@ -44,6 +48,8 @@ impl Default for Pending {
             resend: false,
             push: false,
             burst: 0,
+            burst_again: 0,
+            is_burst: false,
             sent: 0,
             buffered: 0,
             last: Time::ZERO,

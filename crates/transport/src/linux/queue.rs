@@ -13,6 +13,7 @@ const LOST: u8 = 1;
 const RESENT: u8 = 2;
 const EVER_RESENT: u8 = 4;
 const LINKED: u8 = 8;
+const LAST_OF_BURST: u8 = 16;
 
 /// A segment that was sent.
 #[derive(Clone, Copy, Debug)]
@@ -270,13 +271,38 @@ impl Queue {
         self.lost = 0;
     }
 
+    /// A burst ends with it, of those that are sent again as well.
+    pub fn end_burst(&mut self, segment: u64) {
+        self.places[self.place(segment) as usize].flags |= LAST_OF_BURST;
+    }
+
+    /// How many are to be sent again together from this one on, at most `most`: what was sent so, and is lost.
+    pub fn burst_to_resend(&mut self, segment: u64, most: u32) -> u32 {
+        let end = self.next.min(segment + u64::from(most.max(1)));
+        let mut last = segment;
+        while !self.is_last_of_burst(last) && last + 1 < end && self.waits(last + 1) {
+            last += 1;
+        }
+        self.end_burst(last);
+        (last + 1 - segment) as u32
+    }
+
+    fn is_last_of_burst(&self, segment: u64) -> bool {
+        self.get(segment).flags & LAST_OF_BURST != 0
+    }
+
+    /// It is lost and was not sent again.
+    fn waits(&self, segment: u64) -> bool {
+        let sent = self.get(segment);
+        sent.is_lost() && !sent.is_resent() && !self.has_arrived(segment)
+    }
+
     /// The first segment that is lost and not sent again.
     pub fn first_to_resend(&mut self) -> Option<u64> {
         if self.resent >= self.lost {
             return None;
         }
-        let waits = |sent: &Sent| sent.is_lost() && !sent.is_resent();
-        let found = (self.hint..self.next).find(|segment| waits(self.get(*segment)) && !self.has_arrived(*segment));
+        let found = (self.hint..self.next).find(|segment| self.waits(*segment));
         self.hint = found.unwrap_or(self.next);
         found
     }

@@ -4,6 +4,9 @@
 //! hole the first three segments are acknowledged at once; then acknowledgements are compressed, so that one says for several what has come: by a twentieth of the
 //! round trip that the handshake had. Over a path that was empty then, this is less than from one segment to the next.
 //!
+//! Segments that the host has joined ([`Input::Joined`], GRO) come one by one, but nobody polls in between, so that they are acknowledged as the one packet
+//! that they are to the kernel: at once if they are two or more in order, and counted once beyond a hole.
+//!
 //! Invariant: segments below `next` have all arrived and were given to the application; `early` marks those beyond the hole at `next`.
 
 use core::cmp::Ordering;
@@ -12,6 +15,7 @@ use machine::{Control, Span, Step, Time};
 
 use super::ecn::{Check, Receiving};
 use super::handshake::Answering;
+use super::stamp::Stamp;
 use super::timer::timer;
 use crate::bitmap::Bitmap;
 use crate::receiver::Input;
@@ -21,6 +25,8 @@ use crate::{Ack, Segment, TransportSpec};
 
 /// How long an acknowledgement waits for a second segment (`TCP_ATO_MIN`).
 const DELAY: Span = Span::from_ms(40);
+/// The least timeout, also of a host that receives (`TCP_RTO_MIN`).
+const TIMEOUT_LEAST: Span = Span::from_ms(200);
 /// Acknowledgements of a quick-ACK phase (`TCP_MAX_QUICKACKS`).
 const QUICK: u32 = 16;
 /// Those after a mark.
@@ -35,6 +41,7 @@ const AT_ONCE: u32 = 3;
 const SHARE: u64 = 20;
 
 /// A TCP receiver whose application reads at once.
+#[expect(clippy::struct_excessive_bools, reason = "each is one sign, as the kernel's flags are")]
 #[derive(Clone, Debug)]
 pub struct Receiver {
     settings: Settings,
@@ -64,6 +71,8 @@ pub struct Receiver {
     compressed: u32,
     at_once: u32,
     at_once_next: u64,
+    /// What has just come is a part of what came before it (GRO): what is counted by packets is counted already.
+    joined: bool,
     handshake: Answering,
     ecn: Receiving,
     /// The answer to a SYN is to be sent.
@@ -100,6 +109,7 @@ impl Receiver {
             compressed: 0,
             at_once: 0,
             at_once_next: 0,
+            joined: false,
             handshake: Answering::Rest,
             ecn: Receiving::new(&spec.linux),
             answers: false,
@@ -116,7 +126,7 @@ impl Receiver {
         self.next * self.segment_bytes
     }
 
-    /// Segments that lay beyond the window or not on a segment's border.
+    /// Segments that lay beyond the window or not on a segment's border, or were sent before one that came in their place.
     pub const fn discarded(&self) -> u64 {
         self.discarded
     }
@@ -145,6 +155,9 @@ impl Receiver {
             self.due = true;
             return;
         }
+        if data.stamp < self.stamp && Stamp::of(data.stamp) < Stamp::of(self.stamp) {
+            return self.on_outdated(segment);
+        }
         // RFC 7323, 4.3.
         if segment <= self.acknowledged && data.stamp > self.stamp {
             self.stamp = data.stamp;
@@ -154,14 +167,35 @@ impl Receiver {
             Ordering::Less => {
                 self.came_twice(segment);
                 self.quick = self.quick.max(self.quick_phase());
-                self.due = true;
+                if segment + 1 < self.acknowledged {
+                    self.answer_at_once();
+                } else {
+                    self.due = true;
+                }
             }
-            Ordering::Equal => self.in_order(now, data.ecn),
+            Ordering::Equal => self.in_order(now, data.push, data.ecn),
             Ordering::Greater => {
                 self.check_marks(data.ecn, self.next);
                 self.beyond_a_hole(now, segment);
             }
         }
+    }
+
+    /// A segment was sent before one that has filled the hole in the meantime: it may be of an earlier use of its sequence number, and is dropped (RFC 7323, 5.3).
+    fn on_outdated(&mut self, segment: u64) {
+        self.discarded += 1;
+        if segment < self.next {
+            self.came_twice(segment);
+            self.quick = self.quick.max(self.quick_phase());
+        }
+        self.answer_at_once();
+    }
+
+    /// An answer that does not count in a quick phase, unless there was something to be acknowledged (`tcp_send_dupack`).
+    fn answer_at_once(&mut self) {
+        let is_free = self.quick > 0 && self.delayed.is_none() && self.compressed == 0;
+        self.quick += u32::from(is_free);
+        self.due = true;
     }
 
     fn came_twice(&mut self, segment: u64) {
@@ -193,12 +227,15 @@ impl Receiver {
         }
     }
 
-    fn in_order(&mut self, now: Time, ecn: Ecn) {
+    fn in_order(&mut self, now: Time, push: bool, ecn: Ecn) {
         self.measure_rtt(now);
         // At the beginning, and after a pause longer than the sender's timeout may be.
-        if self.came == Time::NEVER || now.since(self.came) > Span::from_ms(200) {
+        let pause = now.since(self.came);
+        let is_long = pause > TIMEOUT_LEAST && pause > self.handshake.timeout(TIMEOUT_LEAST);
+        if self.came == Time::NEVER || is_long {
             self.quick = self.quick.max(self.quick_phase());
         }
+        self.grow_window();
         self.came = now;
         self.check_marks(ecn, self.next + 1);
         let had_holes = self.early.ones() > 0;
@@ -208,8 +245,10 @@ impl Receiver {
         if had_holes {
             self.runs.retain(|run| run.1 > self.next);
         }
-        let all_filled = had_holes && self.early.ones() == 0;
-        self.check_ack(now, all_filled);
+        let has_none = self.early.ones() == 0;
+        // The application has read all that there is (`tcp_cleanup_rbuf`).
+        let is_read = push && has_none;
+        self.check_ack(now, (had_holes && has_none) || is_read);
     }
 
     /// A round trip is the time in which a whole window comes (`tcp_rcv_rtt_measure`).
@@ -225,7 +264,15 @@ impl Receiver {
         }
     }
 
+    /// With the first segment the window grows, and that asks for an acknowledgement at once (`__tcp_grow_window`).
+    fn grow_window(&mut self) {
+        self.quick |= u32::from(self.came == Time::NEVER);
+    }
+
     fn beyond_a_hole(&mut self, now: Time, segment: u64) {
+        self.grow_window();
+        // What begins so has no quick-ACK phase at its beginning.
+        self.came = self.came.min(now);
         if self.early.set(segment - self.next) {
             self.remember(segment);
         } else {
@@ -264,9 +311,9 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement leaves now (`__tcp_ack_snd_check`).
-    fn check_ack(&mut self, now: Time, all_filled: bool) {
-        if self.next > self.acknowledged + 1 || self.always_quick || self.quick > 0 || all_filled {
+    /// Whether an acknowledgement leaves now (`__tcp_ack_snd_check`). `at_once`: it does in any case.
+    fn check_ack(&mut self, now: Time, at_once: bool) {
+        if self.next > self.acknowledged + 1 || self.always_quick || self.quick > 0 || at_once {
             self.due = true;
             return;
         }
@@ -281,12 +328,15 @@ impl Receiver {
         if self.at_once_next != self.next {
             (self.at_once, self.at_once_next) = (0, self.next);
         }
+        if self.joined && self.due {
+            return;
+        }
         if self.at_once < AT_ONCE {
             self.at_once += 1;
             self.due = true;
             return;
         }
-        self.compressed += 1;
+        self.compressed += u32::from(!self.joined);
         let round_trip = match self.handshake.round_trip() {
             Some(own) if self.rtt == Span::ZERO || own < self.rtt => own,
             _ => self.rtt,
@@ -321,7 +371,14 @@ impl Control for Receiver {
     #[inline]
     fn handle(&mut self, now: Time, input: Input) {
         match input {
-            Input::Data(segment) => self.on_data(now, segment),
+            Input::Data(segment) => {
+                self.joined = false;
+                self.on_data(now, segment);
+            }
+            Input::Joined(segment) => {
+                self.joined = true;
+                self.on_data(now, segment);
+            }
             Input::Tick => self.due |= now >= self.deadline(),
         }
     }

@@ -3,8 +3,9 @@
 use machine::Time;
 
 use super::arrivals::Arrivals;
-use super::sender::{Sender, State, Undo};
+use super::sender::{Sender, Undo};
 use super::stamp::Stamp;
+use super::state::State;
 
 impl Sender {
     /// An acknowledgement came that is out of the ordinary, or one in a state that is.
@@ -145,7 +146,7 @@ impl Sender {
             self.reordering = self.reordering.min(self.settings.reordering);
         }
         self.state = State::Loss;
-        self.tell_model_of_timeout(now);
+        self.notify_model_of_timeout(now);
         self.high = self.queue.next();
         self.probe = None;
         self.ecn.reduced();
@@ -213,7 +214,7 @@ impl Sender {
         if self.window.undo() {
             self.ecn.undone();
         }
-        self.tell_model_of_undo();
+        self.notify_model_of_undo();
         self.undo = None;
         self.rack.advanced = true;
         self.counters.undone += 1;
@@ -285,7 +286,7 @@ impl Sender {
             } else if arrivals.advanced && !recovered {
                 // Step 2.b: new data show what the network does with them.
                 self.high = self.queue.next();
-                if self.window_end > self.queue.next() {
+                if self.sendable_end() > self.queue.next() {
                     self.output.new_first = true;
                     return;
                 }

@@ -5,6 +5,8 @@
 
 use machine::Span;
 
+use super::timer::JIFFY;
+
 /// The first timeout, before any round trip was measured.
 const FIRST: Span = Span::from_secs(1);
 /// `TCP_RTO_MAX`.
@@ -53,7 +55,8 @@ impl Rtt {
         } else {
             self.update(rtt, first, next);
         }
-        self.timeout = (self.smoothed + self.variance).min(LONGEST.as_ps());
+        // It is kept in ticks.
+        self.timeout = (self.smoothed + self.variance).min(LONGEST.as_ps()).next_multiple_of(JIFFY.as_ps());
     }
 
     /// `deviation` stands for `mdev_us / 4`, the mean deviation itself; the kernel compares four times it.
@@ -125,11 +128,11 @@ mod tests {
         for n in 0..200 {
             rtt.sample(Span::from_us(800), n, n + 10);
         }
-        assert_eq!(rtt.timeout(), Span::from_us(200_800));
+        assert_eq!(rtt.timeout(), Span::from_ms(204), "in whole ticks");
         rtt.back_off();
-        assert_eq!(rtt.timeout(), Span::from_us(401_600));
+        assert_eq!(rtt.timeout(), Span::from_ms(408));
         rtt.sample(Span::from_us(800), 200, 210);
-        assert_eq!(rtt.timeout(), Span::from_us(200_800));
+        assert_eq!(rtt.timeout(), Span::from_ms(204));
     }
 
     #[test]

@@ -14,17 +14,18 @@
 use machine::{Control, Step, Time};
 use serde::{Deserialize, Serialize};
 
+use super::application::{Application, whole_burst};
 use super::arrivals::Arrivals;
 use super::dctcp::Delivered;
 use super::ecn::Sending;
-use super::handshake::Opening;
+use super::handshake::{Asked, Opening};
 use super::model::Model;
-use super::output::whole_burst;
 use super::pending::Pending;
 use super::queue::Queue;
 use super::rack::{Path, Rack};
 use super::rtt::Rtt;
 use super::stamp::Stamp;
+use super::state::State;
 use super::timer::Timer;
 use super::window::Window;
 use crate::sender::Input;
@@ -48,21 +49,6 @@ pub struct Counters {
     pub undone: u64,
 }
 
-/// Whether a loss is being repaired (`tcp_ca_state`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    /// Nothing is amiss.
-    Open,
-    /// Something has come beyond a hole, or was sent again.
-    Disorder,
-    /// The window is being reduced without a loss to repair.
-    Cwr,
-    /// It is in fast recovery.
-    Recovery,
-    /// The timer has expired.
-    Loss,
-}
-
 /// What would undo a reduction of the window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Undo {
@@ -83,6 +69,7 @@ pub struct Sender {
     pub(super) receive_window: u64,
     /// Behind the last segment that the receiver has room for.
     pub(super) window_end: u64,
+    pub(super) application: Application,
     pub(super) queue: Queue,
     pub(super) rtt: Rtt,
     pub(super) rack: Rack,
@@ -135,6 +122,7 @@ impl Sender {
             whole: whole_burst(segment_bytes),
             receive_window,
             window_end: receive_window,
+            application: Application::endless(),
             queue: Queue::new(),
             rtt: Rtt::new(spec.rto_min),
             rack: Rack::new(),
@@ -236,7 +224,7 @@ impl Sender {
     }
 
     /// The connection stands (`tcp_rcv_synsent_state_process`).
-    fn on_opened(&mut self, now: Time, ack: &Ack) {
+    fn on_opened(&mut self, now: Time, ack: &Ack, asked: Asked) {
         let rtt = now.since(ack.echo);
         self.rtt.sample(rtt, 0, 0);
         self.rtt.note_shortest(rtt);
@@ -244,6 +232,9 @@ impl Sender {
         self.ecn.on_answer(ack.ecn);
         self.deadline = Time::NEVER;
         self.opening = Opening::Answer;
+        if asked.lost_two(ack.echo) {
+            self.window.begin_with_one();
+        }
         self.start(now);
     }
 
@@ -321,17 +312,21 @@ impl Control for Sender {
     #[inline]
     fn handle(&mut self, now: Time, input: Input) {
         match input {
-            Input::Ack(ack) if matches!(self.opening, Opening::Asked(_)) => self.on_opened(now, &ack),
-            Input::Ack(ack) => self.on_ack(now, &ack),
+            Input::Ack(ack) => match self.opening {
+                Opening::Asked(asked) => self.on_opened(now, &ack, asked),
+                _ => self.on_ack(now, &ack),
+            },
             Input::Tick => match self.opening {
-                Opening::Asked(sent) if now >= self.deadline => self.opening = Opening::Ask(sent),
+                Opening::Asked(asked) if now >= self.deadline => self.opening = Opening::Ask(asked),
                 _ => self.on_tick(now),
             },
             Input::Start if !self.output.started => {
                 self.ecn.assume();
                 self.start(now);
             }
-            Input::Connect if !self.output.started && self.opening == Opening::Rest => self.opening = Opening::Ask(0),
+            Input::Connect if !self.output.started && self.opening == Opening::Rest => {
+                self.opening = Opening::Ask(Asked::NONE);
+            }
             Input::Start | Input::Connect => {}
         }
     }
@@ -344,9 +339,9 @@ impl Control for Sender {
         }
         let next = self.queue.next();
         match self.next_segment(now) {
-            Some(segment) => {
+            Some((segment, push)) => {
                 let ecn = self.ecn.segment(segment == next);
-                Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now, ecn })
+                Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now, push, ecn })
             }
             None => Step::Wait(self.deadline.min(self.paced_until())),
         }

@@ -3,7 +3,8 @@
 use machine::{Span, Time};
 
 use super::arrivals::Arrivals;
-use super::sender::{Sender, State};
+use super::sender::Sender;
+use super::state::State;
 use super::timer::{JIFFY, Timer, timer};
 
 /// The least that a timer waits (`TCP_TIMEOUT_MIN_US`).

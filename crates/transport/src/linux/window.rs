@@ -22,6 +22,8 @@ enum Control {
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     size: u32,
+    /// What it was at the beginning.
+    initial: u32,
     ssthresh: u32,
     /// Acknowledged segments that have not raised it yet.
     count: u32,
@@ -57,6 +59,7 @@ impl Window {
     pub fn new(control: CongestionControl, initial: u32) -> Self {
         Self {
             size: initial.max(1),
+            initial: initial.max(1),
             ssthresh: INFINITE,
             count: 0,
             prior_ssthresh: None,
@@ -172,6 +175,30 @@ impl Window {
         {
             self.ssthresh = self.size;
         }
+    }
+
+    pub const fn begin_with_one(&mut self) {
+        self.size = 1;
+    }
+
+    /// Data are sent after a pause, the first since `last` (`CA_EVENT_TX_START`).
+    pub fn resume(&mut self, now: Time, last: Time) {
+        if let Control::Cubic(cubic) = &mut self.control {
+            cubic.resume(now, last);
+        }
+    }
+
+    /// Data are written after a pause in which so many timeouts have passed.
+    pub fn restart(&mut self, timeouts: u32) {
+        self.ssthresh = self.current_ssthresh();
+        let least = self.initial.min(self.size);
+        for _ in 0..timeouts {
+            if self.size <= least {
+                break;
+            }
+            self.size /= 2;
+        }
+        self.size = self.size.max(least);
     }
 
     /// The threshold after a loss or a mark.

@@ -18,6 +18,14 @@ pub enum Fate {
     Duplicate(Span, Span),
 }
 
+/// Segments that have come and were not taken.
+fn discarded(receiver: &ReceivingEndpoint) -> u64 {
+    match receiver {
+        ReceivingEndpoint::Study(receiver) => receiver.discarded(),
+        ReceivingEndpoint::Linux(receiver) => receiver.discarded(),
+    }
+}
+
 /// A packet under way.
 #[derive(Clone, Copy, Debug)]
 enum Packet {
@@ -115,9 +123,11 @@ impl<F: FnMut(Time, bool) -> Fate> Pair<F> {
             let Some(Reverse((_, id))) = self.under_way.pop() else { return false };
             match self.packets[id] {
                 Packet::Data(segment) => {
-                    // Segments beyond the window are discarded; none is sent there.
-                    self.arrived.insert(segment.seq);
+                    let before = discarded(&self.receiver);
                     self.receiver.handle(self.now, receiver::Input::Data(segment));
+                    if before == discarded(&self.receiver) {
+                        self.arrived.insert(segment.seq);
+                    }
                 }
                 Packet::Ack(ack) => self.sender.handle(self.now, sender::Input::Ack(ack)),
             }

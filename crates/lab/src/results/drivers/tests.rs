@@ -20,9 +20,10 @@ struct Seen {
     retransmits: u64,
     reordered: Option<u64>,
     drops: u64,
+    queue: f64,
 }
 
-const SEEN: Seen = Seen { goodput_bps: 50e6, retransmits: 100, reordered: Some(200), drops: 300 };
+const SEEN: Seen = Seen { goodput_bps: 50e6, retransmits: 100, reordered: Some(200), drops: 300, queue: 20.0 };
 
 fn flow(to: &str, seen: Seen) -> FlowRecord {
     FlowRecord {
@@ -41,11 +42,23 @@ fn flow(to: &str, seen: Seen) -> FlowRecord {
 
 fn link(to: &str, drops: u64, utilisation: Option<f64>) -> LinkRecord {
     let (from, to) = ("h1".to_owned(), to.to_owned());
-    LinkRecord { from, to, trunk: false, packets: 1_000, bytes: 1_000_000, drops, marks: 0, cut: 0, utilisation }
+    LinkRecord {
+        from,
+        to,
+        trunk: false,
+        packets: 1_000,
+        bytes: 1_000_000,
+        drops,
+        marks: 0,
+        cut: 0,
+        utilisation,
+        queue_mean: None,
+    }
 }
 
 fn seen(run: &PlannedRun, seen: Seen) -> Record {
-    Record { flows: vec![flow("h2", seen)], links: vec![link("s1", seen.drops, Some(0.5))], ..run.record(1.0) }
+    let link = LinkRecord { queue_mean: Some(seen.queue), ..link("s1", seen.drops, Some(0.5)) };
+    Record { flows: vec![flow("h2", seen)], links: vec![link], ..run.record(1.0) }
 }
 
 /// Experiments of these names with one case and three repeats; runs of which there is no record did not take place.
@@ -81,7 +94,7 @@ fn outside(live: Seen, sim: Seen) -> Vec<Metric> {
     let comparison = results.compare_drivers(&[]).unwrap();
     let metrics = &comparison.experiments[0].cases[0].metrics;
     let outside: Vec<Metric> = metrics.iter().filter(|one| one.within == Some(false)).map(|one| one.metric).collect();
-    assert_eq!((comparison.judged, comparison.within), (4, 4 - outside.len()));
+    assert_eq!((comparison.judged, comparison.within), (5, 5 - outside.len()));
     assert_eq!(comparison.passed(), outside.is_empty());
     outside
 }
@@ -101,17 +114,20 @@ fn each_metric_has_its_tolerance() {
     let drops = |drops| Seen { drops, ..SEEN };
     assert_eq!(outside(drops(211), SEEN), []);
     assert_eq!(outside(drops(391), SEEN), [Metric::Drops]);
+    let queue = |queue| Seen { queue, ..SEEN };
+    assert_eq!(outside(queue(23.9), SEEN), []);
+    assert_eq!(outside(queue(15.9), SEEN), [Metric::QueueMean]);
 }
 
 #[test]
 fn means_of_zero_are_held_against_the_absolute_tolerance() {
-    let none = Seen { goodput_bps: 0.0, retransmits: 0, reordered: Some(0), drops: 0 };
-    let few = Seen { goodput_bps: 0.0, retransmits: 10, reordered: Some(10), drops: 10 };
-    let more = Seen { goodput_bps: 1.0, retransmits: 11, reordered: Some(11), drops: 11 };
+    let none = Seen { goodput_bps: 0.0, retransmits: 0, reordered: Some(0), drops: 0, queue: 0.0 };
+    let few = Seen { goodput_bps: 0.0, retransmits: 10, reordered: Some(10), drops: 10, queue: 1.0 };
+    let more = Seen { goodput_bps: 1.0, retransmits: 11, reordered: Some(11), drops: 11, queue: 1.1 };
     assert_eq!(outside(none, none), []);
     assert_eq!(outside(few, none), []);
     assert_eq!(outside(none, few), []);
-    let all = [Metric::GoodputMean, Metric::Retransmits, Metric::Reordered, Metric::Drops];
+    let all = [Metric::GoodputMean, Metric::Retransmits, Metric::Reordered, Metric::Drops, Metric::QueueMean];
     assert_eq!(outside(more, none), all);
     assert_eq!(outside(none, more), all);
     let results = both(more, none);
@@ -143,7 +159,7 @@ fn what_one_driver_did_not_measure_is_shown_and_not_judged() {
     let comparison = results.compare_drivers(&[]).unwrap();
     let reordered = metric(&comparison, Metric::Reordered);
     assert!(reordered.live.is_none() && reordered.sim.is_some() && reordered.difference.is_none());
-    assert_eq!((reordered.within, comparison.judged, comparison.within), (None, 3, 3));
+    assert_eq!((reordered.within, comparison.judged, comparison.within), (None, 4, 4));
     let all = &comparison.experiments[0].cases[0].metrics;
     assert!(all.iter().all(|one| one.metric != Metric::Timeouts), "no live run can know them");
     assert!(all.iter().all(|one| one.metric != Metric::Fairness), "neither has it a tolerance, nor is it shown");
@@ -167,12 +183,12 @@ fn experiments_of_one_driver_are_named_and_not_compared() {
     });
     results.experiments[1].not_live = vec![0];
     let comparison = results.compare_drivers(&[]).unwrap();
-    assert_eq!((comparison.judged, comparison.within), (4, 4));
+    assert_eq!((comparison.judged, comparison.within), (5, 5));
     let one_sided = &comparison.experiments[1];
     assert!(one_sided.cases.is_empty() && one_sided.left_out.len() == 1);
     let table = comparison.table_within(140);
     assert!(table.contains(&format!("  not compared: {}", one_sided.left_out[0])), "{table}");
-    assert!(table.ends_with("\n4 of 4 within tolerance\n"), "{table}");
+    assert!(table.ends_with("\n5 of 5 within tolerance\n"), "{table}");
     let error = results.compare_drivers(&["b".to_owned()]).unwrap_err();
     assert!(error.to_string().ends_with(&format!("simulated: {}", one_sided.left_out[0])), "{error}");
     assert!(error.hint().unwrap().contains("both drivers"));

@@ -2,7 +2,7 @@
 
 use machine::Time;
 
-use super::{BW_SHIFT, BW_UNIT, micros};
+use super::units::{BW_SHIFT, BW_UNIT, micros};
 
 /// The most of the last five to ten round trips counts.
 const ROUNDS: u32 = 5;

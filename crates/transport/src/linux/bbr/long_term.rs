@@ -3,7 +3,7 @@
 
 use machine::Time;
 
-use super::{BW_UNIT, UNIT, bytes_per_second};
+use super::units::{BW_UNIT, UNIT, bytes_per_second};
 
 /// Round trips of an interval, and for how many its rate is used.
 const ROUNDS_LEAST: u32 = 4;

@@ -15,21 +15,18 @@
 
 mod aggregation;
 mod long_term;
+mod units;
 
 use machine::{Rng, Span, Time};
 
 use self::aggregation::Aggregation;
 use self::long_term::{Count, LongTerm};
+use self::units::{BW_SHIFT, BW_UNIT, UNIT, bytes_per_second, micros};
 use super::pacing::Pacing;
 use super::rate::{Interval, MaxFilter, Rate, Sample};
-use super::sender::State;
+use super::state::State;
 use super::timer::JIFFY;
 
-/// Of rates.
-const BW_SHIFT: u32 = 24;
-const BW_UNIT: u64 = 1 << BW_SHIFT;
-/// Of gains.
-const UNIT: u64 = 256;
 /// 2 / ln 2: the rate doubles each round trip.
 const HIGH_GAIN: u64 = UNIT * 2_885 / 1_000 + 1;
 /// Its inverse.
@@ -47,8 +44,6 @@ const WINDOW_LEAST: u32 = 4;
 /// The path is full when the rate has not grown so much, for so many round trips.
 const FULL_GROWTH: u64 = UNIT * 5 / 4;
 const FULL_ROUNDS: u8 = 3;
-/// It paces a little below the rate, so that queues drain: by so many per cent.
-const MARGIN: u64 = 1;
 /// The initial window of the kernel (`TCP_INIT_CWND`).
 const INITIAL: u32 = 10;
 /// The largest burst that is reckoned with, bytes (`GSO_LEGACY_MAX_SIZE`, less headers).
@@ -111,16 +106,6 @@ pub(super) struct Bbr {
 
 const fn ticks(time: Time) -> u64 {
     time.as_ps() / JIFFY.as_ps()
-}
-
-const fn micros(span: Span) -> u64 {
-    span.as_ps() / 1_000_000
-}
-
-/// Bytes a second at which a rate is paced (`bbr_rate_bytes_per_sec`).
-fn bytes_per_second(bw: u64, gain: u64, segment_bytes: u64) -> u64 {
-    let bytes = u128::from(bw) * u128::from(segment_bytes) * u128::from(gain) / u128::from(UNIT);
-    ((bytes * u128::from(1_000_000 / 100 * (100 - MARGIN))) >> BW_SHIFT) as u64
 }
 
 impl Bbr {
