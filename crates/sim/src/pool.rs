@@ -63,14 +63,7 @@ impl Pool {
             *place = packet;
             id
         } else {
-            self.packets.push(packet);
-            if self.selective {
-                self.blocks.push(Blocks::NONE);
-            }
-            if self.notifies {
-                self.ecn.push(Ecn::NONE);
-            }
-            self.packets.len() as u32 - 1
+            self.grow(packet)
         };
         if self.selective
             && let Some(blocks) = blocks
@@ -81,6 +74,20 @@ impl Pool {
             self.ecn[id as usize] = ecn;
         }
         id
+    }
+
+    /// As many have never been in flight at once.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, packet: Content) -> u32 {
+        self.packets.push(packet);
+        if self.selective {
+            self.blocks.push(Blocks::NONE);
+        }
+        if self.notifies {
+            self.ecn.push(Ecn::NONE);
+        }
+        self.packets.len() as u32 - 1
     }
 
     #[inline]
