@@ -15,7 +15,7 @@ const LINUX: &str = "traffic: { pattern: random, transport: linux }";
 const CLUSTER: &str = "cluster: { requests: 1 }";
 
 /// Of each axis: what the experiment does, and two values.
-const AXES: [(&str, &str, [&str; 2]); 27] = [
+const AXES: [(&str, &str, [&str; 2]); 29] = [
     ("spread", TRAFFIC, ["single", "ecmp"]),
     ("routes", TRAFFIC, ["follow", "fixed"]),
     ("pattern", TRAFFIC, ["stride(1)", "{ pairs: [[h1, h2]] }"]),
@@ -32,6 +32,8 @@ const AXES: [(&str, &str, [&str; 2]); 27] = [
     ("links.ecn", TRAFFIC, ["10", "20"]),
     ("links.overhead", TRAFFIC, ["0", "24"]),
     ("links.coalesce", TRAFFIC, ["0", "125us"]),
+    ("links.loss", TRAFFIC, ["0", "0.1%"]),
+    ("links.jitter", TRAFFIC, ["0", "1ms"]),
     ("mode", TRAFFIC, ["balance-rr", "802.3ad"]),
     ("reorder", TRAFFIC, ["off", "{ buffer: 64 }"]),
     ("members", TRAFFIC, ["1", "2"]),
