@@ -49,7 +49,10 @@ fn megabits(outcome: &Outcome) -> f64 {
 #[test]
 fn what_a_link_loses_is_sent_again_and_slows_reno_as_it_should() {
     for seed in 1..4 {
-        let lossy = run(seed, CongestionControl::Reno, |link| link.loss_ppb = 10_000_000);
+        let lossy = run(seed, CongestionControl::Reno, |link| {
+            link.loss_ppb = 10_000_000;
+            link.queue_packets = Some(2_000);
+        });
         let to_receiver = lossy.links[1].backward;
         assert!(to_receiver.losses > 20 && to_receiver.drops == 0, "{to_receiver:?}");
         let again = lossy.flows[0].retransmits;
