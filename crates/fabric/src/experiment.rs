@@ -18,10 +18,10 @@ use crate::pattern::PatternText;
 use crate::quantity::Whole;
 use crate::read::Name;
 use crate::source::{At, Place};
-use crate::{sysctl, transfers};
 use crate::traffic::{DelayedAck, TrafficSetting, TrafficText};
 use crate::vary::About;
 use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, Traffic, Work};
+use crate::{sysctl, transfers};
 
 /// The most pairs of hosts that the cases of one experiment name together.
 const MOST_PAIRS: usize = 10_000_000;

@@ -161,6 +161,55 @@ pub enum Command {
         #[command(subcommand)]
         end: Datagrams,
     },
+    /// The ends of connections that come and go: `run` starts them in hosts
+    #[command(hide = true)]
+    Transfers {
+        #[command(subcommand)]
+        end: Transfers,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Transfers {
+    /// Begin transfers at moments drawn at random
+    Send {
+        /// Payload of each
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+        bytes: u64,
+        /// Picoseconds from one to the next, on the mean
+        #[arg(long, value_name = "N")]
+        every_ps: u64,
+        /// Where randomness starts
+        #[arg(long, value_name = "N")]
+        seed: u64,
+        /// When the run begins, by the monotonic clock
+        #[arg(long, value_name = "N")]
+        origin_ns: u64,
+        /// When the measured time begins, since then
+        #[arg(long, value_name = "N")]
+        warm_up_ps: u64,
+        /// How long it lasts
+        #[arg(long, value_name = "N")]
+        for_ps: u64,
+        /// The longest segment
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+        segment: Option<u32>,
+        /// Whom to connect to
+        #[arg(value_name = "ADDRESS:PORT")]
+        to: std::net::SocketAddrV4,
+    },
+    /// Read them, and answer when all is there
+    Receive {
+        /// The port to listen at
+        #[arg(long)]
+        port: u16,
+        /// Payload of each
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+        bytes: u64,
+        /// End after so many milliseconds
+        #[arg(long, value_name = "N")]
+        patience_ms: u64,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -9,7 +9,9 @@ use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::credit;
 use transport::reordering::Meter;
-use transport::{Ack, Ecn, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
+use transport::{
+    Ack, Ecn, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, TransportSpec, receiver, sender,
+};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
@@ -20,7 +22,10 @@ use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
 use crate::neighbours::{AddressLearned, Neighbours};
 use crate::pool::{Content, Pool};
 use crate::udp::{Udp, udp_window};
-use crate::{BondOutcome, Scenario};
+use crate::{BondOutcome, FlowOutcome, FlowSpec, Scenario};
+use transfers::Transfers;
+
+mod transfers;
 
 /// Source port of the first flow, for hash policies; each further flow has the next one. As Linux counts up from here.
 const FIRST_PORT: u16 = 32_768;
@@ -58,6 +63,33 @@ pub(crate) struct Flow {
     armed: [Time; 2],
 }
 
+impl Flow {
+    fn new(spec: &TransportSpec, seed: u64) -> Self {
+        Self {
+            sender: SendingEndpoint::new(spec).with_seed(seed),
+            receiver: ReceivingEndpoint::new(spec),
+            meter: Meter::new(),
+            armed: [Time::NEVER; 2],
+        }
+    }
+
+    /// What it has done since it began; its reordering since this was asked last.
+    pub(crate) fn outcome(&mut self) -> FlowOutcome {
+        let sent = self.sender.counters();
+        FlowOutcome {
+            delivered_bytes: self.receiver.delivered_bytes(),
+            arrived_bytes: self.meter.delivered(),
+            segments: sent.segments,
+            retransmits: sent.retransmits,
+            fast_retransmits: sent.fast_retransmits,
+            timeouts: sent.timeouts,
+            reordering: self.meter.take(),
+            datagrams: None,
+            transfers: None,
+        }
+    }
+}
+
 /// A network and its flows at one moment.
 pub(crate) struct Engine<'a> {
     scenario: &'a Scenario<'a>,
@@ -69,6 +101,12 @@ pub(crate) struct Engine<'a> {
     flows: Vec<Flow>,
     /// By flow, in a run of UDP; else empty.
     udp: Vec<Udp>,
+    /// Where connections come and go. Flows are connections then.
+    transfers: Option<Transfers>,
+    /// It is a run of UDP, or of connections that come and go.
+    is_special: bool,
+    /// A segment that begins here or later is shorter than others: the last of a transfer, or a part of a handshake.
+    whole_before: u64,
     /// How many fragments a host has had of another one, modulo 2^32: `[to][from]` among the hosts.
     heard: Vec<Vec<u32>>,
     packet_hops: u64,
@@ -107,6 +145,9 @@ impl<'a> Engine<'a> {
             directions: Vec::with_capacity(2 * scenario.flows.len()),
             flows: Vec::with_capacity(scenario.flows.len()),
             udp: Vec::new(),
+            transfers: None,
+            is_special: kind == TransportKind::Udp || scenario.transfers.is_some(),
+            whole_before: Segment::SYN_ANSWERED,
             heard: Vec::new(),
             packet_hops: 0,
             at_once_max: events_at_once_max(scenario),
@@ -122,58 +163,61 @@ impl<'a> Engine<'a> {
 
     fn add_flows(&mut self) {
         let spec = self.scenario.transport;
-        let topology = &self.scenario.fabric.topology;
         let convergence = self.convergence();
+        if self.scenario.transfers.is_some() {
+            return self.expect_transfers(Time::ZERO + convergence);
+        }
         let window = udp_window(self.scenario);
         if spec.kind == TransportKind::Udp && self.scenario.rate_pps.is_none() {
-            self.heard = vec![Vec::new(); topology.hosts as usize];
+            self.heard = vec![Vec::new(); self.scenario.fabric.topology.hosts as usize];
         }
         for (index, flow) in self.scenario.flows.iter().enumerate() {
-            let addresses = [flow.from, flow.to].map(|host| topology.address(host));
-            let [Some(from), Some(to)] = addresses else { panic!("flow {index} does not run between hosts") };
-            let data_bytes = spec.header_bytes.saturating_add(spec.segment_bytes.max(1));
-            let ports = (FIRST_PORT.wrapping_add(index as u16), SERVER_PORT);
-            // Fragments show no ports, so all messages between two hosts take one path and one member of a bond that hashes.
-            let in_fragments = spec.kind == TransportKind::Udp && self.scenario.rate_pps.is_none();
-            let ports_hash = if in_fragments { 0 } else { index as u64 };
-            let [ahead, back] = match (spec.kind, self.scenario.rate_pps) {
-                (TransportKind::Udp, None) => [Upper::Fragment; 2],
-                (TransportKind::Udp, Some(_)) => [Upper::Udp(ports.0, ports.1), Upper::Udp(ports.1, ports.0)],
-                _ => [Upper::Tcp(ports.0, ports.1), Upper::Tcp(ports.1, ports.0)],
-            };
-            if in_fragments {
-                self.heard[flow.to.0 as usize].resize(topology.hosts as usize, 0);
-            }
-            let back_bytes = if in_fragments { credit::CREDIT_BYTES } else { spec.header_bytes };
-            let directions = [
-                ((flow.from, from), (flow.to, to), ahead, data_bytes),
-                ((flow.to, to), (flow.from, from), back, back_bytes),
-            ];
-            for ((from, from_address), (to, to_address), upper, bytes) in directions {
-                let hash = FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(ports_hash)));
-                let header =
-                    Header { forwarding: Forwarding { to, hash }, bytes, direction: self.directions.len() as u32 };
-                self.directions.push(FlowDirection {
-                    header: self.medium.headers.add(header, (from_address, to_address), upper),
-                    port: self.tables.map.port(from, PortId(0)),
-                    from,
-                    to,
-                    is_unresolved: self.tables.host_table.answers_itself(to),
-                    is_accepted: false,
-                });
-            }
-            self.flows.push(Flow {
-                sender: SendingEndpoint::new(spec).with_seed(mix(self.scenario.seed ^ mix(index as u64 + 1))),
-                receiver: ReceivingEndpoint::new(spec),
-                meter: Meter::new(),
-                armed: [Time::NEVER; 2],
-            });
+            self.add_flow(flow, index as u64);
             if spec.kind == TransportKind::Udp {
                 self.udp.push(Udp::new(self.scenario, flow.start, window));
             }
             let start = flow.start + convergence;
             self.medium.calendar.push(start, Event { packet: 0, header: 2 * index as u32, at: START });
         }
+    }
+
+    /// Both ends of a flow, and its two directions. `number`: what tells its ports from others'.
+    fn add_flow(&mut self, flow: &FlowSpec, number: u64) {
+        let spec = self.scenario.transport;
+        let topology = &self.scenario.fabric.topology;
+        let addresses = [flow.from, flow.to].map(|host| topology.address(host));
+        let [Some(from), Some(to)] = addresses else { panic!("{flow:?} does not run between hosts") };
+        let data_bytes = spec.header_bytes.saturating_add(spec.segment_bytes.max(1));
+        let ports = (FIRST_PORT.wrapping_add(number as u16), SERVER_PORT);
+        // Fragments show no ports, so all messages between two hosts take one path and one member of a bond that hashes.
+        let in_fragments = spec.kind == TransportKind::Udp && self.scenario.rate_pps.is_none();
+        let ports_hash = if in_fragments { 0 } else { number };
+        let [ahead, back] = match (spec.kind, self.scenario.rate_pps) {
+            (TransportKind::Udp, None) => [Upper::Fragment; 2],
+            (TransportKind::Udp, Some(_)) => [Upper::Udp(ports.0, ports.1), Upper::Udp(ports.1, ports.0)],
+            _ => [Upper::Tcp(ports.0, ports.1), Upper::Tcp(ports.1, ports.0)],
+        };
+        if in_fragments {
+            self.heard[flow.to.0 as usize].resize(topology.hosts as usize, 0);
+        }
+        let back_bytes = if in_fragments { credit::CREDIT_BYTES } else { spec.header_bytes };
+        let directions = [
+            ((flow.from, from), (flow.to, to), ahead, data_bytes),
+            ((flow.to, to), (flow.from, from), back, back_bytes),
+        ];
+        for ((from, from_address), (to, to_address), upper, bytes) in directions {
+            let hash = hash_of((from, to), ports_hash);
+            let header = Header { forwarding: Forwarding { to, hash }, bytes, direction: self.directions.len() as u32 };
+            self.directions.push(FlowDirection {
+                header: self.medium.headers.add(header, (from_address, to_address), upper),
+                port: self.tables.map.port(from, PortId(0)),
+                from,
+                to,
+                is_unresolved: self.tables.host_table.answers_itself(to),
+                is_accepted: false,
+            });
+        }
+        self.flows.push(Flow::new(spec, mix(self.scenario.seed ^ mix(number + 1))));
     }
 
     /// How long ends of bonds take to find each other, before anybody sends.
@@ -369,11 +413,11 @@ impl<'a> Engine<'a> {
         self.depart(now, direction, Packet { id, header });
     }
 
-    /// A host sends a packet of a handshake: headers only.
+    /// A host sends a packet that is shorter than others: headers only, or the end of a transfer.
     #[cold]
-    fn send_short(&mut self, now: Time, direction: u32, id: u32) {
+    fn send_short(&mut self, now: Time, direction: u32, id: u32, bytes: u32) {
         let header = self.header(now, direction);
-        let header = self.medium.headers.with_bytes(header, self.scenario.transport.header_bytes);
+        let header = self.medium.headers.with_bytes(header, bytes);
         self.depart(now, direction, Packet { id, header });
     }
 
@@ -400,8 +444,8 @@ impl<'a> Engine<'a> {
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn segment_arrives(&mut self, now: Time, direction: u32, id: u32) {
-        if !self.udp.is_empty() {
-            return self.fragment_arrives(now, direction, id);
+        if self.is_special {
+            return self.special_segment_arrives(now, direction, id);
         }
         let segment = self.medium.packets.take(id).segment(self.medium.packets.ecn(id));
         let flow = &mut self.flows[direction as usize / 2];
@@ -415,6 +459,26 @@ impl<'a> Engine<'a> {
         }
         flow.receiver.handle(now, receiver::Input::Data(segment));
         self.poll_receiver(now, direction);
+    }
+
+    /// Something of UDP, or of a transfer, has come to its host.
+    #[inline(never)]
+    fn special_segment_arrives(&mut self, now: Time, direction: u32, id: u32) {
+        if self.transfers.is_some() {
+            self.transferred_segment_arrives(now, direction, id);
+        } else {
+            self.fragment_arrives(now, direction, id);
+        }
+    }
+
+    /// The same for what comes back.
+    #[inline(never)]
+    fn special_ack_arrives(&mut self, now: Time, direction: u32, id: u32) {
+        if self.transfers.is_some() {
+            self.transfers_ack_arrives(now, direction, id);
+        } else {
+            self.credit_arrives(now, direction - 1, id);
+        }
     }
 
     /// A segment has come to a host that joins what comes at one instant: it answers when all of that is there.
@@ -463,8 +527,8 @@ impl<'a> Engine<'a> {
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn ack_arrives(&mut self, now: Time, direction: u32, id: u32) {
-        if !self.udp.is_empty() {
-            return self.credit_arrives(now, direction - 1, id);
+        if self.is_special {
+            return self.special_ack_arrives(now, direction, id);
         }
         let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
         let blocks = self.medium.packets.blocks(id);
@@ -475,7 +539,6 @@ impl<'a> Engine<'a> {
     }
 
     /// Credit has come back to the sender of a flow of UDP.
-    #[inline(never)]
     fn credit_arrives(&mut self, now: Time, direction: u32, id: u32) {
         let credit = self.medium.packets.take(id).number;
         self.udp[direction as usize / 2].credit(now, credit);
@@ -496,6 +559,9 @@ impl<'a> Engine<'a> {
         let side = direction as usize % 2;
         if !self.udp.is_empty() {
             return self.wake_udp(now, direction, event.at == START);
+        }
+        if event.at == START && self.transfers.is_some() {
+            return self.begin_transfer(now, direction);
         }
         let flow = &mut self.flows[direction as usize / 2];
         if event.at == START {
@@ -524,15 +590,22 @@ impl<'a> Engine<'a> {
             match self.flows[direction as usize / 2].sender.poll(now) {
                 Step::Do(segment) => {
                     let id = self.medium.packets.put(Content::of_segment(segment), None, segment.ecn);
-                    if segment.carries_data() {
+                    if segment.seq < self.whole_before {
                         self.send(now, direction, id);
                     } else {
-                        self.send_short(now, direction, id);
+                        self.send_short(now, direction, id, self.short_bytes(segment));
                     }
                 }
                 Step::Wait(until) => return self.arm(until, direction),
             }
         }
+    }
+
+    /// The length of a packet that is shorter than others.
+    #[cold]
+    fn short_bytes(&self, segment: Segment) -> u32 {
+        let last = self.transfers.as_ref().filter(|_| segment.carries_data());
+        last.map_or(self.scenario.transport.header_bytes, Transfers::last_packet_bytes)
     }
 
     /// A flow of UDP begins, or has something due.
@@ -616,6 +689,11 @@ impl<'a> Engine<'a> {
     }
 }
 
+/// What spreads the packets of a flow, by its hosts and a number in place of its ports.
+fn hash_of((from, to): (NodeId, NodeId), number: u64) -> FlowHash {
+    FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(number)))
+}
+
 /// More arrivals at one instant than any network makes whose time moves: every window of every flow, its ACKs, over each
 /// hop of a long path. Small networks may have [`EVENTS_AT_ONCE`], which take about a second.
 fn events_at_once_max(scenario: &Scenario<'_>) -> u64 {
@@ -660,7 +738,7 @@ mod tests {
             let scenario = Scenario {
                 pipelines: &Pipelines::default(),
                 fabric: &fabric, routes: &routes, spread: Spread::Single, transport: &transport, flows: &flows,
-                warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, faults: &[], seed: 1,
+                warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, transfers: None, faults: &[], seed: 1,
             };
             let mut engine = Engine::new(&scenario);
             engine.run_before(Time::ZERO + Span::from_us(us));

@@ -37,6 +37,7 @@ fn flow(to: &str, seen: Seen) -> FlowRecord {
         reordered: seen.reordered,
         reorder_extent: None,
         datagrams: None,
+        transfers: None,
     }
 }
 
