@@ -297,7 +297,7 @@ impl Running {
             let mut ready = [PollFd::new(self.stdout.get_ref().get_ref().as_fd(), PollFlags::POLLIN)];
             let patience = PollTimeout::try_from(POLL).unwrap_or(PollTimeout::ZERO);
             let is_ready = poll(&mut ready, patience).is_ok_and(|ready| ready > 0) || !self.stdout.buffer().is_empty();
-            let read = if is_ready { self.stdout.fill_buf().map(|bytes| bytes.to_vec()) } else { Ok(Vec::new()) };
+            let read = if is_ready { self.stdout.fill_buf().map(<[u8]>::to_vec) } else { Ok(Vec::new()) };
             let read = read.map_err(|error| self.failed(error.to_string()))?;
             if is_ready && read.is_empty() {
                 break;
@@ -347,7 +347,7 @@ mod tests {
     fn what_is_sent_after_the_measured_time_is_not_measured() {
         let pace = Pace { rate_pps: 10_000, bytes: 1_448 };
         assert_eq!(pace.numbers(times()), (5_000..25_000, 27_000));
-        let line = pace.sender(&flow(), times(), Duration::ZERO).join(" ");
+        let line = pace.sender((0, &flow()), times(), Duration::ZERO).join(" ");
         assert_eq!(line, "datagrams send --rate 10000 --count 27000 --bytes 1448 10.0.0.2:6000");
         let line = pace.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
         assert_eq!(line, "datagrams receive --port 6000 --rate 10000 --from 5000 --to 25000 --patience-ms 7000");
@@ -356,14 +356,14 @@ mod tests {
     #[test]
     fn a_stream_goes_on_as_long_as_its_receiver_may() {
         let stream = Stream { streams: 5, window: 4, bytes: 16_060 };
-        let line = stream.sender(&flow(), times(), Duration::from_secs(7)).join(" ");
+        let line = stream.sender((0, &flow()), times(), Duration::from_secs(7)).join(" ");
         assert_eq!(line, "datagrams stream --streams 5 --window 4 --bytes 16060 --for-ms 7000 10.0.0.2:6000");
         let line = stream.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
         assert_eq!(line, "datagrams sink --port 6000 --window 4 --warm-up-ms 500 --for-ms 2000 --patience-ms 7000");
     }
 
     fn times() -> Times {
-        Times { warm_up: Span::from_ms(500), duration: Span::from_secs(2) }
+        Times { warm_up: Span::from_ms(500), duration: Span::from_secs(2), ..Times::default() }
     }
 
     fn flow() -> LiveFlow {
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn a_program_that_fails_is_quoted() {
         let pace = Pace { rate_pps: 10, bytes: 100 };
-        let times = Times { warm_up: Span::ZERO, duration: Span::from_ms(10) };
+        let times = Times { duration: Span::from_ms(10), ..Times::default() };
         let failure = |says: &'static str| {
             let mut none = |_| Ok(());
             let mut faults = Faults::new(Vec::new(), &mut none);
