@@ -224,7 +224,8 @@ pub fn receive(receiving: &Receiving, mut out: impl Write) -> Result<(), Error> 
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, receiving.port))
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
         .map_err(|source| Error::System { step: "listen for connections", source })?;
-    let backlog = Backlog::new(i32::try_from(OPEN_MAX).unwrap_or(i32::MAX)).map_err(Error::system("listen for connections"))?;
+    let backlog =
+        Backlog::new(i32::try_from(OPEN_MAX).unwrap_or(i32::MAX)).map_err(Error::system("listen for connections"))?;
     listen(&listener, backlog).map_err(Error::system("listen for connections"))?;
     thread_priority::raise(true);
     say_ready(&mut out)?;

@@ -100,6 +100,11 @@ impl Headers {
         self.all.len() as u32 - 1
     }
 
+    #[cfg(test)]
+    pub(crate) const fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// The header with this number; `None` where it is no header's.
     #[inline]
     pub(crate) fn find(&self, header: u32) -> Option<&Header> {

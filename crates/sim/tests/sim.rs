@@ -11,3 +11,4 @@ mod reroute;
 mod runs;
 mod spec3;
 mod switches;
+mod transfers;

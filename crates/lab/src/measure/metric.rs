@@ -249,6 +249,28 @@ mod tests {
     }
 
     #[test]
+    fn completion_times_are_of_the_transfers_of_all_pairs() {
+        let mut record = record();
+        assert_eq!(metric_value(&record, Metric::Unfinished), None);
+        let transfers = |times_ns: &[u64], unfinished| {
+            let started = times_ns.len() as u64 + unfinished;
+            Some(transfers::Outcome { started, unfinished, times_ns: times_ns.to_vec() })
+        };
+        record.flows[0].transfers = transfers(&[1_000_000, 3_000_000], 1);
+        record.flows[1].transfers = transfers(&[2_000_000], 2);
+        let value = |statistic| metric_value(&record, Metric::Completion(statistic)).unwrap();
+        for (statistic, ms) in
+            [(Statistic::Mean, 2.0), (Statistic::P50, 2.0), (Statistic::P99, 2.98), (Statistic::Max, 3.0)]
+        {
+            assert!((value(statistic) * 1e3 - ms).abs() < 1e-9, "{statistic:?}");
+        }
+        assert_eq!(metric_value(&record, Metric::Unfinished), Some(3.0));
+        record.flows[0].transfers = transfers(&[], 1);
+        record.flows[1].transfers = transfers(&[], 1);
+        assert_eq!(metric_value(&record, Metric::Completion(Statistic::Mean)), None, "none ended");
+    }
+
+    #[test]
     fn what_is_not_known_is_none_and_not_zero() {
         let mut record = record();
         assert_eq!(metric_value(&record, Metric::Timeouts), None);

@@ -242,3 +242,51 @@ impl Engine<'_> {
         self.transfers.iter().flat_map(|transfers| &transfers.pairs).map(|pair| pair.meter.outcome()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fabric::Transfers;
+    use topology::{NodeId, Routes};
+    use transport::{TransportKind, TransportSpec};
+    use vswitch::{Pipelines, Spread};
+
+    use super::super::network::{self, GIGABIT};
+    use super::*;
+    use crate::{FlowSpec, Scenario};
+
+    /// Memory is that of what is open at once, not of what has ended.
+    #[test]
+    fn connections_take_over_what_ended_ones_had() {
+        let fabric = network::network(2, 1, &[(0, 2, GIGABIT), (1, 2, GIGABIT)]);
+        for kind in [TransportKind::Linux, TransportKind::Sack] {
+            let transport = TransportSpec { kind, initial_window: 10, ..network::reno(100) };
+            let scenario = Scenario {
+                pipelines: &Pipelines::default(),
+                fabric: &fabric,
+                routes: &Arc::new(Routes::compute(&fabric.topology)),
+                spread: Spread::Single,
+                transport: &transport,
+                flows: &[FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::ZERO }],
+                warm_up: Span::ZERO,
+                duration: Span::from_secs(5),
+                rate_pps: None,
+                transfers: Some(Transfers { size_bytes: 3_500, every: Span::from_ms(1) }),
+                faults: &[],
+                seed: 1,
+            };
+            let mut engine = Engine::new(&scenario);
+            let mut most = [0; 2];
+            for second in 1..=6 {
+                engine.run_before(Time::ZERO + Span::from_secs(second));
+                let now = [engine.flows.len(), engine.medium.headers.len()];
+                most = if second == 1 { now.map(|size| size + size / 2) } else { most };
+                assert!(now[0] <= most[0].max(12) && now[1] <= most[1].max(60), "{kind:?}: {now:?} at {second} s");
+            }
+            let outcome = &engine.transfers()[0];
+            assert!(outcome.started > 4_500 && outcome.unfinished == 0, "{kind:?}: {outcome:?}");
+            assert_eq!(engine.in_flight(), 0, "{kind:?}");
+        }
+    }
+}
