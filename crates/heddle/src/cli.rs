@@ -108,9 +108,10 @@ pub enum Command {
     /// Of a folder that `run` or `compare` wrote, its results are compared, and nothing is run.
     ///
     /// For each experiment, case and metric it shows both means with 99 % confidence intervals, their difference in per cent of the simulated
-    /// mean, and whether it lies within tolerance: 5 % of the goodput's mean; 30 % or 10 packets of retransmits, reordered segments and drops; 20 % or 1 packet of
+    /// mean, and whether it lies within tolerance: 5 % of the mean of goodput and of completion times; 30 % or 10 packets of retransmits, reordered segments and drops; 20 % or 1 packet of
     /// the queues' mean.
-    /// Other metrics of the experiment are shown, but not judged. Then follow the flows and the links that differ most: at most ten each, ranked
+    /// Other metrics of the experiment are shown, but not judged. Where connections come and go, the completion times of all live runs are held against those
+    /// of all simulated ones by their ranks (Mann and Whitney's test), which is not judged either. Then follow the flows and the links that differ most: at most ten each, ranked
     /// by multiples of these tolerances, a link's utilisation by multiples of 5 % of its rate. What only one driver can run is named and
     /// not compared. The exit status is 1 if any difference lies outside its tolerance; expectations of the file don't matter.
     Compare(Compare),

@@ -89,9 +89,9 @@ fn all_end_whatever_is_lost_and_the_same_seed_is_the_same_run() {
             assert_eq!((came.started, came.unfinished), (due(pair, every), 0), "{kind:?}");
             assert_eq!(came.times_ns.len() as u64, came.started);
             assert!(flow.retransmits > 0, "{kind:?}");
-            // What is under way at either end of the window makes the difference.
+            // What is under way at either end of the window makes the difference, for up to some timeouts.
             let sent = came.started * 20_300;
-            assert!(flow.delivered_bytes.abs_diff(sent) < 10 * 20_300, "{kind:?}: {} of {sent}", flow.delivered_bytes);
+            assert!(flow.delivered_bytes.abs_diff(sent) < 30 * 20_300, "{kind:?}: {} of {sent}", flow.delivered_bytes);
         }
     }
 }

@@ -284,9 +284,12 @@ mod tests {
                 most = if second == 1 { now.map(|size| size + size / 2) } else { most };
                 assert!(now[0] <= most[0].max(12) && now[1] <= most[1].max(60), "{kind:?}: {now:?} at {second} s");
             }
-            let outcome = &engine.transfers()[0];
+            let outcome = engine.transfers().remove(0);
             assert!(outcome.started > 4_500 && outcome.unfinished == 0, "{kind:?}: {outcome:?}");
             assert_eq!(engine.in_flight(), 0, "{kind:?}");
+            let did = &engine.pairs().expect("connections come and go")[0];
+            let bytes = outcome.started * 3_500;
+            assert_eq!((did.delivered_bytes, did.arrived_bytes, did.segments), (bytes, bytes, outcome.started * 4));
         }
     }
 }
