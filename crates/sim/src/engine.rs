@@ -21,11 +21,12 @@ use crate::latency::HostLatency;
 use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
 use crate::neighbours::{AddressLearned, Neighbours};
 use crate::pool::{Content, Pool};
+use crate::transfers::Transfers;
 use crate::udp::{Udp, udp_window};
 use crate::{BondOutcome, FlowOutcome, FlowSpec, Scenario};
-use transfers::Transfers;
 
-mod transfers;
+mod connections;
+mod datagrams;
 
 /// Source port of the first flow, for hash policies; each further flow has the next one. As Linux counts up from here.
 const FIRST_PORT: u16 = 32_768;
@@ -164,8 +165,8 @@ impl<'a> Engine<'a> {
     fn add_flows(&mut self) {
         let spec = self.scenario.transport;
         let convergence = self.convergence();
-        if self.scenario.transfers.is_some() {
-            return self.expect_transfers(Time::ZERO + convergence);
+        if let Some(transfers) = Transfers::of(self.scenario) {
+            return self.expect_transfers(Time::ZERO + convergence, transfers);
         }
         let window = udp_window(self.scenario);
         if spec.kind == TransportKind::Udp && self.scenario.rate_pps.is_none() {
@@ -508,22 +509,6 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A fragment or a datagram of UDP has come to its host.
-    fn fragment_arrives(&mut self, now: Time, direction: u32, id: u32) {
-        let Content { number, stamp } = self.medium.packets.take(id);
-        let index = direction as usize / 2;
-        let first = number * self.segment_bytes;
-        let behind = first + self.segment_bytes;
-        self.flows[index].meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
-        let FlowDirection { from, to, .. } = self.directions[direction as usize];
-        let heard = self.heard.get_mut(to.0 as usize).and_then(|heard| heard.get_mut(from.0 as usize));
-        let credit = self.udp[index].receive(now, number, heard.unwrap_or(&mut 0));
-        if let Some(number) = credit {
-            let id = self.medium.packets.put(Content { number, stamp: now }, None, Ecn::NONE);
-            self.send(now, direction + 1, id);
-        }
-    }
-
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn ack_arrives(&mut self, now: Time, direction: u32, id: u32) {
@@ -536,13 +521,6 @@ impl<'a> Engine<'a> {
         let ecn = self.medium.packets.ecn(id);
         flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
         self.poll_sender(now, direction - 1);
-    }
-
-    /// Credit has come back to the sender of a flow of UDP.
-    fn credit_arrives(&mut self, now: Time, direction: u32, id: u32) {
-        let credit = self.medium.packets.take(id).number;
-        self.udp[direction as usize / 2].credit(now, credit);
-        self.poll_udp(now, direction);
     }
 
     fn wake(&mut self, now: Time, event: Event) {
@@ -605,36 +583,7 @@ impl<'a> Engine<'a> {
     #[cold]
     fn short_bytes(&self, segment: Segment) -> u32 {
         let last = self.transfers.as_ref().filter(|_| segment.carries_data());
-        last.map_or(self.scenario.transport.header_bytes, Transfers::last_packet_bytes)
-    }
-
-    /// A flow of UDP begins, or has something due.
-    #[cold]
-    fn wake_udp(&mut self, now: Time, direction: u32, begins: bool) {
-        let armed = &mut self.flows[direction as usize / 2].armed[0];
-        if begins {
-            self.udp[direction as usize / 2].start(now);
-        } else if *armed != now {
-            // An earlier one was armed in its place.
-            return;
-        } else {
-            *armed = Time::NEVER;
-        }
-        self.poll_udp(now, direction);
-    }
-
-    /// Lets a flow of UDP send what is due, or what it has credit for.
-    fn poll_udp(&mut self, now: Time, direction: u32) {
-        loop {
-            let numbers = match self.udp[direction as usize / 2].poll(now) {
-                Step::Wait(until) => return self.arm(until, direction),
-                Step::Do(numbers) => numbers,
-            };
-            for number in numbers {
-                let id = self.medium.packets.put(Content { number, stamp: now }, None, Ecn::NONE);
-                self.send(now, direction, id);
-            }
-        }
+        last.map_or(self.scenario.transport.header_bytes, |transfers| transfers.last_packet_bytes)
     }
 
     #[inline]
@@ -707,59 +656,4 @@ fn events_at_once_max(scenario: &Scenario<'_>) -> u64 {
 mod network;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::FlowSpec;
-    use link::LinkSpec;
-    use machine::Span;
-    use proptest::prelude::*;
-    use transport::TransportSpec;
-    use vswitch::{Pipelines, Spread};
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
-        /// Four hosts send to four others over one link, and nothing is lost but what the counters say.
-        #[test]
-        fn what_is_sent_arrives_or_is_dropped_or_is_under_way(
-            queue in 0_u32..30, window in 1_u32..60, kind in 0_usize..3, us in 1_u64..40_000, delayed in any::<bool>(),
-        ) {
-            let kind = [TransportKind::Reno, TransportKind::NewReno, TransportKind::Sack][kind];
-            let spec = LinkSpec { queue_packets: Some(queue), ..network::GIGABIT };
-            let (left, right) = (8, 9);
-            let mut links: Vec<_> = (0..8).map(|host| (host, if host < 4 { left } else { right }, spec)).collect();
-            links.push((left, right, spec));
-            let fabric = network::network(8, 2, &links);
-            let routes = Arc::new(Routes::compute(&fabric.topology));
-            let delayed_ack = delayed.then_some(Span::from_ms(1));
-            let transport = TransportSpec { kind, delayed_ack, rto_min: Span::from_ms(2), ..network::reno(window) };
-            let flows: Vec<_> = (0..4)
-                .map(|n| FlowSpec { from: NodeId(n), to: NodeId(n + 4), start: Time::from_ns(u64::from(n) * 700) })
-                .collect();
-            let scenario = Scenario {
-                pipelines: &Pipelines::default(),
-                fabric: &fabric, routes: &routes, spread: Spread::Single, transport: &transport, flows: &flows,
-                warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, transfers: None, faults: &[], seed: 1,
-            };
-            let mut engine = Engine::new(&scenario);
-            engine.run_before(Time::ZERO + Span::from_us(us));
-            let accepted: u64 = engine.graph.egress.iter().filter_map(|egress| egress.link()).map(|link| link.counters(Time::NEVER).packets).sum();
-            let in_flight = u64::from(engine.in_flight());
-            prop_assert_eq!(engine.packet_hops() + in_flight, accepted);
-            let (mut sent, mut arrived) = (0, 0);
-            for flow in engine.flows().0 {
-                let counters = flow.sender.counters();
-                sent += counters.segments;
-                arrived += flow.meter.counters().segments;
-                prop_assert!(flow.receiver.delivered_bytes() / 1_000 <= flow.meter.counters().segments);
-                prop_assert!(flow.sender.unacknowledged() <= flow.receiver.delivered_bytes());
-                prop_assert!(flow.sender.flight() <= u64::from(window) * 1_000);
-            }
-            // Data flows from left to right only: over the first four links and the last one to B, else to A.
-            let dropped: u64 = (0..9)
-                .map(|n| engine.link(LinkId(n), if (4..8).contains(&n) { Side::B } else { Side::A }).counters(Time::NEVER).drops)
-                .sum();
-            let under_way = sent - arrived - dropped;
-            prop_assert!(under_way <= in_flight, "sent {sent}, arrived {arrived}, dropped {dropped}, in flight {in_flight}");
-        }
-    }
-}
+mod tests;

@@ -249,6 +249,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_known_is_none_and_not_zero() {
+        let mut record = record();
+        assert_eq!(metric_value(&record, Metric::Timeouts), None);
+        assert_eq!(metric_value(&record, Metric::Reordered), None);
+        record.reordered = Some(7);
+        assert_eq!(metric_value(&record, Metric::Reordered), Some(7.0));
+        record.flows.clear();
+        record.links.retain(|link| link.utilisation.is_none());
+        assert_eq!(metric_value(&record, Metric::QueueMean), None, "nothing waits where there is no rate");
+        assert_eq!(metric_value(&record, Metric::GoodputMean), None);
+    }
+    #[test]
     fn completion_times_are_of_the_transfers_of_all_pairs() {
         let mut record = record();
         assert_eq!(metric_value(&record, Metric::Unfinished), None);
@@ -268,18 +280,5 @@ mod tests {
         record.flows[0].transfers = transfers(&[], 1);
         record.flows[1].transfers = transfers(&[], 1);
         assert_eq!(metric_value(&record, Metric::Completion(Statistic::Mean)), None, "none ended");
-    }
-
-    #[test]
-    fn what_is_not_known_is_none_and_not_zero() {
-        let mut record = record();
-        assert_eq!(metric_value(&record, Metric::Timeouts), None);
-        assert_eq!(metric_value(&record, Metric::Reordered), None);
-        record.reordered = Some(7);
-        assert_eq!(metric_value(&record, Metric::Reordered), Some(7.0));
-        record.flows.clear();
-        record.links.retain(|link| link.utilisation.is_none());
-        assert_eq!(metric_value(&record, Metric::QueueMean), None, "nothing waits where there is no rate");
-        assert_eq!(metric_value(&record, Metric::GoodputMean), None);
     }
 }

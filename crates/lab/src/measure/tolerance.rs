@@ -58,6 +58,7 @@ mod tests {
 
     #[test]
     fn goodput_within_five_per_cent() {
+        assert_eq!(Tolerance::of(Metric::Completion(Statistic::Mean)), Tolerance::of(Metric::GoodputMean));
         let goodput = Tolerance::of(Metric::GoodputMean).unwrap();
         assert!(goodput.allows(104.9e6, 100e6) && goodput.allows(95.1e6, 100e6));
         assert!(!goodput.allows(105.1e6, 100e6) && !goodput.allows(94.9e6, 100e6));

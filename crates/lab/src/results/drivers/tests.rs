@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use fabric::{DriverKind, Metric, Statistic};
+use fabric::{DriverKind, Metric};
 use machine::Span;
 
 use super::{ComparedLink, ComparedMetric, DriverComparison, Means};
@@ -271,8 +271,6 @@ fn completion_times_are_held_against_each_other_by_their_ranks() {
         assert!(comparison.table_within(200).contains(said) && results.html().contains(said));
         let verdict = if apart { "(Mann-Whitney), apart at 1 %" } else { "(Mann-Whitney), not apart at 1 %" };
         assert!(comparison.table_within(200).contains(verdict));
-        let mean = metric(&comparison, Metric::Completion(Statistic::Mean));
-        assert_eq!(mean.within, Some(true), "within 5 %: {mean:?}");
     }
     assert_eq!(both(SEEN, SEEN).compare_drivers(&[]).unwrap().experiments[0].cases[0].completion_times, None);
 }
