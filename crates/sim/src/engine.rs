@@ -9,9 +9,7 @@ use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::credit;
 use transport::reordering::Meter;
-use transport::{
-    Ack, Ecn, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, TransportSpec, receiver, sender,
-};
+use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, TransportSpec, receiver, sender};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
