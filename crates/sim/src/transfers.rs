@@ -130,16 +130,17 @@ impl Transfers {
         self.connections[flow].pair
     }
 
-    /// A receiving application has read so much in all.
-    pub(crate) fn note_read(&mut self, now: Time, flow: usize, bytes: u64) {
+    /// A receiving application has read so much in all. Whether the last byte was among it.
+    pub(crate) fn note_read(&mut self, now: Time, flow: usize, bytes: u64) -> bool {
         let connection = &mut self.connections[flow];
         if connection.is_complete || bytes < self.sent_bytes {
-            return;
+            return false;
         }
         connection.is_complete = true;
         if let Some(measured) = connection.measured {
             self.pairs[connection.pair].meter.complete(measured, now.since(connection.began));
         }
+        true
     }
 
     /// A sender has had so much acknowledged. If it is all, the next connection may have the flow.

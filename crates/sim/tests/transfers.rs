@@ -73,6 +73,19 @@ fn each_takes_as_long_as_its_packets_take() {
     assert!(times(TransportKind::Linux, 500).iter().all(|took| (asked..asked + 4_000).contains(took)));
 }
 
+/// So many packets there and back: the studies' hosts have data and acknowledgements only, Linux's a handshake before and a close behind.
+#[test]
+fn linux_opens_and_closes() {
+    let fabric = star(1, GIGABIT);
+    for (kind, there, back) in [(TransportKind::Sack, 3, 3), (TransportKind::Linux, 3 + 3, 3 + 3)] {
+        let transport = TransportSpec { delayed_ack: None, ..transport(kind) };
+        let outcome = run(&fabric, 1, &transport, 2_500, Span::from_ms(50));
+        let started = outcome.flows[0].transfers.as_ref().expect("transfers").started;
+        let link = outcome.links[0];
+        assert_eq!((link.forward.packets, link.backward.packets), (there * started, back * started), "{kind:?}");
+    }
+}
+
 #[test]
 fn all_end_whatever_is_lost_and_the_same_seed_is_the_same_run() {
     let shallow =

@@ -1,10 +1,21 @@
 //! Connections that come and go, in the engine. A connection is a flow, which the next one of the same hosts takes over when it is over: there are as many
 //! flows as connections were ever open at once. What is under way of the connection before shows by its timestamp, and is dropped as by a host that knows no such
 //! connection.
+//!
+//! Linux's hosts shake hands before, and close afterwards as the programs of a live run do. The closing packets are load for links and nothing else: nobody
+//! misses one that is lost.
+//!
+//! ```text
+//!   sender: data ----> receiver: it has read the last byte
+//!           <--- acknowledgement
+//!           <--- answer of 8 bytes, end of the stream (FIN)
+//!           FIN ---->
+//!           <--- acknowledgement
+//! ```
 
 use machine::{Control as _, Span, Time, mix};
 use transport::transfers::Outcome;
-use transport::{Ack, receiver, sender};
+use transport::{Ack, Ecn, Segment, TransportKind, receiver, sender};
 
 use super::{Engine, FIRST_PORT, Flow, SERVER_PORT, STAMP_SHIFT, hash_of};
 use crate::FlowOutcome;
@@ -14,6 +25,12 @@ use crate::transfers::{Begun, Transfers};
 
 /// Ports of clients, of which Linux has so many.
 const PORTS: u64 = 28_232;
+/// [`Content::number`] of a packet that closes a connection.
+const FIN: u64 = Segment::SYN_ANSWERED - 1;
+/// The same of the one that acknowledges the last of them.
+const CLOSED: u64 = FIN - 1;
+/// Payload of a live receiver's answer, which leaves with its [`FIN`].
+const ANSWER_BYTES: u32 = 8;
 
 impl Engine<'_> {
     /// Has the first transfer of each pair begin at its moment; the run begins at `origin`.
@@ -81,12 +98,16 @@ impl Engine<'_> {
     }
 
     pub(super) fn transferred_segment_arrives(&mut self, now: Time, direction: u32, id: u32) {
-        let segment = self.medium.packets.take(id).segment(self.medium.packets.ecn(id));
+        let content = self.medium.packets.take(id);
         let index = direction as usize / 2;
         let Some(transfers) = &self.transfers else { return };
-        if segment.stamp < transfers.began(index) {
+        if content.stamp < transfers.began(index) {
             return;
         }
+        if content.number == FIN {
+            return self.send_closing(now, direction + 1, CLOSED, 0);
+        }
+        let segment = content.segment(self.medium.packets.ecn(id));
         let flow = &mut self.flows[index];
         if segment.carries_data() {
             let end = (segment.seq + self.segment_bytes).min(transfers.size_bytes);
@@ -99,12 +120,19 @@ impl Engine<'_> {
             flow.receiver.handle(now, receiver::Input::Data(segment));
         }
         let read = self.flows[index].receiver.delivered_bytes();
-        if let Some(transfers) = &mut self.transfers {
-            transfers.note_read(now, index, read);
-        }
+        let is_last = self.transfers.as_mut().is_some_and(|transfers| transfers.note_read(now, index, read));
         if !is_joined {
             self.poll_receiver(now, direction);
         }
+        if is_last && self.scenario.transport.kind == TransportKind::Linux {
+            self.send_closing(now, direction + 1, FIN, ANSWER_BYTES);
+        }
+    }
+
+    /// A packet that closes a connection leaves, with so much payload.
+    fn send_closing(&mut self, now: Time, direction: u32, number: u64, payload: u32) {
+        let id = self.medium.packets.put(Content { number, stamp: now }, None, Ecn::NONE);
+        self.send_short(now, direction, id, self.scenario.transport.header_bytes.saturating_add(payload));
     }
 
     pub(super) fn transfers_ack_arrives(&mut self, now: Time, direction: u32, id: u32) {
@@ -114,6 +142,11 @@ impl Engine<'_> {
         // Who has had nothing in order echoes nothing yet.
         if echo != Time::ZERO && echo < transfers.began(index) {
             return;
+        }
+        match ack {
+            FIN => return self.send_closing(now, direction - 1, FIN, 0),
+            CLOSED => return,
+            _ => {}
         }
         let (blocks, ecn) = (self.medium.packets.blocks(id), self.medium.packets.ecn(id));
         self.flows[index].sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
