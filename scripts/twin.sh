@@ -15,7 +15,7 @@ if [[ -z $heddle ]]; then
 fi
 files=("$@")
 [[ ${#files[@]} -gt 0 ]] || files=(fabrics/twin/*.fabric.yaml)
-table='%-24s %-13s %12s %12s %9s  %s\n'
+table='%-24s %-15s %12s %12s %9s  %s\n'
 
 # Metrics of one file, from `compare -o csv`; each file has one experiment with one case.
 rows() {
@@ -25,6 +25,7 @@ rows() {
             live = $column["live_mean"]; sim = $column["sim_mean"]; relative = $column["relative"]; within = $column["within"]
             unit = ""
             if ($column["metric"] ~ /^goodput/) { live /= 1e6; sim /= 1e6; unit = "M" }
+            if ($column["metric"] ~ /^completion/) { live *= 1e3; sim *= 1e3; unit = "ms" }
             verdict = within == "true" ? "yes" : "NO"
             apart = relative == "" ? "-" : sprintf("%+.1f %%", 100 * relative)
             printf table, file, $column["metric"], sprintf("%.2f%s", live, unit), sprintf("%.2f%s", sim, unit), apart, verdict

@@ -111,6 +111,13 @@ fn is_measured(metric: &At<Metric>, work: &Work, problems: &mut Problems<'_>) ->
             place,
             problems,
         ),
+        (Work::Traffic(traffic), metric) if metric.is_of_transfers() && traffic.transfers.is_none() => unmeasured(
+            metric,
+            "is of transfers, this experiment has none",
+            "add `transfers: { size: 20kB, every: 10ms }` to its `traffic`",
+            place,
+            problems,
+        ),
         (Work::Cluster(_), metric) if !metric.is_of_cluster() => unmeasured(
             metric,
             "is of traffic, this experiment asks the controllers",

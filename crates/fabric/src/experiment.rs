@@ -18,10 +18,10 @@ use crate::pattern::PatternText;
 use crate::quantity::Whole;
 use crate::read::Name;
 use crate::source::{At, Place};
-use crate::sysctl;
 use crate::traffic::{DelayedAck, TrafficSetting, TrafficText};
 use crate::vary::About;
 use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, Traffic, Work};
+use crate::{sysctl, transfers};
 
 /// The most pairs of hosts that the cases of one experiment name together.
 const MOST_PAIRS: usize = 10_000_000;
@@ -94,9 +94,13 @@ impl<'a> Context<'a> {
             }
         };
         let (axes, work) = (axes?, work?);
+        let warm_up = text.warm_up.map_or(Span::ZERO, |time| time.0);
+        let text_duration = text.duration.map(|time| time.0);
         if let (Some(text), Work::Traffic(traffic)) = (&text.traffic, &work) {
             check_pairs(text, traffic, &axes, problems);
             self.check_flows(text, traffic, &axes, problems);
+            let length = warm_up + text_duration.unwrap_or(Span::from_secs(1));
+            transfers::check_number(text, traffic, &axes, (self.most_pairs(traffic, &axes), length), problems);
         }
         let known = expect::Axes { axes: &axes, context: self };
         let expect = expect::expectations(text.expect.as_ref(), &work, &known, problems);
@@ -108,8 +112,8 @@ impl<'a> Context<'a> {
             name: name.0.clone(),
             title: text.title.as_ref().map(|title| title.0.clone()).unwrap_or_default(),
             vary: axes,
-            duration: text.duration.map_or(usual, |time| time.0),
-            warm_up: text.warm_up.map_or(Span::ZERO, |time| time.0),
+            duration: text_duration.unwrap_or(usual),
+            warm_up,
             repeat: text.repeat.as_ref().map_or(1, |n| n.value.get()),
             expect,
             published,
@@ -121,13 +125,7 @@ impl<'a> Context<'a> {
     /// Streams multiply the flows of a pattern.
     fn check_flows(&self, text: &At<TrafficText>, traffic: &Traffic, axes: &[Axis], problems: &mut Problems<'_>) {
         let streams = varied_streams(axes).chain([traffic.streams]).max().unwrap_or(1);
-        let hosts = u64::from(self.graph.topology.hosts);
-        let flows = |pattern: &Pattern| match pattern {
-            Pattern::AllToAll => hosts * hosts.saturating_sub(1),
-            Pattern::Pairs(pairs) => pairs.len() as u64,
-            _ => hosts,
-        };
-        let most = varied_patterns(axes).chain([&traffic.pattern]).map(flows).max().unwrap_or(0) * u64::from(streams);
+        let most = self.most_pairs(traffic, axes) * u64::from(streams);
         if most > MOST_FLOWS && streams > 1 {
             problems.add(
                 text.place,
@@ -136,6 +134,18 @@ impl<'a> Context<'a> {
                 "use fewer streams, or a pattern with fewer pairs",
             );
         }
+    }
+
+    /// How many pairs of hosts the pattern with the most of them has.
+    fn most_pairs(&self, traffic: &Traffic, axes: &[Axis]) -> u64 {
+        let hosts = u64::from(self.graph.topology.hosts);
+        let pairs = |pattern: &Pattern| match pattern {
+            Pattern::AllToAll => hosts * hosts.saturating_sub(1),
+            Pattern::Pairs(pairs) => pairs.len() as u64,
+            Pattern::Incast(n) => hosts.saturating_sub(1).min(u64::from(*n)),
+            _ => hosts,
+        };
+        varied_patterns(axes).chain([&traffic.pattern]).map(pairs).max().unwrap_or(0)
     }
 
     fn load(
@@ -178,6 +188,7 @@ impl<'a> Context<'a> {
         }
         let transport = self.transport(text, problems);
         let rate_fits = check_rate(&text.value, axes.unwrap_or_default(), problems);
+        let transfers_fit = transfers::check(text, axes.unwrap_or_default(), problems);
         if let Some(axes) = axes {
             sysctl::check(text, axes, problems);
         }
@@ -201,7 +212,9 @@ impl<'a> Context<'a> {
         };
         let streams = text.value.streams.map_or(1, Whole::get);
         let rate_pps = text.value.rate.as_ref().map(|rate| rate.value.0);
-        rate_fits.then_some(Traffic { pattern: pattern?, transport: transport?, streams, rate_pps, faults })
+        let transfers = text.value.transfers.as_ref().map(|text| text.value.transfers());
+        let traffic = Traffic { pattern: pattern?, transport: transport?, streams, rate_pps, transfers, faults };
+        (rate_fits && transfers_fit).then_some(traffic)
     }
 
     fn faults(
@@ -382,7 +395,7 @@ fn varied_patterns(axes: &[Axis]) -> impl Iterator<Item = &Pattern> {
 }
 
 /// The numbers of streams that cases have, where that varies.
-fn varied_streams(axes: &[Axis]) -> impl Iterator<Item = u32> {
+pub(crate) fn varied_streams(axes: &[Axis]) -> impl Iterator<Item = u32> {
     traffic_settings(axes)
         .filter_map(|setting| if let TrafficSetting::Streams(streams) = setting { Some(*streams) } else { None })
 }

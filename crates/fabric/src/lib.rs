@@ -53,6 +53,7 @@ mod sysctl;
 mod template;
 mod topologies;
 mod traffic;
+mod transfers;
 mod tree;
 mod units;
 mod vary;

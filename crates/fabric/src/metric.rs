@@ -53,6 +53,10 @@ pub enum Metric {
     Duplicates,
     /// The longest time between two arrivals of a flow of a constant rate, seconds.
     LongestGap,
+    /// How long transfers took that began in the measured time and ended, seconds.
+    Completion(Statistic),
+    /// Transfers that began in the measured time and did not end.
+    Unfinished,
     /// How long requests of this operation took, seconds.
     Latency(Operation, Statistic),
     /// Requests of this operation that all clients together had answered, a second.
@@ -110,6 +114,11 @@ words!(Metric, "Metric", "a metric", {
     "lost" => Metric::Lost,
     "duplicates" => Metric::Duplicates,
     "longest-gap" => Metric::LongestGap,
+    "completion-mean" => Metric::Completion(Statistic::Mean),
+    "completion-p50" => Metric::Completion(Statistic::P50),
+    "completion-p99" => Metric::Completion(Statistic::P99),
+    "completion-max" => Metric::Completion(Statistic::Max),
+    "unfinished" => Metric::Unfinished,
     "create-min" => Metric::Latency(Operation::Create, Statistic::Min),
     "create-mean" => Metric::Latency(Operation::Create, Statistic::Mean),
     "create-p50" => Metric::Latency(Operation::Create, Statistic::P50),
@@ -180,9 +189,10 @@ impl Metric {
             | Self::LinkLosses
             | Self::Lost
             | Self::Duplicates
+            | Self::Unfinished
             | Self::LostWrites
             | Self::Failed => Unit::Count,
-            Self::Latency(..) | Self::UnavailableMax | Self::LongestGap => Unit::Seconds,
+            Self::Completion(_) | Self::Latency(..) | Self::UnavailableMax | Self::LongestGap => Unit::Seconds,
             Self::Throughput(_) => Unit::PerSecond,
             Self::ResidentMax => Unit::Bytes,
             Self::Linearizable => Unit::YesNo,
@@ -192,6 +202,11 @@ impl Metric {
     /// Whether it is of datagrams that are sent at a constant rate.
     pub const fn is_of_a_rate(self) -> bool {
         matches!(self, Self::Lost | Self::Duplicates | Self::LongestGap)
+    }
+
+    /// Whether it is of connections that come and go.
+    pub const fn is_of_transfers(self) -> bool {
+        matches!(self, Self::Completion(_) | Self::Unfinished)
     }
 
     /// Whether it is of controllers that are asked, not of traffic.

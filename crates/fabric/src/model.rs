@@ -144,9 +144,21 @@ pub struct Traffic {
     /// transport goes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_pps: Option<u64>,
+    /// Connections that come and go, in place of flows without end; only with TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<Transfers>,
     /// The faults that are injected into links meanwhile, by time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<LinkFault>,
+}
+
+/// Connections that come and go between the hosts of each pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Transfers {
+    /// Payload of each.
+    pub size_bytes: u32,
+    /// The mean time from the beginning of one to that of the next.
+    pub every: Span,
 }
 
 /// A link loses its carrier, or has it back. What is on it is lost then; bonds hear of it at once, and so do routes, unless the file says

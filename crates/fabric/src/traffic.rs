@@ -26,6 +26,8 @@ type Streams = Whole<1, 128>;
 type Window = Whole<1, 1_000_000>;
 type InitialWindow = Whole<1, 1_000>;
 type DuplicateAcks = Whole<1, 1_000>;
+type TransferSize = Bytes<1, 1_000_000_000>;
+type TransferInterval = Length<false, MINUTE>;
 
 parameters! {
     /// What a case sets in the traffic of an experiment.
@@ -68,6 +70,9 @@ parameters! {
         /// With `udp`: numbered datagrams of one segment, so many a second from each host that sends, at an even pace (`10 kpps`). It is
         /// measured which of them are lost, and the longest time in which none arrives. As fast as it goes when not given.
         "rate" => rate: Option<At<PacketRate>>;
+        /// With TCP: connections that come and go, each with so many bytes, in place of flows without end: `{ size: 20kB, every: 10ms }`. It is measured
+        /// how long each takes, from the moment at which it is asked for until the receiving program has read the last byte.
+        "transfers" => transfers: Option<At<TransfersText>>;
         /// Links that go down and come up meanwhile. Bonds hear of it at once, and routes unless they are `fixed`.
         "faults" => faults: Option<At<Vec<At<LinkFaultText>>>>;
         /// Receive window in segments; it bounds what is in flight. 256 when not given.
@@ -99,6 +104,23 @@ parameters! {
         "header" => header: Option<Bytes<0, 1_000>>;
         /// The least retransmission timeout. 200ms when not given.
         "rto-min" => rto_min: Option<Length<false, MINUTE>>;
+    }
+
+    /// Connections that come and go.
+    TransfersText {
+        /// Payload of each: `20kB`, up to `1000MB`.
+        "size" => size: At<TransferSize>, vary {
+            /// Payload of each transfer.
+            "transfers.size": TransferSize => Condition TransferSize(u32), plain,
+            |traffic, size| if let Some(transfers) = &mut traffic.transfers { transfers.size_bytes = *size }
+        };
+        /// The mean time from the beginning of one to that of the next, of each pair of hosts: intervals are distributed exponentially, and do not depend on
+        /// what became of those before.
+        "every" => every: At<TransferInterval>, vary {
+            /// The mean time from the beginning of one transfer of a pair to that of the next.
+            "transfers.every": TransferInterval => Condition TransferInterval(Span), plain,
+            |traffic, every| if let Some(transfers) = &mut traffic.transfers { transfers.every = *every }
+        };
     }
 }
 

@@ -9,3 +9,4 @@ mod hostile;
 mod messages;
 mod parameters;
 mod routes;
+mod transfers;

@@ -12,10 +12,11 @@ const NETWORK: &str = "topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per
                        controllers: { nodes: 3 }\n";
 const TRAFFIC: &str = "traffic: { pattern: random }";
 const LINUX: &str = "traffic: { pattern: random, transport: linux }";
+const TRANSFERS: &str = "traffic: { pattern: random, transfers: { size: 1B, every: 1s } }";
 const CLUSTER: &str = "cluster: { requests: 1 }";
 
 /// Of each axis: what the experiment does, and two values.
-const AXES: [(&str, &str, [&str; 2]); 29] = [
+const AXES: [(&str, &str, [&str; 2]); 31] = [
     ("spread", TRAFFIC, ["single", "ecmp"]),
     ("routes", TRAFFIC, ["follow", "fixed"]),
     ("pattern", TRAFFIC, ["stride(1)", "{ pairs: [[h1, h2]] }"]),
@@ -26,6 +27,8 @@ const AXES: [(&str, &str, [&str; 2]); 29] = [
     ("window", TRAFFIC, ["20", "256"]),
     ("initial-window", TRAFFIC, ["2", "10"]),
     ("duplicate-ack-threshold", TRAFFIC, ["3", "4"]),
+    ("transfers.size", TRANSFERS, ["20kB", "1MB"]),
+    ("transfers.every", TRANSFERS, ["1ms", "20ms"]),
     ("links.rate", TRAFFIC, ["1Gbit", "2Gbit"]),
     ("links.delay", TRAFFIC, ["0", "1ms"]),
     ("links.queue", TRAFFIC, ["10", "1000"]),

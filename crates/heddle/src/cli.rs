@@ -108,9 +108,10 @@ pub enum Command {
     /// Of a folder that `run` or `compare` wrote, its results are compared, and nothing is run.
     ///
     /// For each experiment, case and metric it shows both means with 99 % confidence intervals, their difference in per cent of the simulated
-    /// mean, and whether it lies within tolerance: 5 % of the goodput's mean; 30 % or 10 packets of retransmits, reordered segments and drops; 20 % or 1 packet of
+    /// mean, and whether it lies within tolerance: 5 % of the mean of goodput and of completion times; 30 % or 10 packets of retransmits, reordered segments and drops; 20 % or 1 packet of
     /// the queues' mean.
-    /// Other metrics of the experiment are shown, but not judged. Then follow the flows and the links that differ most: at most ten each, ranked
+    /// Other metrics of the experiment are shown, but not judged. Where connections come and go, the completion times of all live runs are held against those
+    /// of all simulated ones by their ranks (Mann and Whitney's test), which is not judged either. Then follow the flows and the links that differ most: at most ten each, ranked
     /// by multiples of these tolerances, a link's utilisation by multiples of 5 % of its rate. What only one driver can run is named and
     /// not compared. The exit status is 1 if any difference lies outside its tolerance; expectations of the file don't matter.
     Compare(Compare),
@@ -160,6 +161,55 @@ pub enum Command {
     Datagrams {
         #[command(subcommand)]
         end: Datagrams,
+    },
+    /// The ends of connections that come and go: `run` starts them in hosts
+    #[command(hide = true)]
+    Transfers {
+        #[command(subcommand)]
+        end: Transfers,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Transfers {
+    /// Begin transfers at moments drawn at random
+    Send {
+        /// Payload of each
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+        bytes: u64,
+        /// Picoseconds from one to the next, on the mean
+        #[arg(long, value_name = "N")]
+        every_ps: u64,
+        /// Where randomness starts
+        #[arg(long, value_name = "N")]
+        seed: u64,
+        /// When the run begins, by the monotonic clock
+        #[arg(long, value_name = "N")]
+        origin_ns: u64,
+        /// When the measured time begins, since then
+        #[arg(long, value_name = "N")]
+        warm_up_ps: u64,
+        /// How long it lasts
+        #[arg(long, value_name = "N")]
+        for_ps: u64,
+        /// The longest segment
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+        segment: Option<u32>,
+        /// Whom to connect to
+        #[arg(value_name = "ADDRESS:PORT")]
+        to: std::net::SocketAddrV4,
+    },
+    /// Read them, and answer when all is there
+    Receive {
+        /// The port to listen at
+        #[arg(long)]
+        port: u16,
+        /// Payload of each
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+        bytes: u64,
+        /// End after so many milliseconds
+        #[arg(long, value_name = "N")]
+        patience_ms: u64,
     },
 }
 

@@ -11,6 +11,7 @@ mod link;
 mod measure;
 mod shell;
 mod show;
+mod transfers;
 
 pub use cluster::cluster;
 pub use controller::controller;
@@ -21,6 +22,7 @@ pub use link::link;
 pub use measure::{compare, report, run};
 pub use shell::{completions, man};
 pub use show::show;
+pub use transfers::transfers;
 
 /// A failure of the live driver with its hint, as a report.
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]

@@ -81,6 +81,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Man { folder } => commands::man(&folder)?,
         Command::Daemon(args) => commands::daemon(&args)?,
         Command::Datagrams { end } => commands::datagrams(&end)?,
+        Command::Transfers { end } => commands::transfers(&end)?,
     }
     Ok(Ending::Passed)
 }

@@ -212,6 +212,51 @@ experiments:
     assert_eq!(drivers, ["live", "live", "sim", "sim"]);
 }
 
+/// Live and simulated connections begin at the same moments, and all of them end.
+#[test]
+fn connections_come_and_go() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    let file = "\
+nodes: { h1: host, h2: host, h3: host, s1: switch }
+link-defaults: { rate: 20Mbit, delay: 200us, queue: 100 }
+links: [{ between: [h1, s1] }, { between: [h2, s1] }, { between: [h3, s1] }]
+experiments:
+  short:
+    traffic:
+      pattern: { pairs: [[h1, h2], [h2, h3]] }
+      transfers: { size: 20kB, every: 20ms }
+    vary: { transport: [linux, reno] }
+    warm-up: 200ms
+    for: 600ms
+    expect: { unfinished: \"<= 0\", completion-mean: \">= 8 ms\", completion-max: \"<= 5.6 s\" }
+";
+    desk.write("short.fabric.yaml", file);
+    let (table, _) = desk.expect(0, &["run", "short.fabric.yaml", "--quiet"]);
+    assert!(table.contains("all 12 expectations are met"), "{table}");
+    let samples = desk.read("results/short/samples.jsonl");
+    let started: Vec<Vec<u64>> = (samples.lines())
+        .map(|line| {
+            let record: Value = serde_json::from_str(line).expect("JSON");
+            let pair = |flow: &Value| {
+                let (came, pair) = (&flow["transfers"], flow["transfers"]["times_ns"].as_array().expect("times").len());
+                assert_eq!((came["started"].as_u64(), came["unfinished"].as_u64()), (Some(pair as u64), Some(0)));
+                // 20 kB take 8 ms on a link of 20 Mbit/s.
+                assert!(came["times_ns"].as_array().expect("times").iter().all(|ns| ns.as_u64() > Some(8_000_000)));
+                pair as u64
+            };
+            record["flows"].as_array().expect("pairs").iter().map(pair).collect()
+        })
+        .collect();
+    assert_eq!(started.len(), 4);
+    assert!(started.iter().all(|run| *run == started[0] && run.iter().all(|pair| *pair > 10)), "{started:?}");
+    // How far times lie apart is the machine's.
+    let table = String::from_utf8(desk.heddle(&["compare", "results/short", "--quiet"]).stdout).expect("UTF-8");
+    assert!(table.contains("transfers live and") && table.contains("(Mann-Whitney)"), "{table}");
+}
+
 /// Two switches with a bond of two links between them.
 const AGREED: &str = "\
 name: agreed

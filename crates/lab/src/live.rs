@@ -8,6 +8,7 @@ pub mod iperf;
 mod runs;
 mod start_up;
 mod traffic;
+mod transfers;
 pub(crate) mod tuning;
 mod window;
 

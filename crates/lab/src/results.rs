@@ -101,6 +101,7 @@ fn experiment_result(
     let known: Vec<Metric> = match &experiment.work {
         Work::Traffic(traffic) => (Metric::all().filter(|metric| !metric.is_of_cluster()))
             .filter(|metric| traffic.rate_pps.is_some() || !metric.is_of_a_rate())
+            .filter(|metric| traffic.transfers.is_some() || !metric.is_of_transfers())
             .collect(),
         Work::Cluster(_) => Metric::all().filter(|metric| metric.is_of_cluster()).collect(),
     };

@@ -77,6 +77,7 @@ fn one(
         warm_up: experiment.warm_up,
         duration: experiment.duration,
         rate_pps: traffic_of(case).rate_pps,
+        transfers: traffic_of(case).transfers,
         faults: &traffic_of(case).faults,
         seed: run.seed,
     };
@@ -212,5 +213,7 @@ fn flow_record(fabric: &Fabric, flow: &FlowSpec, did: &[FlowOutcome], seconds: f
         reorder_extent: did.iter().map(|did| did.reordering.extent_max).max(),
         // A flow at a constant rate has no streams beside it.
         datagrams: did.first().and_then(|did| did.datagrams),
+        // Nor has a pair whose connections come and go.
+        transfers: did.first().and_then(|did| did.transfers.clone()),
     }
 }

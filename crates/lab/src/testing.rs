@@ -96,6 +96,7 @@ pub(crate) fn experiment(limit: f64) -> Experiment {
             transport: reno(),
             streams: 1,
             rate_pps: None,
+            transfers: None,
             faults: Vec::new(),
         }),
         vary: vec![
@@ -149,6 +150,7 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
                 reordered: Some(if scatter { u64::from(rng.below(40)) } else { 0 }),
                 reorder_extent: Some(u32::from(scatter) * 3),
                 datagrams: None,
+                transfers: None,
             });
             let flows = flows.collect();
             let record = Record {

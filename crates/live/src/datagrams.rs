@@ -106,8 +106,8 @@ fn blank(bytes: usize) -> Vec<u8> {
 }
 
 /// The kernel's monotonic clock, from a moment on.
-struct Monotonic {
-    start: Duration,
+pub(crate) struct Monotonic {
+    pub(crate) start: Duration,
 }
 
 impl Monotonic {
@@ -115,11 +115,11 @@ impl Monotonic {
         Ok(Self { start: Self::read()? })
     }
 
-    fn read() -> Result<Duration, Error> {
+    pub(crate) fn read() -> Result<Duration, Error> {
         Ok(clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(Error::system("read the clock"))?.into())
     }
 
-    fn now(&self) -> Result<Time, Error> {
+    pub(crate) fn now(&self) -> Result<Time, Error> {
         Ok(Time::from_ns(Self::read()?.saturating_sub(self.start).as_nanos() as u64))
     }
 
@@ -178,7 +178,7 @@ pub fn receive(receiving: &Receiving, mut out: impl Write) -> Result<Received, E
     Ok(Received { outcome: receiver.outcome(), overflowed: u64::from(inbox.overflowed) })
 }
 
-fn say_ready(out: &mut impl Write) -> Result<(), Error> {
+pub(crate) fn say_ready(out: &mut impl Write) -> Result<(), Error> {
     let said = writeln!(out, "{READY}").and_then(|()| out.flush());
     said.map_err(|source| Error::System { step: "say that it listens", source })
 }
@@ -250,7 +250,7 @@ fn number(magic: [u8; 8], head: &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
     }
 
     /// Sends a message for each write to it.
-    pub(super) struct Said(pub std::sync::mpsc::Sender<()>);
+    pub(crate) struct Said(pub std::sync::mpsc::Sender<()>);
 
     impl Write for Said {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

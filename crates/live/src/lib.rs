@@ -41,6 +41,7 @@ mod process;
 mod runtime;
 mod tap;
 mod thread_priority;
+pub mod transfers;
 
 pub use capture::check_captures;
 pub use clean::{Cleaned, clean};

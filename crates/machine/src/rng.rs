@@ -3,6 +3,8 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
+use crate::Span;
+
 /// A source of random numbers that the caller seeds. The same seed draws the same numbers on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng {
@@ -41,6 +43,27 @@ impl Rng {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
+    /// A time from an exponential distribution with this mean, as between arrivals that know nothing of each other; 44 times the mean at most. It is computed
+    /// without floating point, whose logarithms differ in their last bit from machine to machine.
+    pub fn exponential(&mut self, mean: Span) -> Span {
+        /// The natural logarithm of 2, in units of 2^-32.
+        const LN_2: u128 = 2_977_044_472;
+        // A number of 1..2^64, of which the logarithm to the base 2 is taken digit by digit: squaring doubles it.
+        let drawn = self.bits().max(1);
+        let whole = drawn.ilog2();
+        let mut rest = drawn << drawn.leading_zeros();
+        let mut fraction = 0_u64;
+        for _ in 0..32 {
+            let squared = (u128::from(rest) * u128::from(rest)) >> 63;
+            let digit = squared >> 64 > 0;
+            rest = (squared >> u32::from(digit)) as u64;
+            fraction = (fraction << 1) | u64::from(digit);
+        }
+        let below_one = (64_u64 << 32) - ((u64::from(whole) << 32) | fraction);
+        let logarithm = (u128::from(below_one) * LN_2) >> 32;
+        Span::from_ps(u64::try_from((u128::from(mean.as_ps()) * logarithm) >> 32).unwrap_or(u64::MAX))
+    }
+
     /// Puts `items` into a random order (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
@@ -73,6 +96,21 @@ mod tests {
         used.bits();
         assert_eq!(used.fork(3).bits(), fresh.fork(3).bits());
         assert_ne!(fresh.fork(3).bits(), fresh.fork(4).bits());
+    }
+
+    #[test]
+    fn exponential_times_have_the_mean_and_the_tail_that_they_should() {
+        let mut rng = Rng::new(4);
+        let mean = Span::from_us(100);
+        let drawn: Vec<f64> = (0..100_000).map(|_| rng.exponential(mean).as_secs_f64() / mean.as_secs_f64()).collect();
+        let average = drawn.iter().sum::<f64>() / drawn.len() as f64;
+        assert!((average - 1.0).abs() < 0.02, "{average}");
+        for (beyond, share) in [(0.5, 0.606_5), (1.0, 0.367_9), (3.0, 0.049_8)] {
+            let seen = drawn.iter().filter(|&&time| time > beyond).count() as f64 / drawn.len() as f64;
+            assert!((seen - share).abs() < 0.01, "{beyond}: {seen}");
+        }
+        // The same on every machine: it is -ln(0xcfc5... / 2^64).
+        assert_eq!(Rng::new(1).exponential(Span::from_ms(1_000)), Span::from_ps(208_732_689_730));
     }
 
     #[test]

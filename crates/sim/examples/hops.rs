@@ -76,6 +76,7 @@ fn main() {
                     warm_up: Span::ZERO,
                     duration,
                     rate_pps: None,
+                    transfers: None,
                     faults: &[],
                     seed: 1,
                 };

@@ -9,7 +9,7 @@ use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::credit;
 use transport::reordering::Meter;
-use transport::{Ack, Ecn, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, receiver, sender};
+use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, TransportSpec, receiver, sender};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
@@ -19,8 +19,12 @@ use crate::latency::HostLatency;
 use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
 use crate::neighbours::{AddressLearned, Neighbours};
 use crate::pool::{Content, Pool};
+use crate::transfers::Transfers;
 use crate::udp::{Udp, udp_window};
-use crate::{BondOutcome, Scenario};
+use crate::{BondOutcome, FlowOutcome, FlowSpec, Scenario};
+
+mod connections;
+mod datagrams;
 
 /// Source port of the first flow, for hash policies; each further flow has the next one. As Linux counts up from here.
 const FIRST_PORT: u16 = 32_768;
@@ -58,6 +62,33 @@ pub(crate) struct Flow {
     armed: [Time; 2],
 }
 
+impl Flow {
+    fn new(spec: &TransportSpec, seed: u64) -> Self {
+        Self {
+            sender: SendingEndpoint::new(spec).with_seed(seed),
+            receiver: ReceivingEndpoint::new(spec),
+            meter: Meter::new(),
+            armed: [Time::NEVER; 2],
+        }
+    }
+
+    /// What it has done since it began; its reordering since this was asked last.
+    pub(crate) fn outcome(&mut self) -> FlowOutcome {
+        let sent = self.sender.counters();
+        FlowOutcome {
+            delivered_bytes: self.receiver.delivered_bytes(),
+            arrived_bytes: self.meter.delivered(),
+            segments: sent.segments,
+            retransmits: sent.retransmits,
+            fast_retransmits: sent.fast_retransmits,
+            timeouts: sent.timeouts,
+            reordering: self.meter.take(),
+            datagrams: None,
+            transfers: None,
+        }
+    }
+}
+
 /// A network and its flows at one moment.
 pub(crate) struct Engine<'a> {
     scenario: &'a Scenario<'a>,
@@ -69,6 +100,12 @@ pub(crate) struct Engine<'a> {
     flows: Vec<Flow>,
     /// By flow, in a run of UDP; else empty.
     udp: Vec<Udp>,
+    /// Where connections come and go. Flows are connections then.
+    transfers: Option<Transfers>,
+    /// It is a run of UDP, or of connections that come and go.
+    is_special: bool,
+    /// A segment that begins here or later is shorter than others: the last of a transfer, or a part of a handshake.
+    whole_before: u64,
     /// How many fragments a host has had of another one, modulo 2^32: `[to][from]` among the hosts.
     heard: Vec<Vec<u32>>,
     packet_hops: u64,
@@ -107,6 +144,9 @@ impl<'a> Engine<'a> {
             directions: Vec::with_capacity(2 * scenario.flows.len()),
             flows: Vec::with_capacity(scenario.flows.len()),
             udp: Vec::new(),
+            transfers: None,
+            is_special: kind == TransportKind::Udp || scenario.transfers.is_some(),
+            whole_before: Segment::SYN_ANSWERED,
             heard: Vec::new(),
             packet_hops: 0,
             at_once_max: events_at_once_max(scenario),
@@ -122,58 +162,61 @@ impl<'a> Engine<'a> {
 
     fn add_flows(&mut self) {
         let spec = self.scenario.transport;
-        let topology = &self.scenario.fabric.topology;
         let convergence = self.convergence();
+        if let Some(transfers) = Transfers::of(self.scenario) {
+            return self.expect_transfers(Time::ZERO + convergence, transfers);
+        }
         let window = udp_window(self.scenario);
         if spec.kind == TransportKind::Udp && self.scenario.rate_pps.is_none() {
-            self.heard = vec![Vec::new(); topology.hosts as usize];
+            self.heard = vec![Vec::new(); self.scenario.fabric.topology.hosts as usize];
         }
         for (index, flow) in self.scenario.flows.iter().enumerate() {
-            let addresses = [flow.from, flow.to].map(|host| topology.address(host));
-            let [Some(from), Some(to)] = addresses else { panic!("flow {index} does not run between hosts") };
-            let data_bytes = spec.header_bytes.saturating_add(spec.segment_bytes.max(1));
-            let ports = (FIRST_PORT.wrapping_add(index as u16), SERVER_PORT);
-            // Fragments show no ports, so all messages between two hosts take one path and one member of a bond that hashes.
-            let in_fragments = spec.kind == TransportKind::Udp && self.scenario.rate_pps.is_none();
-            let ports_hash = if in_fragments { 0 } else { index as u64 };
-            let [ahead, back] = match (spec.kind, self.scenario.rate_pps) {
-                (TransportKind::Udp, None) => [Upper::Fragment; 2],
-                (TransportKind::Udp, Some(_)) => [Upper::Udp(ports.0, ports.1), Upper::Udp(ports.1, ports.0)],
-                _ => [Upper::Tcp(ports.0, ports.1), Upper::Tcp(ports.1, ports.0)],
-            };
-            if in_fragments {
-                self.heard[flow.to.0 as usize].resize(topology.hosts as usize, 0);
-            }
-            let back_bytes = if in_fragments { credit::CREDIT_BYTES } else { spec.header_bytes };
-            let directions = [
-                ((flow.from, from), (flow.to, to), ahead, data_bytes),
-                ((flow.to, to), (flow.from, from), back, back_bytes),
-            ];
-            for ((from, from_address), (to, to_address), upper, bytes) in directions {
-                let hash = FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(ports_hash)));
-                let header =
-                    Header { forwarding: Forwarding { to, hash }, bytes, direction: self.directions.len() as u32 };
-                self.directions.push(FlowDirection {
-                    header: self.medium.headers.add(header, (from_address, to_address), upper),
-                    port: self.tables.map.port(from, PortId(0)),
-                    from,
-                    to,
-                    is_unresolved: self.tables.host_table.answers_itself(to),
-                    is_accepted: false,
-                });
-            }
-            self.flows.push(Flow {
-                sender: SendingEndpoint::new(spec).with_seed(mix(self.scenario.seed ^ mix(index as u64 + 1))),
-                receiver: ReceivingEndpoint::new(spec),
-                meter: Meter::new(),
-                armed: [Time::NEVER; 2],
-            });
+            self.add_flow(flow, index as u64);
             if spec.kind == TransportKind::Udp {
                 self.udp.push(Udp::new(self.scenario, flow.start, window));
             }
             let start = flow.start + convergence;
             self.medium.calendar.push(start, Event { packet: 0, header: 2 * index as u32, at: START });
         }
+    }
+
+    /// Both ends of a flow, and its two directions. `number`: what tells its ports from others'.
+    fn add_flow(&mut self, flow: &FlowSpec, number: u64) {
+        let spec = self.scenario.transport;
+        let topology = &self.scenario.fabric.topology;
+        let addresses = [flow.from, flow.to].map(|host| topology.address(host));
+        let [Some(from), Some(to)] = addresses else { panic!("{flow:?} does not run between hosts") };
+        let data_bytes = spec.header_bytes.saturating_add(spec.segment_bytes.max(1));
+        let ports = (FIRST_PORT.wrapping_add(number as u16), SERVER_PORT);
+        // Fragments show no ports, so all messages between two hosts take one path and one member of a bond that hashes.
+        let in_fragments = spec.kind == TransportKind::Udp && self.scenario.rate_pps.is_none();
+        let ports_hash = if in_fragments { 0 } else { number };
+        let [ahead, back] = match (spec.kind, self.scenario.rate_pps) {
+            (TransportKind::Udp, None) => [Upper::Fragment; 2],
+            (TransportKind::Udp, Some(_)) => [Upper::Udp(ports.0, ports.1), Upper::Udp(ports.1, ports.0)],
+            _ => [Upper::Tcp(ports.0, ports.1), Upper::Tcp(ports.1, ports.0)],
+        };
+        if in_fragments {
+            self.heard[flow.to.0 as usize].resize(topology.hosts as usize, 0);
+        }
+        let back_bytes = if in_fragments { credit::CREDIT_BYTES } else { spec.header_bytes };
+        let directions = [
+            ((flow.from, from), (flow.to, to), ahead, data_bytes),
+            ((flow.to, to), (flow.from, from), back, back_bytes),
+        ];
+        for ((from, from_address), (to, to_address), upper, bytes) in directions {
+            let hash = hash_of((from, to), ports_hash);
+            let header = Header { forwarding: Forwarding { to, hash }, bytes, direction: self.directions.len() as u32 };
+            self.directions.push(FlowDirection {
+                header: self.medium.headers.add(header, (from_address, to_address), upper),
+                port: self.tables.map.port(from, PortId(0)),
+                from,
+                to,
+                is_unresolved: self.tables.host_table.answers_itself(to),
+                is_accepted: false,
+            });
+        }
+        self.flows.push(Flow::new(spec, mix(self.scenario.seed ^ mix(number + 1))));
     }
 
     /// How long ends of bonds take to find each other, before anybody sends.
@@ -369,11 +412,11 @@ impl<'a> Engine<'a> {
         self.depart(now, direction, Packet { id, header });
     }
 
-    /// A host sends a packet of a handshake: headers only.
+    /// A host sends a packet that is shorter than others: headers only, or the end of a transfer.
     #[cold]
-    fn send_short(&mut self, now: Time, direction: u32, id: u32) {
+    fn send_short(&mut self, now: Time, direction: u32, id: u32, bytes: u32) {
         let header = self.header(now, direction);
-        let header = self.medium.headers.with_bytes(header, self.scenario.transport.header_bytes);
+        let header = self.medium.headers.with_bytes(header, bytes);
         self.depart(now, direction, Packet { id, header });
     }
 
@@ -400,8 +443,8 @@ impl<'a> Engine<'a> {
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn segment_arrives(&mut self, now: Time, direction: u32, id: u32) {
-        if !self.udp.is_empty() {
-            return self.fragment_arrives(now, direction, id);
+        if self.is_special {
+            return self.special_segment_arrives(now, direction, id);
         }
         let segment = self.medium.packets.take(id).segment(self.medium.packets.ecn(id));
         let flow = &mut self.flows[direction as usize / 2];
@@ -415,6 +458,26 @@ impl<'a> Engine<'a> {
         }
         flow.receiver.handle(now, receiver::Input::Data(segment));
         self.poll_receiver(now, direction);
+    }
+
+    /// Something of UDP, or of a transfer, has come to its host.
+    #[inline(never)]
+    fn special_segment_arrives(&mut self, now: Time, direction: u32, id: u32) {
+        if self.transfers.is_some() {
+            self.transferred_segment_arrives(now, direction, id);
+        } else {
+            self.fragment_arrives(now, direction, id);
+        }
+    }
+
+    /// The same for what comes back.
+    #[inline(never)]
+    fn special_ack_arrives(&mut self, now: Time, direction: u32, id: u32) {
+        if self.transfers.is_some() {
+            self.transfers_ack_arrives(now, direction, id);
+        } else {
+            self.credit_arrives(now, direction - 1, id);
+        }
     }
 
     /// A segment has come to a host that joins what comes at one instant: it answers when all of that is there.
@@ -444,27 +507,11 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A fragment or a datagram of UDP has come to its host.
-    fn fragment_arrives(&mut self, now: Time, direction: u32, id: u32) {
-        let Content { number, stamp } = self.medium.packets.take(id);
-        let index = direction as usize / 2;
-        let first = number * self.segment_bytes;
-        let behind = first + self.segment_bytes;
-        self.flows[index].meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
-        let FlowDirection { from, to, .. } = self.directions[direction as usize];
-        let heard = self.heard.get_mut(to.0 as usize).and_then(|heard| heard.get_mut(from.0 as usize));
-        let credit = self.udp[index].receive(now, number, heard.unwrap_or(&mut 0));
-        if let Some(number) = credit {
-            let id = self.medium.packets.put(Content { number, stamp: now }, None, Ecn::NONE);
-            self.send(now, direction + 1, id);
-        }
-    }
-
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn ack_arrives(&mut self, now: Time, direction: u32, id: u32) {
-        if !self.udp.is_empty() {
-            return self.credit_arrives(now, direction - 1, id);
+        if self.is_special {
+            return self.special_ack_arrives(now, direction, id);
         }
         let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
         let blocks = self.medium.packets.blocks(id);
@@ -472,14 +519,6 @@ impl<'a> Engine<'a> {
         let ecn = self.medium.packets.ecn(id);
         flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
         self.poll_sender(now, direction - 1);
-    }
-
-    /// Credit has come back to the sender of a flow of UDP.
-    #[inline(never)]
-    fn credit_arrives(&mut self, now: Time, direction: u32, id: u32) {
-        let credit = self.medium.packets.take(id).number;
-        self.udp[direction as usize / 2].credit(now, credit);
-        self.poll_udp(now, direction);
     }
 
     fn wake(&mut self, now: Time, event: Event) {
@@ -496,6 +535,9 @@ impl<'a> Engine<'a> {
         let side = direction as usize % 2;
         if !self.udp.is_empty() {
             return self.wake_udp(now, direction, event.at == START);
+        }
+        if event.at == START && self.transfers.is_some() {
+            return self.begin_transfer(now, direction);
         }
         let flow = &mut self.flows[direction as usize / 2];
         if event.at == START {
@@ -524,10 +566,10 @@ impl<'a> Engine<'a> {
             match self.flows[direction as usize / 2].sender.poll(now) {
                 Step::Do(segment) => {
                     let id = self.medium.packets.put(Content::of_segment(segment), None, segment.ecn);
-                    if segment.carries_data() {
+                    if segment.seq < self.whole_before {
                         self.send(now, direction, id);
                     } else {
-                        self.send_short(now, direction, id);
+                        self.send_short(now, direction, id, self.short_bytes(segment));
                     }
                 }
                 Step::Wait(until) => return self.arm(until, direction),
@@ -535,33 +577,11 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A flow of UDP begins, or has something due.
+    /// The length of a packet that is shorter than others.
     #[cold]
-    fn wake_udp(&mut self, now: Time, direction: u32, begins: bool) {
-        let armed = &mut self.flows[direction as usize / 2].armed[0];
-        if begins {
-            self.udp[direction as usize / 2].start(now);
-        } else if *armed != now {
-            // An earlier one was armed in its place.
-            return;
-        } else {
-            *armed = Time::NEVER;
-        }
-        self.poll_udp(now, direction);
-    }
-
-    /// Lets a flow of UDP send what is due, or what it has credit for.
-    fn poll_udp(&mut self, now: Time, direction: u32) {
-        loop {
-            let numbers = match self.udp[direction as usize / 2].poll(now) {
-                Step::Wait(until) => return self.arm(until, direction),
-                Step::Do(numbers) => numbers,
-            };
-            for number in numbers {
-                let id = self.medium.packets.put(Content { number, stamp: now }, None, Ecn::NONE);
-                self.send(now, direction, id);
-            }
-        }
+    fn short_bytes(&self, segment: Segment) -> u32 {
+        let last = self.transfers.as_ref().filter(|_| segment.carries_data());
+        last.map_or(self.scenario.transport.header_bytes, |transfers| transfers.last_packet_bytes)
     }
 
     #[inline]
@@ -616,6 +636,11 @@ impl<'a> Engine<'a> {
     }
 }
 
+/// What spreads the packets of a flow, by its hosts and a number in place of its ports.
+fn hash_of((from, to): (NodeId, NodeId), number: u64) -> FlowHash {
+    FlowHash(mix(mix(u64::from(from.0) << 32 | u64::from(to.0)).wrapping_add(number)))
+}
+
 /// More arrivals at one instant than any network makes whose time moves: every window of every flow, its ACKs, over each
 /// hop of a long path. Small networks may have [`EVENTS_AT_ONCE`], which take about a second.
 fn events_at_once_max(scenario: &Scenario<'_>) -> u64 {
@@ -629,59 +654,4 @@ fn events_at_once_max(scenario: &Scenario<'_>) -> u64 {
 mod network;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::FlowSpec;
-    use link::LinkSpec;
-    use machine::Span;
-    use proptest::prelude::*;
-    use transport::TransportSpec;
-    use vswitch::{Pipelines, Spread};
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
-        /// Four hosts send to four others over one link, and nothing is lost but what the counters say.
-        #[test]
-        fn what_is_sent_arrives_or_is_dropped_or_is_under_way(
-            queue in 0_u32..30, window in 1_u32..60, kind in 0_usize..3, us in 1_u64..40_000, delayed in any::<bool>(),
-        ) {
-            let kind = [TransportKind::Reno, TransportKind::NewReno, TransportKind::Sack][kind];
-            let spec = LinkSpec { queue_packets: Some(queue), ..network::GIGABIT };
-            let (left, right) = (8, 9);
-            let mut links: Vec<_> = (0..8).map(|host| (host, if host < 4 { left } else { right }, spec)).collect();
-            links.push((left, right, spec));
-            let fabric = network::network(8, 2, &links);
-            let routes = Arc::new(Routes::compute(&fabric.topology));
-            let delayed_ack = delayed.then_some(Span::from_ms(1));
-            let transport = TransportSpec { kind, delayed_ack, rto_min: Span::from_ms(2), ..network::reno(window) };
-            let flows: Vec<_> = (0..4)
-                .map(|n| FlowSpec { from: NodeId(n), to: NodeId(n + 4), start: Time::from_ns(u64::from(n) * 700) })
-                .collect();
-            let scenario = Scenario {
-                pipelines: &Pipelines::default(),
-                fabric: &fabric, routes: &routes, spread: Spread::Single, transport: &transport, flows: &flows,
-                warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, faults: &[], seed: 1,
-            };
-            let mut engine = Engine::new(&scenario);
-            engine.run_before(Time::ZERO + Span::from_us(us));
-            let accepted: u64 = engine.graph.egress.iter().filter_map(|egress| egress.link()).map(|link| link.counters(Time::NEVER).packets).sum();
-            let in_flight = u64::from(engine.in_flight());
-            prop_assert_eq!(engine.packet_hops() + in_flight, accepted);
-            let (mut sent, mut arrived) = (0, 0);
-            for flow in engine.flows().0 {
-                let counters = flow.sender.counters();
-                sent += counters.segments;
-                arrived += flow.meter.counters().segments;
-                prop_assert!(flow.receiver.delivered_bytes() / 1_000 <= flow.meter.counters().segments);
-                prop_assert!(flow.sender.unacknowledged() <= flow.receiver.delivered_bytes());
-                prop_assert!(flow.sender.flight() <= u64::from(window) * 1_000);
-            }
-            // Data flows from left to right only: over the first four links and the last one to B, else to A.
-            let dropped: u64 = (0..9)
-                .map(|n| engine.link(LinkId(n), if (4..8).contains(&n) { Side::B } else { Side::A }).counters(Time::NEVER).drops)
-                .sum();
-            let under_way = sent - arrived - dropped;
-            prop_assert!(under_way <= in_flight, "sent {sent}, arrived {arrived}, dropped {dropped}, in flight {in_flight}");
-        }
-    }
-}
+mod tests;

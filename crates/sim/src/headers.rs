@@ -4,12 +4,14 @@
 //! addresses) is another header. All rewritten forms of one are found again by their bytes, so that a packet costs a look through a list that has as
 //! many entries as there are forms.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
 use bond::{HashPolicy, Summary};
 use fabric::Fabric;
 use topology::{HostAddress, NodeId};
+use vswitch::spread::FlowHash;
 use vswitch::{Field, FlowKey, Forwarding, Pipelines};
 use wire::{Coverage, EthernetRepr, ethertype, protocol};
 
@@ -18,6 +20,8 @@ const BYTES: usize = 14 + IP_BYTES as usize;
 const IP_BYTES: u16 = 20 + 20;
 /// IP addresses and ports, from and to each.
 const TUPLE: Range<usize> = 14 + 12..14 + 24;
+/// Ports, from and to.
+const PORTS: Range<usize> = TUPLE.end - 4..TUPLE.end;
 /// The flag of an IPv4 fragment that is not the last one (RFC 791).
 const MORE_FRAGMENTS: u16 = 0x2000;
 
@@ -50,6 +54,8 @@ pub(crate) struct Headers {
     has_fields: bool,
     /// By policy of the network's bonds, and by header.
     summaries: Vec<(HashPolicy, Vec<Summary>)>,
+    /// Those of packets of another length, by the header of the others and that length.
+    of_length: BTreeMap<(u32, u32), u32>,
 }
 
 /// What is above IP in a flow's frames, as far as hash policies look.
@@ -92,6 +98,11 @@ impl Headers {
         }
         self.all.push(header);
         self.all.len() as u32 - 1
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn len(&self) -> usize {
+        self.all.len()
     }
 
     /// The header with this number; `None` where it is no header's.
@@ -161,10 +172,33 @@ impl Headers {
 
     /// The same header of packets of another length.
     pub(crate) fn with_bytes(&mut self, header: u32, bytes: u32) -> u32 {
+        if let Some(known) = self.of_length.get(&(header, bytes)) {
+            return *known;
+        }
         let original = self.all.len() as u32;
         let frame = self.fields.get(header as usize).map(|fields| fields.frame);
-        let header = Header { bytes, ..*self.get(header) };
-        self.push(header, || Fields { frame: frame.expect("there are fields"), original, rewritten: Vec::new() })
+        let like = *self.get(header);
+        let fields = || Fields { frame: frame.expect("there are fields"), original, rewritten: Vec::new() };
+        let new = self.push(Header { bytes, ..like }, fields);
+        self.of_length.insert((header, bytes), new);
+        new
+    }
+
+    /// The header, and all that are made of it, are another connection's from here on: with these ports, and spread by this hash.
+    pub(crate) fn renew(&mut self, header: u32, hash: FlowHash, (src, dst): (u16, u16)) {
+        let mut to_do = vec![self.fields.get(header as usize).map_or(header, |fields| fields.original)];
+        while let Some(header) = to_do.pop() {
+            to_do.extend(self.of_length.range((header, 0)..=(header, u32::MAX)).map(|(_, of_length)| *of_length));
+            let all = &mut self.all[header as usize];
+            all.forwarding.hash = hash;
+            let Some(fields) = self.fields.get_mut(header as usize) else { continue };
+            to_do.extend(&fields.rewritten);
+            fields.frame[PORTS.start..PORTS.start + 2].copy_from_slice(&src.to_be_bytes());
+            fields.frame[PORTS.start + 2..PORTS.end].copy_from_slice(&dst.to_be_bytes());
+            for (policy, summaries) in &mut self.summaries {
+                summaries[header as usize] = Summary { bytes: all.bytes, ..Summary::by_policy(*policy, &fields.frame) };
+            }
+        }
     }
 
     /// The same header with another destination address.

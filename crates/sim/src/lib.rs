@@ -22,6 +22,7 @@ mod outcome;
 mod pool;
 mod run;
 mod scenario;
+mod transfers;
 mod udp;
 
 pub use outcome::{BondOutcome, FlowOutcome, LinkOutcome, Outcome};

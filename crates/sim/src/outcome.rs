@@ -2,7 +2,7 @@
 
 use bond::End;
 use serde::Serialize;
-use transport::paced;
+use transport::{paced, transfers};
 
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,7 +19,7 @@ pub struct Outcome {
 }
 
 /// What a flow did while it was measured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlowOutcome {
     /// Payload bytes that reached the receiving application, in order.
     pub delivered_bytes: u64,
@@ -39,6 +39,24 @@ pub struct FlowOutcome {
     /// What became of the datagrams, where they were sent at an even pace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<paced::Outcome>,
+    /// What became of the connections that came and went, in place of one flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<transfers::Outcome>,
+}
+
+impl FlowOutcome {
+    /// Adds what another connection of the same hosts did.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.delivered_bytes += other.delivered_bytes;
+        self.arrived_bytes += other.arrived_bytes;
+        self.segments += other.segments;
+        self.retransmits += other.retransmits;
+        self.fast_retransmits += other.fast_retransmits;
+        self.timeouts += other.timeouts;
+        self.reordering.segments += other.reordering.segments;
+        self.reordering.reordered += other.reordering.reordered;
+        self.reordering.extent_max = self.reordering.extent_max.max(other.reordering.extent_max);
+    }
 }
 
 /// What a link did while it was measured.

@@ -2,7 +2,7 @@
 
 use machine::Time;
 use topology::Side;
-use transport::paced;
+use transport::{paced, transfers};
 
 use crate::engine::{Engine, Flow};
 use crate::udp::Udp;
@@ -31,27 +31,23 @@ pub fn run(scenario: &Scenario<'_>) -> Outcome {
         engine.run_before(start + scenario.duration + paced::TAIL);
         note_datagrams(&mut engine, &mut flows);
     }
+    if scenario.transfers.is_some() {
+        engine.run_before(start + scenario.duration + transfers::PATIENCE);
+        for (flow, came) in flows.iter_mut().zip(engine.transfers()) {
+            flow.transfers = Some(came);
+        }
+    }
     Outcome { flows, links, bonds: engine.bonds(), packet_hops: engine.packet_hops() }
 }
 
 /// What each flow has done since the start; its reordering since this was asked last.
 fn measure_flows(engine: &mut Engine<'_>, segment_bytes: u64) -> Vec<FlowOutcome> {
+    if let Some(pairs) = engine.pairs() {
+        return pairs;
+    }
     let (flows, udp) = engine.flows();
-    let tcp = |flow: &mut Flow| {
-        let sent = flow.sender.counters();
-        FlowOutcome {
-            delivered_bytes: flow.receiver.delivered_bytes(),
-            arrived_bytes: flow.meter.delivered(),
-            segments: sent.segments,
-            retransmits: sent.retransmits,
-            fast_retransmits: sent.fast_retransmits,
-            timeouts: sent.timeouts,
-            reordering: flow.meter.take(),
-            datagrams: None,
-        }
-    };
     if udp.is_empty() {
-        return flows.iter_mut().map(tcp).collect();
+        return flows.iter_mut().map(Flow::outcome).collect();
     }
     let did = |udp: &Udp| match udp {
         Udp::Bulk { sender, receiver, .. } => {
@@ -64,11 +60,8 @@ fn measure_flows(engine: &mut Engine<'_>, segment_bytes: u64) -> Vec<FlowOutcome
         delivered_bytes: did(udp).0 * segment_bytes,
         arrived_bytes: flow.meter.delivered(),
         segments: did(udp).1,
-        retransmits: 0,
-        fast_retransmits: 0,
-        timeouts: 0,
         reordering: flow.meter.take(),
-        datagrams: None,
+        ..FlowOutcome::default()
     });
     udp.collect()
 }
@@ -91,6 +84,7 @@ fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
         timeouts: now.timeouts - before.timeouts,
         reordering: now.reordering,
         datagrams: now.datagrams,
+        transfers: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Fabric, LinkFault};
+use fabric::{Fabric, LinkFault, Transfers};
 use machine::{Span, Time};
 use topology::{NodeId, Routes};
 use transport::TransportSpec;
@@ -27,6 +27,8 @@ pub struct Scenario<'a> {
     pub duration: Span,
     /// Of UDP: numbered datagrams a second of each flow, at an even pace. `None`: as fast as it goes.
     pub rate_pps: Option<u64>,
+    /// Of TCP: connections that come and go between the hosts of each flow, in place of one without end. The flows' starts don't count then.
+    pub transfers: Option<Transfers>,
     /// Faults of links, by the time since measuring began.
     pub faults: &'a [LinkFault],
     /// What switches do besides forwarding along the routes.

@@ -71,6 +71,7 @@ fn simulate_flows(
         warm_up: Span::from_secs(2),
         duration: Span::from_ms(500),
         rate_pps,
+        transfers: None,
         faults,
         seed: 3,
     })

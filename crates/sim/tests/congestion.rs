@@ -52,6 +52,7 @@ fn run_of(senders: u32, fabric: &Fabric, linux: Settings) -> Outcome {
         warm_up: Span::from_ms(500),
         duration: Span::from_secs(2),
         rate_pps: None,
+        transfers: None,
         faults: &[],
         seed: 1,
     })

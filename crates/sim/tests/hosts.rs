@@ -61,6 +61,7 @@ fn run(fabric: &Fabric, (from, to): (&str, &str), spread: Spread, faults: &[(u64
         warm_up: Span::from_ms(100),
         duration: Span::from_secs(1),
         rate_pps: None,
+        transfers: None,
         faults: &faults.iter().map(fault).collect::<Vec<_>>(),
         seed: 1,
     })

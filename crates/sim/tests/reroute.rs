@@ -50,6 +50,7 @@ fn run(fabric: &Fabric, faults: &[(u64, (&str, &str), bool)]) -> Outcome {
         warm_up: Span::from_ms(100),
         duration: MEASURED,
         rate_pps: None,
+        transfers: None,
         faults: &faults.iter().map(fault).collect::<Vec<_>>(),
         seed: 1,
     })

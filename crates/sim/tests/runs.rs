@@ -38,6 +38,7 @@ impl Run<'_> {
             warm_up: self.warm_up,
             duration: self.duration,
             rate_pps: None,
+            transfers: None,
             faults: &[],
             seed: self.seed,
         })

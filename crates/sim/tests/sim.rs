@@ -12,3 +12,4 @@ mod reroute;
 mod runs;
 mod spec3;
 mod switches;
+mod transfers;

@@ -28,6 +28,7 @@ fn stride(by: u32, spread: Spread) -> Outcome {
         warm_up: Span::ZERO,
         duration: Span::from_secs(1),
         rate_pps: None,
+        transfers: None,
         faults: &[],
         seed: 1,
     })

@@ -23,6 +23,7 @@ fn run(network: &[(u32, u32, LinkSpec)], pipelines: &Pipelines, transport: &Tran
         warm_up: Span::from_ms(20),
         duration: Span::from_ms(ms),
         rate_pps: None,
+        transfers: None,
         faults: &[],
         pipelines,
         seed: 1,

@@ -36,6 +36,14 @@ impl SendingEndpoint {
         self
     }
 
+    /// There is no more to send than this, in bytes since the beginning, of which whole segments count. Without it data are endless.
+    pub fn write(&mut self, now: Time, bytes: u64) {
+        match self {
+            Self::Study(sender) => sender.write(bytes),
+            Self::Linux(sender) => sender.write(now, bytes),
+        }
+    }
+
     /// What it has done.
     pub fn counters(&self) -> sender::Counters {
         match self {

@@ -7,7 +7,7 @@
 //!              Do(Segment) ... Wait(until)                    Do(Ack) | Wait(until)
 //! ```
 //!
-//! The sender is greedy: it always has a full segment to send. Connections neither open nor close. Sequence numbers are
+//! A sender has endless data, or so much as was written to it. Connections do not close, and only Linux's open. Sequence numbers are
 //! byte offsets of 64 bits that do not wrap. Both machines follow the rule of [`machine::Control`]: after each `handle`,
 //! poll until *wait*; nothing is allocated after construction.
 //!
@@ -20,6 +20,7 @@
 //! | RFC 4737 reordering | [`reordering`] |
 //! | what Linux makes of all that, and of CUBIC, RACK, tail loss probes and undo | [`linux`] |
 //!
+//! [`transfers`] says when short connections begin that come and go, and what is measured of them.
 //! [`credit`] and [`paced`] are no transports that recover: loads for what carries them, as fast as it goes, in the messages of [`udp`], and at an even
 //! pace.
 #![forbid(unsafe_code)]
@@ -38,6 +39,7 @@ pub mod segment;
 pub mod sender;
 mod spec;
 pub mod sysctl;
+pub mod transfers;
 pub mod udp;
 
 pub use endpoint::{ReceivingEndpoint, SendingEndpoint};

@@ -75,7 +75,7 @@ impl Recovery {
     }
 }
 
-/// A TCP sender with endless data.
+/// A TCP sender with endless data, or with so much.
 #[derive(Clone, Debug)]
 pub struct Sender {
     kind: Recovery,
@@ -89,6 +89,8 @@ pub struct Sender {
     segment_bytes: u64,
     /// Receive window in bytes.
     window: u64,
+    /// Behind the last byte of the application.
+    end: u64,
     /// `SND.UNA`: the first byte that is not acknowledged.
     una: u64,
     /// `SND.NXT`: what is sent next. Below `max` only after a timeout.
@@ -133,6 +135,7 @@ impl Sender {
             threshold: spec.duplicate_ack_threshold.max(1),
             segment_bytes,
             window,
+            end: u64::MAX,
             una: 0,
             next: 0,
             max: 0,
@@ -150,6 +153,11 @@ impl Sender {
             board: Scoreboard::new(segments, segment_bytes),
             counters: Counters::default(),
         }
+    }
+
+    /// There is no more to send than this, in bytes since the beginning, of which whole segments count. Without it data are endless.
+    pub const fn write(&mut self, bytes: u64) {
+        self.end = bytes;
     }
 
     /// What it has done.
@@ -393,8 +401,14 @@ impl Sender {
         if self.kind == Recovery::Sack && !self.board.is_empty() {
             return self.choose_by_scoreboard();
         }
-        let limit = self.una + self.window.min(self.cwnd + self.limited_transmit());
+        let limit = (self.una + self.window.min(self.cwnd + self.limited_transmit())).min(self.end);
         (self.next + self.segment_bytes <= limit).then_some(self.next)
+    }
+
+    /// Behind the last byte that is there and that the receiver has room for.
+    #[inline]
+    fn sendable_end(&self) -> u64 {
+        self.end.min(self.una + self.window)
     }
 
     /// RFC 3042: a new segment for each duplicate before the threshold is reached, beyond `cwnd`.
@@ -424,7 +438,7 @@ impl Sender {
         }
         let next = self.segments(self.next - self.una);
         let pipe = (next - self.board.count(0, next)) * self.segment_bytes;
-        (pipe + self.segment_bytes <= self.cwnd && self.next + self.segment_bytes <= self.una + self.window)
+        (pipe + self.segment_bytes <= self.cwnd && self.next + self.segment_bytes <= self.sendable_end())
             .then_some(self.next)
     }
 
@@ -442,7 +456,7 @@ impl Sender {
             // Rule 1.
             Some(segment) if segment < lost => resend(self, segment),
             // Rule 2.
-            _ if self.max + self.segment_bytes <= self.una + self.window => Some(self.max),
+            _ if self.max + self.segment_bytes <= self.sendable_end() => Some(self.max),
             // Rule 3.
             Some(segment) => resend(self, segment),
             // Rule 4: once, the highest segment that is missing, in case the end of the flight was lost.

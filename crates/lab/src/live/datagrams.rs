@@ -1,6 +1,7 @@
 //! Datagrams live, at an even pace or as fast as they go: two `heddle datagrams` for each flow, as iperf3 is run for TCP.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
@@ -8,8 +9,9 @@ use std::time::{Duration, Instant};
 use live::datagrams::stream::Sunk;
 use live::datagrams::{READY, Received, Sent};
 use machine::Span;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::de::DeserializeOwned;
-use transport::paced;
+use transport::{paced, transfers};
 
 use super::faults::Faults;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
@@ -22,12 +24,16 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 const START_PATIENCE_A_FLOW: Duration = Duration::from_millis(200);
 /// How often processes are looked at.
 const POLL: Duration = Duration::from_millis(10);
-/// The longest thing that one of them says, bytes.
-const REPORT_LIMIT: u64 = 4_096;
+/// The longest report of one of them, bytes: of transfers it has the time of each.
+const REPORT_LIMIT: u64 = 4 << 20;
+/// The longest thing that one of them says of what went wrong, bytes.
+const ERROR_LIMIT: u64 = 4_096;
 
 /// When the flows of a run are measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
+    /// When the run begins by `CLOCK_MONOTONIC`, where senders share that moment ([`Load::lead`]).
+    pub origin: Duration,
     pub warm_up: Span,
     pub duration: Span,
 }
@@ -37,14 +43,20 @@ pub(crate) trait Load {
     /// The sender's report.
     type Sent;
     /// The receiver's report.
-    type Received: DeserializeOwned;
+    type Received;
 
+    /// How long the senders of so many flows take to start, if all of them begin at one moment; else each begins when it is started.
+    fn lead(&self, _flows: usize) -> Duration {
+        Duration::ZERO
+    }
     /// Arguments of the receiver; it may wait so long.
     fn receiver(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String>;
-    /// Arguments of the sender.
-    fn sender(&self, flow: &LiveFlow, times: Times, patience: Duration) -> Vec<String>;
+    /// Arguments of the sender of a flow with this number.
+    fn sender(&self, flow: (usize, &LiveFlow), times: Times, patience: Duration) -> Vec<String>;
     /// What the sender says at its end.
     fn sent(sender: &mut Running, deadline: Instant) -> Result<Self::Sent, FlowFailure>;
+    /// What the receiver says at its end.
+    fn received(receiver: &mut Running, deadline: Instant) -> Result<Self::Received, FlowFailure>;
 }
 
 /// Numbered datagrams at an even pace.
@@ -81,9 +93,14 @@ pub(crate) fn run<L: Load, C>(
     faults: &mut Faults<'_>,
     mut count: impl FnMut() -> Result<C, FlowFailure>,
 ) -> Result<Measured<L, C>, FlowFailure> {
-    let times = Times { warm_up: start_up::warm_up(flows.len(), asked.warm_up, Duration::ZERO), ..asked };
-    let Times { warm_up, duration } = times;
-    let lasts = span(warm_up + duration + paced::TAIL);
+    let lead = load.lead(flows.len());
+    // Who begins at one moment has been started before.
+    let begin_together = !lead.is_zero();
+    let warm_up =
+        if begin_together { asked.warm_up } else { start_up::warm_up(flows.len(), asked.warm_up, Duration::ZERO) };
+    let mut times = Times { warm_up, ..asked };
+    let duration = times.duration;
+    let lasts = lead + span(warm_up + duration + paced::TAIL.max(transfers::PATIENCE));
     // Receivers are started one after the other, so the first one waits for all of them.
     let start_patience = START_PATIENCE + START_PATIENCE_A_FLOW * flows.len() as u32;
     let patience = lasts + END_PATIENCE / 2 + start_patience;
@@ -94,9 +111,15 @@ pub(crate) fn run<L: Load, C>(
     });
     let mut receivers = receivers.collect::<Result<Vec<_>, FlowFailure>>()?;
     let (mut senders, mut warm) = (Vec::with_capacity(flows.len()), None);
-    for flow in flows {
+    if begin_together {
+        times.origin = monotonic(&flows[0])? + lead;
+        warm = Some(Instant::now() + lead + span(warm_up));
+    }
+    for flow in flows.iter().enumerate() {
+        let arguments = load.sender(flow, times, patience);
+        let (_, flow) = flow;
         warm.map_or(Ok(Duration::ZERO), |warm| start_up::left(flow, warm))?;
-        senders.push(Running::start(hosts, program, flow, &flow.from, &load.sender(flow, times, patience))?);
+        senders.push(Running::start(hosts, program, flow, &flow.from, &arguments)?);
         warm.get_or_insert_with(|| Instant::now() + span(warm_up));
     }
     let warm = warm.unwrap_or_else(Instant::now);
@@ -110,13 +133,20 @@ pub(crate) fn run<L: Load, C>(
     let end = warm + span(duration);
     wait_until(end);
     let after = count()?;
-    let deadline = end + span(paced::TAIL) + END_PATIENCE + start_patience;
+    let deadline = end + span(paced::TAIL.max(transfers::PATIENCE)) + END_PATIENCE + start_patience;
     let mut measured = Vec::with_capacity(flows.len());
     for (sender, receiver) in senders.iter_mut().zip(&mut receivers) {
         let sent = L::sent(sender, deadline)?;
-        measured.push((sent, receiver.report(deadline)?));
+        measured.push((sent, L::received(receiver, deadline)?));
     }
     Ok(Measured { flows: measured, before, after })
+}
+
+/// The clock that all hosts share.
+fn monotonic(flow: &LiveFlow) -> Result<Duration, FlowFailure> {
+    let (flow, host) = (format!("{} -> {}", flow.from, flow.to), flow.from.clone());
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    now.map(Duration::from).map_err(|errno| FlowFailure { flow, host, message: format!("no clock: {errno}") })
 }
 
 fn wait_until(moment: Instant) {
@@ -149,17 +179,21 @@ impl Load for Pace {
             ("--to", measured.end),
             ("--patience-ms", patience.as_millis() as u64),
         ];
-        arguments("receive", &numbers)
+        arguments(&["datagrams", "receive"], &numbers)
     }
 
     fn sent(sender: &mut Running, deadline: Instant) -> Result<Sent, FlowFailure> {
         sender.report(deadline)
     }
 
-    fn sender(&self, flow: &LiveFlow, times: Times, _: Duration) -> Vec<String> {
+    fn received(receiver: &mut Running, deadline: Instant) -> Result<Received, FlowFailure> {
+        receiver.report(deadline)
+    }
+
+    fn sender(&self, (_, flow): (usize, &LiveFlow), times: Times, _: Duration) -> Vec<String> {
         let numbers =
             [("--rate", self.rate_pps), ("--count", self.numbers(times).1), ("--bytes", u64::from(self.bytes))];
-        arguments_to("send", &numbers, flow)
+        arguments_to(&["datagrams", "send"], &numbers, flow)
     }
 }
 
@@ -177,33 +211,37 @@ impl Load for Stream {
             ("--for-ms", ms(times.duration)),
             ("--patience-ms", patience.as_millis() as u64),
         ];
-        arguments("sink", &numbers)
+        arguments(&["datagrams", "sink"], &numbers)
     }
 
     fn sent(_: &mut Running, _: Instant) -> Result<(), FlowFailure> {
         Ok(())
     }
 
-    fn sender(&self, flow: &LiveFlow, _: Times, patience: Duration) -> Vec<String> {
+    fn received(receiver: &mut Running, deadline: Instant) -> Result<Sunk, FlowFailure> {
+        receiver.report(deadline)
+    }
+
+    fn sender(&self, (_, flow): (usize, &LiveFlow), _: Times, patience: Duration) -> Vec<String> {
         let numbers = [
             ("--streams", u64::from(self.streams)),
             ("--window", u64::from(self.window)),
             ("--bytes", u64::from(self.bytes)),
             ("--for-ms", patience.as_millis() as u64),
         ];
-        arguments_to("stream", &numbers, flow)
+        arguments_to(&["datagrams", "stream"], &numbers, flow)
     }
 }
 
-fn arguments_to(what: &str, numbers: &[(&str, u64)], flow: &LiveFlow) -> Vec<String> {
+pub(super) fn arguments_to(what: &[&str], numbers: &[(&str, u64)], flow: &LiveFlow) -> Vec<String> {
     let mut arguments = arguments(what, numbers);
     arguments.push(format!("{}:{}", flow.address, flow.port));
     arguments
 }
 
-fn arguments(what: &str, numbers: &[(&str, u64)]) -> Vec<String> {
+pub(super) fn arguments(what: &[&str], numbers: &[(&str, u64)]) -> Vec<String> {
     let numbers = numbers.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]);
-    ["datagrams".to_owned(), what.to_owned()].into_iter().chain(numbers).collect()
+    what.iter().map(|word| (*word).to_owned()).chain(numbers).collect()
 }
 
 /// One program of a flow; it ends with this at the latest.
@@ -252,21 +290,26 @@ impl Running {
         }
     }
 
-    /// What it says at its end.
-    fn report<T: DeserializeOwned>(&mut self, deadline: Instant) -> Result<T, FlowFailure> {
-        while !self.ended {
-            self.ended = self.child.try_wait().map_err(|error| self.failed(error.to_string()))?.is_some();
-            if !self.ended && Instant::now() >= deadline {
+    /// What it says at its end. It may be more than a pipe holds, so it is read while it is written.
+    pub(super) fn report<T: DeserializeOwned>(&mut self, deadline: Instant) -> Result<T, FlowFailure> {
+        let mut text = Vec::new();
+        loop {
+            let mut ready = [PollFd::new(self.stdout.get_ref().get_ref().as_fd(), PollFlags::POLLIN)];
+            let patience = PollTimeout::try_from(POLL).unwrap_or(PollTimeout::ZERO);
+            let is_ready = poll(&mut ready, patience).is_ok_and(|ready| ready > 0) || !self.stdout.buffer().is_empty();
+            let read = if is_ready { self.stdout.fill_buf().map(<[u8]>::to_vec) } else { Ok(Vec::new()) };
+            let read = read.map_err(|error| self.failed(error.to_string()))?;
+            if is_ready && read.is_empty() {
+                break;
+            }
+            self.stdout.consume(read.len());
+            text.extend(read);
+            if Instant::now() >= deadline {
                 return Err(self.failed("no end when it was due".to_owned()));
             }
-            if !self.ended {
-                std::thread::sleep(POLL);
-            }
         }
-        let mut text = String::new();
         // Half a report is as good as none: the parser will say so.
-        let _ = self.stdout.read_to_string(&mut text);
-        serde_json::from_str(text.trim()).map_err(|_| self.explained("no report"))
+        serde_json::from_slice(text.trim_ascii()).map_err(|_| self.explained("no report"))
     }
 
     /// Adds what it wrote as errors.
@@ -274,7 +317,7 @@ impl Running {
         self.end();
         let mut said = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
-            let _ = stderr.take(REPORT_LIMIT).read_to_end(&mut said);
+            let _ = stderr.take(ERROR_LIMIT).read_to_end(&mut said);
         }
         let said = iperf::shortened(String::from_utf8_lossy(&said).trim());
         self.failed(if said.is_empty() { message.to_owned() } else { format!("{message}: {said}") })
@@ -304,7 +347,7 @@ mod tests {
     fn what_is_sent_after_the_measured_time_is_not_measured() {
         let pace = Pace { rate_pps: 10_000, bytes: 1_448 };
         assert_eq!(pace.numbers(times()), (5_000..25_000, 27_000));
-        let line = pace.sender(&flow(), times(), Duration::ZERO).join(" ");
+        let line = pace.sender((0, &flow()), times(), Duration::ZERO).join(" ");
         assert_eq!(line, "datagrams send --rate 10000 --count 27000 --bytes 1448 10.0.0.2:6000");
         let line = pace.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
         assert_eq!(line, "datagrams receive --port 6000 --rate 10000 --from 5000 --to 25000 --patience-ms 7000");
@@ -313,14 +356,14 @@ mod tests {
     #[test]
     fn a_stream_goes_on_as_long_as_its_receiver_may() {
         let stream = Stream { streams: 5, window: 4, bytes: 16_060 };
-        let line = stream.sender(&flow(), times(), Duration::from_secs(7)).join(" ");
+        let line = stream.sender((0, &flow()), times(), Duration::from_secs(7)).join(" ");
         assert_eq!(line, "datagrams stream --streams 5 --window 4 --bytes 16060 --for-ms 7000 10.0.0.2:6000");
         let line = stream.receiver(&flow(), times(), Duration::from_secs(7)).join(" ");
         assert_eq!(line, "datagrams sink --port 6000 --window 4 --warm-up-ms 500 --for-ms 2000 --patience-ms 7000");
     }
 
     fn times() -> Times {
-        Times { warm_up: Span::from_ms(500), duration: Span::from_secs(2) }
+        Times { warm_up: Span::from_ms(500), duration: Span::from_secs(2), ..Times::default() }
     }
 
     fn flow() -> LiveFlow {
@@ -341,7 +384,7 @@ mod tests {
     #[test]
     fn a_program_that_fails_is_quoted() {
         let pace = Pace { rate_pps: 10, bytes: 100 };
-        let times = Times { warm_up: Span::ZERO, duration: Span::from_ms(10) };
+        let times = Times { duration: Span::from_ms(10), ..Times::default() };
         let failure = |says: &'static str| {
             let mut none = |_| Ok(());
             let mut faults = Faults::new(Vec::new(), &mut none);

@@ -3,11 +3,11 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{Case, Fabric, Overrides, Source};
+use fabric::{Case, Fabric, Overrides, Source, Transfers};
 use live::control::{Counters, LinkCounters};
 use live::datagrams::stream::Sunk;
 use live::datagrams::{MOST_BYTES, Received, Sent};
-use live::{FLOWS_COUNTED_MAX, Instance, StartOptions};
+use live::{FLOWS_COUNTED_MAX, Instance, StartOptions, transfers};
 use machine::Span;
 use topology::{BondEndId, LinkId, NodeId, Side};
 use transport::{TransportKind, TransportSpec};
@@ -19,6 +19,7 @@ use super::flow::{FlowFailure, Hosts, LiveFlow};
 use super::iperf::{self, Measurement};
 use super::start_up;
 use super::traffic::{self, LIVE_FLOWS_MAX, Schedule};
+use super::transfers::Short;
 use super::tuning;
 use super::window::Window;
 use crate::error::Error;
@@ -117,7 +118,11 @@ impl<'a> LiveRuns<'a> {
             return Err(too_many(run, pairs.len(), LIVE_FLOWS_MAX));
         }
         // What the two programs of a pair say to each other are flows, too.
-        let flows = pairs.len() * (2 * traffic_of(case).streams as usize + 2);
+        let connections = match traffic_of(case).transfers {
+            None => traffic_of(case).streams as usize + 1,
+            Some(transfers) => (times.0 + times.1).as_ps().div_ceil(transfers.every.as_ps()) as usize,
+        };
+        let flows = pairs.len() * 2 * connections;
         if flows > FLOWS_COUNTED_MAX {
             return Err(too_many(run, flows, FLOWS_COUNTED_MAX));
         }
@@ -128,10 +133,14 @@ impl<'a> LiveRuns<'a> {
         let mut inject = |number: usize| self.set_links(&fabric, &links[number], traffic.faults[number].up);
         let due = traffic.faults.iter().map(|fault| Duration::from_nanos(fault.at.as_ns())).collect();
         let mut faults = Faults::new(due, &mut inject);
-        let did = match (traffic.rate_pps, traffic.transport.kind) {
-            (Some(rate_pps), _) => self.datagrams(case, rate_pps, &flows, times, &mut faults),
-            (None, TransportKind::Udp) => self.messages(&fabric, case, &flows, times, &mut faults),
-            (None, _) => self.streams((case, fabric.topology.is_shaped()), &flows, times, &mut faults),
+        let did = match (traffic.rate_pps, traffic.transport.kind, traffic.transfers) {
+            (Some(rate_pps), ..) => self.datagrams(case, rate_pps, &flows, times, &mut faults),
+            (None, TransportKind::Udp, _) => self.messages(&fabric, case, &flows, times, &mut faults),
+            (None, _, None) => self.streams((case, fabric.topology.is_shaped()), &flows, times, &mut faults),
+            (None, _, Some(transfers)) => {
+                let is_shaped = fabric.topology.is_shaped();
+                self.transfers((case, is_shaped), (transfers, run.seed), &flows, times, &mut faults)
+            }
         };
         // The next run finds all links up, however this one ended.
         for links in &links {
@@ -182,6 +191,40 @@ impl<'a> LiveRuns<'a> {
         Ok(Did { flows, delivered, headers: IPV4 + TCP, incomplete: 0, not_taken: 0, before, after })
     }
 
+    /// Connections of TCP that come and go.
+    fn transfers(
+        &self,
+        (case, is_shaped): (&Case, bool),
+        (transfers, seed): (Transfers, u64),
+        flows: &[LiveFlow],
+        (warm_up, duration): (Span, Span),
+        faults: &mut Faults<'_>,
+    ) -> Result<Did, FlowFailure> {
+        let segment = tuning::maximum_segment(&traffic_of(case).transport, self.fabric.mtu);
+        let load = (&Short { transfers, seed, segment }, Times { warm_up, duration, ..Times::default() });
+        let count = || self.network.counters().map_err(|error| lost(&error));
+        let measured = datagrams::run(&self.network, &self.options.program, flows, load, faults, count)?;
+        let window = Window { before: &measured.before, after: &measured.after };
+        let record = |(flow, (sent, ())): (&LiveFlow, &(transfers::Sent, ()))| {
+            let (reordered, reorder_extent) = window.reordering(flow).filter(|_| is_shaped).unzip();
+            let (retransmits, transfers) = (sent.retransmits, Some(sent.outcome.clone()));
+            let bits = sent.outcome.times_ns.len() as f64 * f64::from(load.0.transfers.size_bytes) * 8.0;
+            let blank = blank(flow, window.rate_bps(window.delivered(flow)), bits / duration.as_secs_f64());
+            FlowRecord { retransmits, reordered, reorder_extent, transfers, ..blank }
+        };
+        let delivered = flows.iter().map(|flow| window.delivered(flow)).collect();
+        let flows = flows.iter().zip(&measured.flows).map(record).collect();
+        Ok(Did {
+            flows,
+            delivered,
+            headers: IPV4 + TCP,
+            incomplete: 0,
+            not_taken: 0,
+            before: measured.before,
+            after: measured.after,
+        })
+    }
+
     /// Datagrams at an even pace. A frame is as long as a simulated one.
     fn datagrams(
         &self,
@@ -192,7 +235,7 @@ impl<'a> LiveRuns<'a> {
         faults: &mut Faults<'_>,
     ) -> Result<Did, FlowFailure> {
         let bytes = tuning::datagram_bytes(&traffic_of(case).transport, self.fabric.mtu);
-        let load = (&Pace { rate_pps, bytes }, Times { warm_up, duration });
+        let load = (&Pace { rate_pps, bytes }, Times { warm_up, duration, ..Times::default() });
         let count = || self.network.counters().map_err(|error| lost(&error));
         let program = &self.options.program;
         let measured = datagrams::run(&self.network, program, flows, load, faults, count)?;
@@ -237,7 +280,7 @@ impl<'a> LiveRuns<'a> {
         let streams_a_host = flows.iter().map(beside).max().unwrap_or(1) * traffic.streams;
         let credit = tuning::udp_window(fabric, streams_a_host);
         let stream = Stream { streams: traffic.streams, window: credit, bytes };
-        let load = (&stream, Times { warm_up, duration });
+        let load = (&stream, Times { warm_up, duration, ..Times::default() });
         let count = || self.network.counters().map_err(|error| lost(&error));
         let measured = datagrams::run(&self.network, &self.options.program, flows, load, faults, count)?;
         let window = Window { before: &measured.before, after: &measured.after };
@@ -357,6 +400,7 @@ fn blank(flow: &LiveFlow, goodput_bps: f64, program_goodput_bps: f64) -> FlowRec
         reordered: None,
         reorder_extent: None,
         datagrams: None,
+        transfers: None,
     }
 }
 

@@ -170,14 +170,19 @@ pub(crate) fn datagram_bytes(spec: &TransportSpec, mtu: u32) -> u32 {
 /// iperf3's arguments that belong to the transport, and how many streams it shall have.
 pub(crate) fn client_arguments(spec: &TransportSpec, streams: u32, mtu: u32) -> Vec<String> {
     let mut arguments = Vec::new();
-    let maximum = spec.segment_bytes.saturating_add(TIMESTAMP_BYTES);
-    if maximum < mtu.saturating_sub(HEADERS) {
+    if let Some(maximum) = maximum_segment(spec, mtu) {
         arguments.extend(["-M".to_owned(), maximum.to_string()]);
     }
     if streams > 1 {
         arguments.extend(["-P".to_owned(), streams.to_string()]);
     }
     arguments
+}
+
+/// The longest segment with its timestamp option; `None`: what fits the MTU.
+pub(crate) fn maximum_segment(spec: &TransportSpec, mtu: u32) -> Option<u32> {
+    let maximum = spec.segment_bytes.saturating_add(TIMESTAMP_BYTES);
+    (maximum < mtu.saturating_sub(HEADERS)).then_some(maximum)
 }
 
 fn network_of(address: std::net::Ipv4Addr, prefix: u8) -> std::net::Ipv4Addr {

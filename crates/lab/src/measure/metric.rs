@@ -2,6 +2,7 @@
 
 use fabric::{DriverKind, Metric, Operation, Statistic, Work};
 use transport::paced::Outcome;
+use transport::transfers;
 
 use crate::measure::cluster_record::ClusterRecord;
 use crate::measure::record::{FlowRecord, Record};
@@ -40,6 +41,8 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
             statistics::mean(&trunks)
         }
         Metric::UtilisationMax => record.links.iter().filter_map(|link| link.utilisation).max_by(f64::total_cmp),
+        Metric::Completion(statistic) => completion(record, statistic),
+        Metric::Unfinished => transfers(record, |outcome| outcome.unfinished as f64).map(|all| all.sum()),
         Metric::Latency(..)
         | Metric::Throughput(_)
         | Metric::LostWrites
@@ -71,6 +74,30 @@ fn cluster_value(cluster: &ClusterRecord, metric: Metric) -> Option<f64> {
 fn datagrams(record: &Record, of: impl Fn(&Outcome) -> f64) -> Option<impl Iterator<Item = f64>> {
     let all: Vec<f64> = record.flows.iter().filter_map(|flow| flow.datagrams.as_ref()).map(of).collect();
     (!all.is_empty()).then(|| all.into_iter())
+}
+
+/// Something of each pair whose connections come and go; `None` if there is none.
+fn transfers(record: &Record, of: impl Fn(&transfers::Outcome) -> f64) -> Option<impl Iterator<Item = f64>> {
+    let all: Vec<f64> = record.flows.iter().filter_map(|flow| flow.transfers.as_ref()).map(of).collect();
+    (!all.is_empty()).then(|| all.into_iter())
+}
+
+/// How long the transfers of all pairs took that ended, seconds.
+pub(crate) fn completion_times(record: &Record) -> Vec<f64> {
+    let transfers = record.flows.iter().filter_map(|flow| flow.transfers.as_ref());
+    transfers.flat_map(|outcome| &outcome.times_ns).map(|ns| *ns as f64 * 1e-9).collect()
+}
+
+/// A statistic of that; `None` if none ended.
+fn completion(record: &Record, statistic: Statistic) -> Option<f64> {
+    let summary = statistics::summarise(&completion_times(record))?;
+    Some(match statistic {
+        Statistic::Min => summary.min,
+        Statistic::Mean => summary.mean,
+        Statistic::P50 => summary.p50,
+        Statistic::P99 => summary.p99,
+        Statistic::Max => summary.max,
+    })
 }
 
 /// The sum over the flows; `None` if it is unknown of any.
@@ -114,6 +141,12 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::UnavailableMax => "longest time without a write",
         Metric::ResidentMax => "resident memory, largest node",
         Metric::Linearizable => "linearizable (1: yes)",
+        Metric::Completion(Statistic::Min) => "completion time, least",
+        Metric::Completion(Statistic::Mean) => "completion time, mean",
+        Metric::Completion(Statistic::P50) => "completion time, median",
+        Metric::Completion(Statistic::P99) => "completion time, p99",
+        Metric::Completion(Statistic::Max) => "completion time, longest",
+        Metric::Unfinished => "unfinished transfers",
         Metric::Latency(..) | Metric::Throughput(_) => metric.word(),
     }
 }
@@ -123,6 +156,7 @@ pub(crate) fn usual(work: &Work) -> Vec<Metric> {
     let load = match work {
         Work::Cluster(load) => load,
         Work::Traffic(traffic) if traffic.rate_pps.is_some() => return USUAL_AT_A_RATE.to_vec(),
+        Work::Traffic(traffic) if traffic.transfers.is_some() => return USUAL_OF_TRANSFERS.to_vec(),
         Work::Traffic(_) => return USUAL.to_vec(),
     };
     let mut metrics: Vec<Metric> = Vec::new();
@@ -140,6 +174,15 @@ pub(crate) fn usual(work: &Work) -> Vec<Metric> {
 /// Of traffic.
 const USUAL: [Metric; 5] =
     [Metric::GoodputMean, Metric::Retransmits, Metric::Reordered, Metric::Drops, Metric::UtilisationMean];
+
+/// Of connections that come and go.
+const USUAL_OF_TRANSFERS: [Metric; 5] = [
+    Metric::Completion(Statistic::Mean),
+    Metric::Completion(Statistic::P50),
+    Metric::Completion(Statistic::P99),
+    Metric::Completion(Statistic::Max),
+    Metric::Unfinished,
+];
 
 /// Of traffic at a constant rate.
 const USUAL_AT_A_RATE: [Metric; 4] = [Metric::Lost, Metric::LongestGap, Metric::Reordered, Metric::Duplicates];
@@ -162,6 +205,7 @@ mod tests {
             reordered: None,
             reorder_extent: extent,
             datagrams: None,
+            transfers: None,
         }
     }
 
@@ -218,5 +262,26 @@ mod tests {
         record.links.retain(|link| link.utilisation.is_none());
         assert_eq!(metric_value(&record, Metric::QueueMean), None, "nothing waits where there is no rate");
         assert_eq!(metric_value(&record, Metric::GoodputMean), None);
+    }
+    #[test]
+    fn completion_times_are_of_the_transfers_of_all_pairs() {
+        let mut record = record();
+        assert_eq!(metric_value(&record, Metric::Unfinished), None);
+        let transfers = |times_ns: &[u64], unfinished| {
+            let started = times_ns.len() as u64 + unfinished;
+            Some(transfers::Outcome { started, unfinished, times_ns: times_ns.to_vec() })
+        };
+        record.flows[0].transfers = transfers(&[1_000_000, 3_000_000], 1);
+        record.flows[1].transfers = transfers(&[2_000_000], 2);
+        let value = |statistic| metric_value(&record, Metric::Completion(statistic)).unwrap();
+        for (statistic, ms) in
+            [(Statistic::Mean, 2.0), (Statistic::P50, 2.0), (Statistic::P99, 2.98), (Statistic::Max, 3.0)]
+        {
+            assert!((value(statistic) * 1e3 - ms).abs() < 1e-9, "{statistic:?}");
+        }
+        assert_eq!(metric_value(&record, Metric::Unfinished), Some(3.0));
+        record.flows[0].transfers = transfers(&[], 1);
+        record.flows[1].transfers = transfers(&[], 1);
+        assert_eq!(metric_value(&record, Metric::Completion(Statistic::Mean)), None, "none ended");
     }
 }

@@ -4,7 +4,7 @@ use fabric::{DriverKind, Fabric};
 use machine::Span;
 use serde::{Deserialize, Serialize};
 use topology::{Link, NodeId, Side};
-use transport::paced;
+use transport::{paced, transfers};
 
 use super::cluster_record::ClusterRecord;
 use crate::labels::Labels;
@@ -88,6 +88,9 @@ pub struct FlowRecord {
     /// What became of its datagrams, where they were sent at a constant rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<paced::Outcome>,
+    /// What became of the connections of this pair, where they come and go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<transfers::Outcome>,
 }
 
 /// What one direction of a link did while it was measured.

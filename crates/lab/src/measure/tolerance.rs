@@ -1,6 +1,6 @@
 //! How far live and simulated may lie apart.
 
-use fabric::Metric;
+use fabric::{Metric, Statistic};
 use serde::Serialize;
 
 /// How far the live mean may lie from the simulated one. The wider of both bounds holds.
@@ -13,8 +13,9 @@ pub struct Tolerance {
 }
 
 /// The metrics that are judged. All others are shown beside each other only.
-const TOLERANCES: [(Metric, Tolerance); 5] = [
+const TOLERANCES: [(Metric, Tolerance); 6] = [
     (Metric::GoodputMean, Tolerance { relative: 0.05, absolute: 0.0 }),
+    (Metric::Completion(Statistic::Mean), Tolerance { relative: 0.05, absolute: 0.0 }),
     (Metric::Retransmits, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::Reordered, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::Drops, Tolerance { relative: 0.3, absolute: 10.0 }),
@@ -57,6 +58,7 @@ mod tests {
 
     #[test]
     fn goodput_within_five_per_cent() {
+        assert_eq!(Tolerance::of(Metric::Completion(Statistic::Mean)), Tolerance::of(Metric::GoodputMean));
         let goodput = Tolerance::of(Metric::GoodputMean).unwrap();
         assert!(goodput.allows(104.9e6, 100e6) && goodput.allows(95.1e6, 100e6));
         assert!(!goodput.allows(105.1e6, 100e6) && !goodput.allows(94.9e6, 100e6));

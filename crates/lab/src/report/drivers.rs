@@ -10,7 +10,7 @@ use super::svg::escape;
 use super::table::{block, heading, label_lines, opening_line, optional, scale_of, stand_on_one_line};
 use crate::grid::{Grid, quoted, terminal_width};
 use crate::labels::Labels;
-use crate::measure::statistics::Summary;
+use crate::measure::statistics::{RankTest, Summary};
 use crate::results::{
     ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric, DriverComparison, Means, Results,
 };
@@ -19,6 +19,9 @@ use crate::results::{
 const HEADINGS: [&str; 7] = ["case", "metric", "live", "simulated", "difference", "tolerance", "within"];
 /// From this column on they are figures.
 const FIGURES: usize = 2;
+
+/// Below this probability times are said to lie apart.
+const SIGNIFICANCE: f64 = 0.01;
 
 /// A longer table on the page is folded.
 const ROWS_OPEN: usize = 40;
@@ -36,14 +39,14 @@ impl DriverComparison<'_> {
             text.push_str(&opening_line(experiment.name, experiment.title));
             if !experiment.cases.is_empty() {
                 let mut grid = Grid::new(&HEADINGS).ruled();
-                for ComparedCase { labels, metrics } in &experiment.cases {
+                for ComparedCase { labels, metrics, completion_times: _ } in &experiment.cases {
                     let lines = metrics.iter().map(|metric| line(experiment, metric).to_vec());
                     grid.row(block(label_lines(labels), lines, HEADINGS.len()));
                 }
                 text.push_str(&grid.render_within(&(FIGURES..HEADINGS.len()).collect::<Vec<_>>(), width));
             }
-            for left_out in not_compared(experiment) {
-                let _ = writeln!(text, "  {left_out}");
+            for note in completion_times(experiment).into_iter().chain(not_compared(experiment)) {
+                let _ = writeln!(text, "  {note}");
             }
             text.push('\n');
         }
@@ -105,6 +108,22 @@ impl DriverComparison<'_> {
 fn csv_summary(summary: Option<Summary>) -> String {
     let Some(Summary { n, mean, interval, .. }) = summary else { return "0,,".to_owned() };
     format!("{n},{mean},{}", optional(interval))
+}
+
+/// Where connections come and go: whether their times may be of one distribution. A line each case.
+fn completion_times(experiment: &ComparedExperiment) -> Vec<String> {
+    let line = |case: &ComparedCase| {
+        let RankTest { a, b, a_larger, p } = case.completion_times?;
+        let about = if case.labels.0.is_empty() { String::new() } else { format!("{}: ", case.labels) };
+        let verdict = if p < SIGNIFICANCE { "apart" } else { "not apart" };
+        Some(format!(
+            "{about}completion times of {a} transfers live and {b} simulated: p = {p:.2e} (Mann-Whitney), {verdict} at \
+             {:.0} %; live takes longer in {:.1} % of pairs",
+            100.0 * SIGNIFICANCE,
+            100.0 * a_larger
+        ))
+    };
+    experiment.cases.iter().filter_map(line).collect()
 }
 
 /// Which cases are not compared, and why.
@@ -215,9 +234,12 @@ pub(super) fn section(results: &Results) -> String {
     for experiment in comparison.experiments.iter().filter(|experiment| !experiment.cases.is_empty()) {
         let rows: usize = experiment.cases.iter().map(|case| case.metrics.len()).sum();
         let open = if rows > ROWS_OPEN { "" } else { " open" };
+        let notes = completion_times(experiment)
+            .iter()
+            .fold(String::new(), |notes, note| notes + "<p>" + &escape(note) + "</p>");
         let _ = writeln!(
             html,
-            "<details class=\"card\"{open}><summary>{}</summary>{}</details>",
+            "<details class=\"card\"{open}><summary>{}</summary>{}{notes}</details>",
             escape(experiment.name),
             experiment_table(experiment)
         );

@@ -11,9 +11,9 @@ use serde::Serialize;
 use super::model::{CaseResult, Cell, ExperimentResult, Results};
 use crate::error::Error;
 use crate::labels::Labels;
-use crate::measure::metric::is_known_to;
+use crate::measure::metric::{completion_times, is_known_to};
 use crate::measure::record::{LinkRecord, Record};
-use crate::measure::statistics::{Difference, Summary, mean, unpaired};
+use crate::measure::statistics::{Difference, RankTest, Summary, mean, rank_test, unpaired};
 use crate::measure::tolerance::Tolerance;
 use crate::plan::check_known;
 
@@ -67,6 +67,9 @@ pub struct ComparedCase<'a> {
     pub labels: &'a Labels,
     /// What has a tolerance, and what the experiment shows.
     pub metrics: Vec<ComparedMetric>,
+    /// How long the transfers of all live runs took (`a`), and those of all simulated ones (`b`). It is not judged: of enough transfers any difference shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_times: Option<RankTest>,
 }
 
 /// One metric as both drivers saw it.
@@ -142,7 +145,7 @@ impl Results {
         check_known(only, self.experiments.iter().map(|experiment| experiment.name.as_str()), &self.network.name)?;
         let is_chosen = |experiment: &&ExperimentResult| only.is_empty() || only.contains(&experiment.name);
         let experiments: Vec<ComparedExperiment> =
-            self.experiments.iter().filter(is_chosen).map(ComparedExperiment::of).collect();
+            self.experiments.iter().filter(is_chosen).map(|result| ComparedExperiment::of(self, result)).collect();
         if experiments.iter().all(|experiment| experiment.cases.is_empty()) {
             let reasons: Vec<&str> =
                 experiments.iter().flat_map(|experiment| &experiment.left_out).map(String::as_str).collect();
@@ -183,11 +186,20 @@ impl DriverComparison<'_> {
 }
 
 impl<'a> ComparedExperiment<'a> {
-    fn of(result: &'a ExperimentResult) -> Self {
+    fn of(results: &'a Results, result: &'a ExperimentResult) -> Self {
+        let times = |case, driver| {
+            let records = results.records_of(result, case, driver);
+            records.flat_map(completion_times).collect::<Vec<f64>>()
+        };
+        let compared = |(number, case)| {
+            let compared = compared_case(result, case)?;
+            let [live, sim] = [DriverKind::Live, DriverKind::Sim].map(|driver| times(number, driver));
+            Some(ComparedCase { completion_times: rank_test(&live, &sim), ..compared })
+        };
         Self {
             name: &result.name,
             title: &result.title,
-            cases: result.cases.iter().filter_map(|case| compared_case(result, case)).collect(),
+            cases: result.cases.iter().enumerate().filter_map(compared).collect(),
             left_out: result.left_out(),
             result,
         }
@@ -208,6 +220,7 @@ fn compared_case<'a>(experiment: &ExperimentResult, case: &'a CaseResult) -> Opt
     Some(ComparedCase {
         labels: &case.labels,
         metrics: case.cells.iter().filter(is_shown).map(compared_metric).collect(),
+        completion_times: None,
     })
 }
 

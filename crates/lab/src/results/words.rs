@@ -63,7 +63,7 @@ fn settings(experiment: &Experiment) -> impl Iterator<Item = &Setting> {
 
 /// The conclusion turns on window, threshold and headers.
 fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
-    let Traffic { pattern, transport, streams, rate_pps, faults } = traffic;
+    let Traffic { pattern, transport, streams, rate_pps, transfers, faults } = traffic;
     let &TransportSpec {
         kind,
         window,
@@ -98,6 +98,17 @@ fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
         words.push(format!(
             "messages of {message} bytes in {segment_bytes}-byte fragments with {header_bytes} bytes of headers"
         ));
+    }
+    if let Some(transfers) = transfers {
+        let (size, every) = (transfers.size_bytes, transfers.every);
+        let varies_size = varies(|setting| matches!(setting, TrafficSetting::TransferSize(_)));
+        let varies_every = varies(|setting| matches!(setting, TrafficSetting::TransferInterval(_)));
+        words.push(match (varies_size, varies_every) {
+            (false, false) => format!("transfers of {size} bytes, one in {every} on the mean"),
+            (false, true) => format!("transfers of {size} bytes"),
+            (true, false) => format!("transfers, one in {every} on the mean"),
+            (true, true) => "transfers".to_owned(),
+        });
     }
     match faults.len() {
         0 => {}

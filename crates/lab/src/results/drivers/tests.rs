@@ -37,6 +37,7 @@ fn flow(to: &str, seen: Seen) -> FlowRecord {
         reordered: seen.reordered,
         reorder_extent: None,
         datagrams: None,
+        transfers: None,
     }
 }
 
@@ -249,4 +250,28 @@ fn links_that_differ_most_are_named_by_their_ends_and_number() {
     let utilisation = comparison.links[0].utilisation.unwrap();
     assert!((utilisation.live - 0.7).abs() < 1e-12 && (utilisation.sim - 0.5).abs() < 1e-12);
     assert_eq!((comparison.links[1].utilisation, comparison.links[1].drops.live), (None, 6.0));
+}
+
+#[test]
+fn completion_times_are_held_against_each_other_by_their_ranks() {
+    let took = |run: &PlannedRun, shift: u64| {
+        let times_ns =
+            (0..200).map(|n| 1_000_000 + 1_000 * ((n * 7_919 + u64::from(run.repeat)) % 200) + shift).collect();
+        let transfers = Some(transport::transfers::Outcome { started: 201, unfinished: 1, times_ns });
+        let mut record = seen(run, SEEN);
+        record.flows[0].transfers = transfers;
+        record
+    };
+    for (shift, apart) in [(0, false), (30_000, true)] {
+        let record = |run: &PlannedRun| Some(took(run, if run.driver == DriverKind::Live { shift } else { 0 }));
+        let results = results(&["a"], &BOTH, record);
+        let comparison = results.compare_drivers(&[]).unwrap();
+        let test = comparison.experiments[0].cases[0].completion_times.expect("there are transfers");
+        assert_eq!((test.a, test.b, test.p < 0.01, test.a_larger > 0.6), (600, 600, apart, apart), "{test:?}");
+        let said = "completion times of 600 transfers live and 600 simulated: p = ";
+        assert!(comparison.table_within(200).contains(said) && results.html().contains(said));
+        let verdict = if apart { "(Mann-Whitney), apart at 1 %" } else { "(Mann-Whitney), not apart at 1 %" };
+        assert!(comparison.table_within(200).contains(verdict));
+    }
+    assert_eq!(both(SEEN, SEEN).compare_drivers(&[]).unwrap().experiments[0].cases[0].completion_times, None);
 }
