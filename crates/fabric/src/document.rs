@@ -180,7 +180,8 @@ section! {
         "cluster" => cluster: Option<At<ClusterText>>,
         /// What changes from case to case: the cases are the cross product, the first axis slowest.
         "vary" => vary: Option<Vary>,
-        /// How long each run is measured, after the warm-up. 1s when not given. With `cluster`: how long it lasts at least.
+        /// How long each run is measured, after the warm-up. 1s when not given. Live TCP takes whole seconds, as iperf3 does: what is left of one is rounded up. With
+        /// `cluster`: how long it lasts at least.
         "for" => duration: Option<Length<false, { 24 * HOUR }>>,
         /// How long each run goes before measuring starts. None when not given.
         "warm-up" => warm_up: Option<Length<true, HOUR>>,

@@ -10,7 +10,20 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-/// The known word that is nearest to `word`, if one is near enough to be a slip.
+/// What others call it, and what it is called here.
+const OTHERS_WORDS: [(&str, &str); 9] = [
+    ("latency", "delay"),
+    ("bw", "rate"),
+    ("bandwidth", "rate"),
+    ("max-queue-size", "queue"),
+    ("queue-size", "queue"),
+    ("cc", "congestion-control"),
+    ("congestion", "congestion-control"),
+    ("initcwnd", "initial-window"),
+    ("mss", "segment"),
+];
+
+/// The known word that is nearest to `word`, if one is near enough to be a slip, or the same thing by another name.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Distances to a long word take long and mean nothing.
     if word.len() > LONGEST {
@@ -18,6 +31,18 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     }
     let allowed = word.chars().count().max(3) / 3;
     let word = word.to_lowercase().replace('_', "-");
+    let known: Vec<&str> = known.into_iter().collect();
+    // `links.latency` is `links.delay`.
+    let (section, key) = word.rsplit_once('.').map_or(("", &*word), |(section, key)| (section, key));
+    if let Some((_, here)) = OTHERS_WORDS.iter().find(|(other, _)| *other == key) {
+        let is_it = |candidate: &&str| match candidate.rsplit_once('.') {
+            Some((of, candidate)) => of == section && candidate == *here,
+            None => section.is_empty() && candidate == here,
+        };
+        if let Some(found) = known.iter().copied().find(is_it) {
+            return Some(found);
+        }
+    }
     known
         .into_iter()
         // Words that differ more in length than is allowed need no closer look.
@@ -79,6 +104,9 @@ mod tests {
         assert_eq!(nearest("ECMP", known), Some("ecmp"));
         assert_eq!(nearest("sinlge", known), Some("single"));
         assert_eq!(nearest("flowlet", known), None);
+        let links = ["rate", "delay", "links.rate", "links.delay"];
+        assert_eq!((nearest("latency", links), nearest("links.bw", links)), (Some("delay"), Some("links.rate")));
+        assert_eq!((nearest("latency", known), nearest("hosts.bandwidth", links)), (None, None));
     }
 
     #[test]

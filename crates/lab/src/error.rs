@@ -267,7 +267,9 @@ impl Error {
             }
             Self::Flow { .. } => "`heddle up` and `heddle exec` let you try the same by hand",
             Self::Live(error) => return error.hint(),
-            Self::Tuning { .. } => "the kernel may be too old for one of these settings; --sim leaves live runs out",
+            Self::Tuning { .. } => {
+                "this kernel lacks a setting, or refuses its value; `heddle run --sim` leaves live runs out"
+            }
             Self::MoreThanCarried { .. } => {
                 "this is a defect of Heddle, neither of the file nor of the machine: please report it, with the file and all of this message"
             }

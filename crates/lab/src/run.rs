@@ -28,7 +28,9 @@ pub fn run(source: &Source, fabric: &Fabric, options: &Options) -> Result<Result
     let mut network = None;
     if !talking.is_empty() {
         iperf3 = Some(look_for_programs()?);
-        network = Some(LiveRuns::start(source, fabric, options)?);
+        let mut hosts = LiveRuns::start(source, fabric, options)?;
+        hosts.try_settings(&plan, &talking)?;
+        network = Some(hosts);
     }
     let mut measured = if sim.is_empty() { Vec::new() } else { simulate(fabric, &plan, &sim, options)? };
     if let Some(network) = network {

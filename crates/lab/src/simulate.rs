@@ -10,6 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 use sim::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario};
 use topology::{Routes, Side};
+use transport::TransportKind;
 use vswitch::Pipelines;
 
 use crate::cluster;
@@ -84,7 +85,8 @@ fn one(
     let started = (Instant::now(), thread_cpu());
     let outcome = sim::run(&scenario);
     let timing = timing(run, started);
-    let pairs = pairs_together(&fabric, &flows, &outcome, traffic_of(case).streams, experiment.duration);
+    let load = (traffic_of(case).transport.kind, traffic_of(case).streams);
+    let pairs = pairs_together(&fabric, &flows, &outcome, load, experiment.duration);
     let record = record(&fabric, run, experiment.duration, pairs, &outcome);
     check_carried(&fabric, &scenario, &outcome, &record.links).map_err(|excess| run.more_than_carried(excess))?;
     Ok((record, timing))
@@ -166,17 +168,19 @@ fn thread_cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
 }
 
-/// What the streams of each pair did together.
+/// What the streams of each pair did together. Hosts with Linux's TCP have had what came to them, each byte once, as live ones; the studies counted what their
+/// applications had in order.
 fn pairs_together(
     fabric: &Fabric,
     flows: &[FlowSpec],
     outcome: &Outcome,
-    streams: u32,
+    (kind, streams): (TransportKind, u32),
     duration: Span,
 ) -> Vec<FlowRecord> {
     let streams = streams.max(1) as usize;
     let pairs = flows.chunks(streams).zip(outcome.flows.chunks(streams));
-    pairs.map(|(flows, did)| flow_record(fabric, &flows[0], did, duration.as_secs_f64())).collect()
+    let got = |did: &FlowOutcome| if kind == TransportKind::Linux { did.arrived_bytes } else { did.delivered_bytes };
+    pairs.map(|(flows, did)| flow_record(fabric, &flows[0], (did, got), duration.as_secs_f64())).collect()
 }
 
 fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: Vec<FlowRecord>, outcome: &Outcome) -> Record {
@@ -199,12 +203,18 @@ fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: Vec<FlowReco
     }
 }
 
-fn flow_record(fabric: &Fabric, flow: &FlowSpec, did: &[FlowOutcome], seconds: f64) -> FlowRecord {
+fn flow_record(
+    fabric: &Fabric,
+    flow: &FlowSpec,
+    (did, got): (&[FlowOutcome], impl Fn(&FlowOutcome) -> u64),
+    seconds: f64,
+) -> FlowRecord {
     let sum = |of: fn(&FlowOutcome) -> u64| did.iter().map(of).sum::<u64>();
+    let bytes: u64 = did.iter().map(got).sum();
     FlowRecord {
         from: node_name(fabric, flow.from),
         to: node_name(fabric, flow.to),
-        goodput_bps: if seconds > 0.0 { sum(|did| did.delivered_bytes) as f64 * 8.0 / seconds } else { 0.0 },
+        goodput_bps: if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 },
         program_goodput_bps: None,
         retransmits: sum(|did| did.retransmits),
         fast_retransmits: Some(sum(|did| did.fast_retransmits)),

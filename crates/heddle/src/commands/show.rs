@@ -189,7 +189,10 @@ fn nodes(fabric: &Fabric) -> Rows {
 
 /// The rows of `show links`; of a running network with what they are now.
 fn links(fabric: &Fabric, counters: Option<&live::Counters>) -> Rows {
-    let mut rows = Rows::new(&["link", "a", "a-port", "b", "b-port", "rate-bps", "delay", "queue", "state"]);
+    let mut rows = Rows::new(&[
+        "link", "a", "a-port", "b", "b-port", "rate-bps", "delay", "queue", "ecn", "overhead", "loss", "jitter",
+        "coalesce", "state",
+    ]);
     let state = |index: usize| {
         let link = counters.and_then(|counters| counters.links.get(index));
         link.map(|link| if link.up { "up" } else { "down" })
@@ -205,6 +208,11 @@ fn links(fabric: &Fabric, counters: Option<&live::Counters>) -> Rows {
             json!(link.spec.rate_bps),
             json!(link.spec.delay.to_string()),
             json!(link.spec.queue_packets),
+            json!(link.spec.ecn_packets),
+            json!((link.spec.overhead_bytes > 0).then_some(link.spec.overhead_bytes)),
+            json!((link.spec.loss_ppb > 0).then(|| format!("{} %", f64::from(link.spec.loss_ppb) / 1e7))),
+            json!((link.spec.jitter_ns > 0).then(|| link.spec.jitter().to_string())),
+            json!((link.spec.coalesce_ns > 0).then(|| link.spec.coalesce().to_string())),
             json!(state(index)),
         ]);
     }

@@ -19,6 +19,8 @@ pub(crate) const LIVE_FLOWS_MAX: usize = 256;
 const LISTEN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a flow may take beyond its time: connecting, and the last words between client and server.
 const END_PATIENCE: Duration = Duration::from_secs(20);
+/// How long flows may take until they send, once they are warm: as long as iperf3 tries to connect.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(10);
 /// How often processes are looked at.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -41,13 +43,13 @@ pub(crate) struct Measured<C> {
 }
 
 /// Runs all flows at once. `count` is called when the warm-up is over and when the measured time is over, while all flows
-/// still send.
+/// still send. `have_begun`: whether all of them do, by what was counted before they were started and now.
 pub(crate) fn run<C>(
     hosts: &impl Hosts,
     flows: &[LiveFlow],
     schedule: &Schedule,
     faults: &mut Faults<'_>,
-    mut count: impl FnMut() -> Result<C, FlowFailure>,
+    (mut count, have_begun): (impl FnMut() -> Result<C, FlowFailure>, impl Fn(&C, &C) -> bool),
 ) -> Result<Measured<C>, FlowFailure> {
     let begun = Instant::now();
     let mut servers = Processes::default();
@@ -59,6 +61,7 @@ pub(crate) fn run<C>(
     }
     // By this clock both counts fall into the time in which every flow sends: the first flow's own clock starts a moment later than this one, and those
     // that start later end later.
+    let idle = count()?;
     let warm_up = start_up::warm_up(flows.len(), schedule.warm_up, begun.elapsed());
     let start = Instant::now();
     let warm = start + Duration::from_secs(start_up::whole_seconds(warm_up));
@@ -68,7 +71,15 @@ pub(crate) fn run<C>(
         clients.start(hosts, flow, &flow.from, &client_arguments(flow, schedule, left), Stdio::piped())?;
     }
     clients.watch_until(warm, &mut servers)?;
-    let before = count()?;
+    let mut before = count()?;
+    let mut warm = warm;
+    // Over long or lossy links, connecting can take longer than the warm-up: a window in which nobody sends yet measures that.
+    let patience = warm + BEGIN_PATIENCE;
+    while !have_begun(&idle, &before) && warm < patience {
+        clients.watch_until(Instant::now() + POLL, &mut servers)?;
+        warm = Instant::now();
+        before = count()?;
+    }
     faults.carry_out(warm, |moment| clients.watch_until(moment, &mut servers))?;
     let end = warm + Duration::from_secs(schedule.seconds);
     clients.watch_until(end, &mut servers)?;

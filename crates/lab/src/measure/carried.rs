@@ -104,8 +104,8 @@ impl Delivery<'_> {
             let at_once = record.bytes + 2 * packet + self.between_threads;
             return (!spec.is_shaped()).then_some(at_once);
         };
-        // What its host's card has collected was transmitted before, too.
-        let late = self.late + spec.coalesce();
+        // What its host's card has collected was transmitted before, too, and what is later by jitter than what comes last.
+        let late = self.late + spec.coalesce() + spec.jitter() * 2;
         let passes = |time: Span| u128::from(rate_bps) * u128::from(time.as_ps()) / PS_BITS;
         // Each packet carries at most this share of what it takes on the wire; and one more for each end of the window.
         let (payload, wire) = (u128::from(self.packet.payload), u128::from(self.packet.bytes + spec.overhead_bytes));

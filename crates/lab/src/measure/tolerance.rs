@@ -13,12 +13,14 @@ pub struct Tolerance {
 }
 
 /// The metrics that are judged. All others are shown beside each other only.
-const TOLERANCES: [(Metric, Tolerance); 6] = [
+const TOLERANCES: [(Metric, Tolerance); 8] = [
     (Metric::GoodputMean, Tolerance { relative: 0.05, absolute: 0.0 }),
     (Metric::Completion(Statistic::Mean), Tolerance { relative: 0.05, absolute: 0.0 }),
     (Metric::Retransmits, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::Reordered, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::Drops, Tolerance { relative: 0.3, absolute: 10.0 }),
+    (Metric::Marks, Tolerance { relative: 0.3, absolute: 10.0 }),
+    (Metric::LinkLosses, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::QueueMean, Tolerance { relative: 0.2, absolute: 1.0 }),
 ];
 
@@ -69,7 +71,7 @@ mod tests {
 
     #[test]
     fn packets_within_thirty_per_cent_or_ten() {
-        for metric in [Metric::Retransmits, Metric::Reordered, Metric::Drops] {
+        for metric in [Metric::Retransmits, Metric::Reordered, Metric::Drops, Metric::Marks, Metric::LinkLosses] {
             let packets = Tolerance::of(metric).unwrap();
             assert!(packets.allows(129.0, 100.0) && packets.allows(71.0, 100.0), "{metric:?}");
             assert!(!packets.allows(131.0, 100.0) && !packets.allows(69.0, 100.0), "{metric:?}");
