@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bond::Transmit;
 use link::{Link, LinkSpec, Verdict};
-use machine::{Rebase, Span, Time};
+use machine::{Rebase, Rng, Span, Time};
 use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
 use vswitch::{Action, FLOOD, HostTable, Pipelines, Spread, Switch};
 
@@ -16,6 +16,9 @@ use crate::flood::Passed;
 use crate::map::Map;
 use crate::paths::Paths;
 use crate::pipeline::Installed;
+
+/// Links' randomness among what starts from a graph's seed: switches fork it by their numbers, which have 32 bits.
+const LINKS: u64 = 1 << 32;
 
 /// What every packet is looked up in, and does not change while packets are under way.
 #[derive(Debug)]
@@ -116,7 +119,7 @@ impl Egress {
 
     /// In the place of one that belongs to another part of the graph.
     pub(crate) fn elsewhere(&self) -> Self {
-        let mut egress = Self { far: self.far, kind: EgressKind::Elsewhere, link: Link::new(LinkSpec::default()) };
+        let mut egress = Self { far: self.far, kind: EgressKind::Elsewhere, link: Link::new(LinkSpec::default(), 0) };
         egress.set_carrier(Time::ZERO, self.is_up());
         egress
     }
@@ -180,7 +183,7 @@ impl<P> Default for Graph<P> {
 }
 
 impl<P> Graph<P> {
-    /// The whole network, as it comes up at `now`. `seed` is where switches' randomness and hashes start.
+    /// The whole network, as it comes up at `now`. `seed` is where the randomness of switches and links and switches' hashes start.
     ///
     /// # Panics
     /// If the tables are of another topology.
@@ -192,9 +195,11 @@ impl<P> Graph<P> {
         (spread, seed): (Spread, u64),
     ) -> Self {
         let map = &tables.map;
+        let links = Rng::new(seed).fork(LINKS);
         let egress = |(port, node): (NetPort, NodeId)| {
             let (link, _) = topology.nodes[node].ports[map.number(port)];
-            Egress::new(map, port, Link::new(topology.spec_towards(link, map.far_node(port))))
+            let seed = links.fork(usize::from(port) as u64).bits();
+            Egress::new(map, port, Link::new(topology.spec_towards(link, map.far_node(port)), seed))
         };
         let switch = |number| Switch::new(map.node_of_switch(number), spread, &routes, seed);
         Self {

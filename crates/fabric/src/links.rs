@@ -9,7 +9,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use crate::document::NamePair;
 use crate::error::Problems;
 use crate::parameters::{Plain, parameters, plain};
-use crate::quantity::{Bytes, Length, Rate, Whole};
+use crate::quantity::{Bytes, Length, Percent, Rate, Whole};
 use crate::read::{Fields, Read, section, shown};
 use crate::source::At;
 use crate::topologies::Specs;
@@ -24,6 +24,8 @@ const LONGEST_QUEUE: u64 = 1_000_000;
 type Delay = Length<true, 10_000>;
 /// Cards wait for microseconds.
 type Coalesce = Length<true, 1_000>;
+/// A packet is late by this much at most.
+type Jitter = Length<true, 4_000>;
 type Queue = Whole<1, LONGEST_QUEUE>;
 /// No link layer that IP runs over has more.
 type Overhead = Bytes<0, 1_024>;
@@ -158,6 +160,17 @@ keys! {
     "coalesce" => coalesce: Coalesce, EveryLink, |spec, span| spec.coalesce_ns = span.as_ns() as u32, vary {
         /// How long hosts' cards collect what comes to them, on every link.
         "links.coalesce" => #[serde(rename = "link-coalesce")] Coalesce(Span)
+    };
+    /// The share of packets that is lost on the way, at random and each by itself, as `loss random` of tc-netem(8). None when not given.
+    "loss" => loss: Percent, EveryLink, |spec, ppb| spec.loss_ppb = ppb, vary {
+        /// The share of packets that every link loses at random.
+        "links.loss" => #[serde(rename = "link-loss")] Loss(u32)
+    };
+    /// By how much the delay of a packet is shorter or longer at most, at random, as `delay TIME JITTER` of tc-netem(8). No packet arrives before it was sent, and
+    /// none overtakes another. None when not given.
+    "jitter" => jitter: Jitter, EveryLink, |spec, span| spec.jitter_ns = span.as_ns() as u32, vary {
+        /// By how much the delay of a packet is shorter or longer at most, on every link.
+        "links.jitter" => #[serde(rename = "link-jitter")] Jitter(Span)
     };
 }
 

@@ -41,6 +41,8 @@ pub enum Metric {
     QueueMean,
     /// Packets that links marked since their queues were long.
     Marks,
+    /// Packets that links lost at random.
+    LinkLosses,
     /// Mean utilisation of the links between switches, and between hosts that forward and switches, 0 to 1.
     UtilisationMean,
     /// Utilisation of the busiest link direction, 0 to 1.
@@ -106,6 +108,7 @@ words!(Metric, "Metric", "a metric", {
     "drops" => Metric::Drops,
     "queue-mean" => Metric::QueueMean,
     "marks" => Metric::Marks,
+    "link-losses" => Metric::LinkLosses,
     "utilisation-mean" => Metric::UtilisationMean,
     "utilisation-max" => Metric::UtilisationMax,
     "lost" => Metric::Lost,
@@ -183,6 +186,7 @@ impl Metric {
             | Self::Drops
             | Self::QueueMean
             | Self::Marks
+            | Self::LinkLosses
             | Self::Lost
             | Self::Duplicates
             | Self::Unfinished

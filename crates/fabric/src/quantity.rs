@@ -175,6 +175,29 @@ impl<const MIN: u64, const MAX: u64> Plain for Bytes<MIN, MAX> {
     }
 }
 
+/// A share of what happens, in so many of a thousand million.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Percent(pub u32);
+
+impl Read for Percent {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let ppb = quantity(node, units::share, "a share like `0.1%`", "%", problems)?;
+        if ppb > 1_000_000_000 {
+            problems.add(node.place, "this share is more than all", "too large", "at most 100%");
+            return None;
+        }
+        Some(Self(ppb as u32))
+    }
+}
+
+impl Plain for Percent {
+    type Value = u32;
+
+    fn plain(&self) -> u32 {
+        self.0
+    }
+}
+
 /// Reads a number with a unit; tells apart what can be wrong with it.
 fn quantity<T>(
     node: &Node,

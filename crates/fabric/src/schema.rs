@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use crate::document::File;
-use crate::quantity::{Bytes, Length, PacketRate, Rate, Whole};
+use crate::quantity::{Bytes, Length, PacketRate, Percent, Rate, Whole};
 use crate::read::{Device, Mapping, Name, Text, Written};
 use crate::source::At;
 
@@ -107,6 +107,12 @@ schema!([const MIN: u64, const MAX: u64] Bytes<MIN, MAX>, "Bytes", |_g| json_sch
     "minimum": MIN,
     "maximum": MAX,
     "examples": ["1448B", "9KiB"],
+}));
+schema!([] Percent, "Percent", |_g| json_schema!({
+    "type": ["string", "integer"],
+    "pattern": "^(0|[0-9][0-9_]*(\\.[0-9]+)? *%)$",
+    "maximum": 0,
+    "examples": ["0.1%", "3 %"],
 }));
 schema!([const MIN: u64, const MAX: u64] Whole<MIN, MAX>, "Whole", |_g| json_schema!({
     "type": "integer",

@@ -32,6 +32,14 @@ pub(crate) const SPANS: &[(&str, u128)] = &[
 pub(crate) const SIZES: &[(&str, u128)] =
     &[("B", 1), ("kB", 1_000), ("KB", 1_000), ("KiB", 1_024), ("MB", 1_000_000), ("MiB", 1_048_576)];
 
+/// What a hundredth is, where a thousand million are the whole.
+const PERCENT: &[(&str, u128)] = &[("%", 10_000_000)];
+
+/// A share, of a thousand million.
+pub(crate) fn share(text: &str) -> Result<u64, Fault> {
+    if text.trim() == "0" { Ok(0) } else { quantity(text, PERCENT) }
+}
+
 /// A rate in bits a second.
 pub(crate) fn rate(text: &str) -> Result<u64, Fault> {
     let text = text.trim();
@@ -101,6 +109,8 @@ mod tests {
         assert_eq!(span("0"), Ok(Span::ZERO));
         assert_eq!(size("64KiB"), Ok(65_536));
         assert_eq!(size("1000B"), Ok(1_000));
+        assert_eq!((share("0.01%"), share("100 %"), share("0")), (Ok(100_000), Ok(1_000_000_000), Ok(0)));
+        assert_eq!((share("0.01"), share("0.00000001%")), (Err(Fault::Unit), Err(Fault::Range)));
     }
 
     #[test]

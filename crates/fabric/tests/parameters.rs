@@ -16,7 +16,7 @@ const TRANSFERS: &str = "traffic: { pattern: random, transfers: { size: 1B, ever
 const CLUSTER: &str = "cluster: { requests: 1 }";
 
 /// Of each axis: what the experiment does, and two values.
-const AXES: [(&str, &str, [&str; 2]); 29] = [
+const AXES: [(&str, &str, [&str; 2]); 31] = [
     ("spread", TRAFFIC, ["single", "ecmp"]),
     ("routes", TRAFFIC, ["follow", "fixed"]),
     ("pattern", TRAFFIC, ["stride(1)", "{ pairs: [[h1, h2]] }"]),
@@ -35,6 +35,8 @@ const AXES: [(&str, &str, [&str; 2]); 29] = [
     ("links.ecn", TRAFFIC, ["10", "20"]),
     ("links.overhead", TRAFFIC, ["0", "24"]),
     ("links.coalesce", TRAFFIC, ["0", "125us"]),
+    ("links.loss", TRAFFIC, ["0", "0.1%"]),
+    ("links.jitter", TRAFFIC, ["0", "1ms"]),
     ("mode", TRAFFIC, ["balance-rr", "802.3ad"]),
     ("reorder", TRAFFIC, ["off", "{ buffer: 64 }"]),
     ("members", TRAFFIC, ["1", "2"]),

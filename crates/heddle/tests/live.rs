@@ -439,6 +439,30 @@ experiments:
     assert!(table.contains("all 4 expectations are met"), "{table}");
 }
 
+/// A thousand datagrams over two links that each lose a tenth, live and simulated.
+#[test]
+fn links_lose_packets_at_random_live_and_simulated() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    let file = "\
+name: lossy
+nodes: { h1: host, h2: host, s1: switch }
+link-defaults: { rate: 50Mbit, delay: 2ms, jitter: 1ms, loss: 10% }
+links: [ { between: [h1, s1] }, { between: [h2, s1] } ]
+experiments:
+  lossy:
+    traffic: { pattern: { pairs: [[h1, h2]] }, transport: udp, rate: 500 pps }
+    for: 2s
+    # 190 are lost on the mean, with a deviation of 12.
+    expect: { lost: [ { is: \">= 110\" }, { is: \"<= 290\" } ], link-losses: \">= 110\", drops: \"<= 0\" }
+";
+    desk.write("lossy.fabric.yaml", file);
+    let (table, _) = desk.expect(0, &["run", "lossy.fabric.yaml", "--quiet"]);
+    assert!(table.contains("all 8 expectations are met"), "{table}");
+}
+
 #[test]
 fn who_names_no_host_or_no_network_sees_which_there_are() {
     if !may_run() {

@@ -221,6 +221,7 @@ fn links(fabric: &Fabric, rng: &mut Rng) -> Vec<LinkRecord> {
                 drops: u64::from(rng.below(2)),
                 marks: 0,
                 cut: 0,
+                losses: 0,
                 utilisation: Some((rng.fraction() * 1_000.0).round() / 1_000.0),
                 queue_mean: Some(0.5),
             });

@@ -20,14 +20,20 @@ impl Rebase for Link {
             drops: _,
             marks: _,
             lost: _,
+            losses: _,
             handed_over,
             last: _,
             cut: _,
+            seed: _,
+            impairments,
         } = self;
         idle_at.rebase(by);
         earliest.rebase(by);
         starts.rebase(by);
         handed_over.rebase(by);
+        if let Some(impairments) = impairments {
+            impairments.rebase(by);
+        }
     }
 }
 
@@ -39,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_link_that_was_busy_for_213_days_still_counts() {
-        let mut link = Link::new(LinkSpec { rate_bps: Some(1_000_000_000), ..LinkSpec::default() });
+        let mut link = Link::new(LinkSpec { rate_bps: Some(1_000_000_000), ..LinkSpec::default() }, 0);
         link.busy = Span::from_ps(u64::MAX);
         let before = link.counters(Time::ZERO);
         link.offer(Time::ZERO, 1_000);
@@ -52,13 +58,16 @@ mod tests {
     /// Whatever happens to a link, it goes on alike by a clock that is set back meanwhile.
     #[test]
     fn a_link_does_not_see_that_its_clock_is_set_back() {
-        for (seed, rate_bps) in [(1, None), (2, Some(10_000_000)), (3, Some(999_999_937)), (4, Some(10_000_000))] {
+        for (seed, rate_bps) in
+            [(1, None), (2, Some(10_000_000)), (3, Some(999_999_937)), (4, Some(10_000_000)), (5, Some(10_000_000))]
+        {
             let mut rng = Rng::new(seed);
             let shaped = LinkSpec { rate_bps, delay: Span::from_us(300), queue_packets: Some(5), ..LinkSpec::UNSHAPED };
             let coalesce_ns = if seed == 4 { 125_000 } else { 0 };
             let ecn_packets = std::num::NonZeroU32::new(2);
-            let spec = LinkSpec { overhead_bytes: 24, coalesce_ns, ecn_packets, ..shaped };
-            let (mut link, mut same) = (Link::new(spec), Link::new(spec));
+            let (loss_ppb, jitter_ns) = if seed == 5 { (20_000_000, 200_000) } else { (0, 0) };
+            let spec = LinkSpec { overhead_bytes: 24, coalesce_ns, ecn_packets, loss_ppb, jitter_ns, ..shaped };
+            let (mut link, mut same) = (Link::new(spec, seed), Link::new(spec, seed));
             let mut now = Time::ZERO + Span::from_secs(10);
             let mut back = Span::ZERO;
             for step in 0..20_000 {

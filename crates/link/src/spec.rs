@@ -5,8 +5,9 @@ use std::num::NonZeroU32;
 use machine::Span;
 use serde::Serialize;
 
-/// What a link does to packets, in each direction.
+/// What a link does to packets, in each direction. What few links have stands last, beyond what each packet needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[repr(C)]
 pub struct LinkSpec {
     /// Bits a second; `None`: as fast as the machine goes.
     pub rate_bps: Option<u64>,
@@ -23,10 +24,17 @@ pub struct LinkSpec {
     #[serde(skip_serializing_if = "is_zero")]
     pub overhead_bytes: u32,
     /// How long a host's card collects what comes to it before it interrupts (`rx-usecs` of ethtool(8)), in nanoseconds: the first packet that comes
-    /// while none waits begins that time, and at its end all that came are handed over. Zero: each at once. It fills a gap in this struct, which stands
-    /// between what each packet needs.
+    /// while none waits begins that time, and at its end all that came are handed over. Zero: each at once.
     #[serde(skip_serializing_if = "is_zero")]
     pub coalesce_ns: u32,
+    /// How many of a thousand million packets are lost on the way, at random and each by itself, as `loss random` of tc-netem(8). They have taken their time to be
+    /// sent.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub loss_ppb: u32,
+    /// By how many nanoseconds at most the delay of a packet is shorter or longer, as `delay TIME JITTER` of tc-netem(8): each is as likely. None arrives before it
+    /// was sent, and none overtakes another.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub jitter_ns: u32,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -43,6 +51,8 @@ impl LinkSpec {
         ecn_packets: None,
         overhead_bytes: 0,
         coalesce_ns: 0,
+        loss_ppb: 0,
+        jitter_ns: 0,
     };
 
     /// Nothing leaves, and nobody may wait.
@@ -65,9 +75,19 @@ impl LinkSpec {
         Self { coalesce_ns: 0, ..self }
     }
 
-    /// Whether packets are delayed or limited at all.
+    /// By how much the delay of a packet is shorter or longer at most.
+    pub const fn jitter(&self) -> Span {
+        Span::from_ns(self.jitter_ns as u64)
+    }
+
+    /// Whether what happens to a packet is a matter of chance.
+    pub const fn is_random(&self) -> bool {
+        self.loss_ppb > 0 || self.jitter_ns > 0
+    }
+
+    /// Whether packets are delayed, limited or lost at all.
     pub const fn is_shaped(&self) -> bool {
-        self.rate_bps.is_some() || self.delay.as_ps() > 0 || self.coalesce_ns > 0
+        self.rate_bps.is_some() || self.delay.as_ps() > 0 || self.coalesce_ns > 0 || self.is_random()
     }
 }
 

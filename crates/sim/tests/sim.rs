@@ -5,6 +5,7 @@ mod cluster;
 mod congestion;
 mod elections;
 mod hosts;
+mod impairments;
 mod network;
 mod pipelines;
 mod reroute;

@@ -93,13 +93,14 @@ fn bonds(counters: &live::Counters) -> Rows {
 /// One row for each direction of each link, one for what each host's port took and one for what is wrong with it, one for each reason for which a host's frames went nowhere, and
 /// the same of all hosts together.
 fn counters(counters: &live::Counters) -> Rows {
-    let mut rows = Rows::new(&["from", "to", "packets", "bytes", "drops", "marks", "cut", "queue-peak"]);
+    let mut rows = Rows::new(&["from", "to", "packets", "bytes", "drops", "marks", "cut", "losses", "queue-peak"]);
     let null = serde_json::Value::Null;
     for link in &counters.links {
         for (from, to, counted) in [(&link.a, &link.b, link.forward), (&link.b, &link.a, link.backward)] {
             let (packets, bytes) = (json!(counted.packets), json!(counted.bytes));
-            let (drops, marks, cut) = (json!(counted.drops), json!(counted.marks), json!(counted.cut));
-            rows.push([json!(from), json!(to), packets, bytes, drops, marks, cut, json!(counted.queue_peak)]);
+            let (drops, marks) = (json!(counted.drops), json!(counted.marks));
+            let (cut, losses, peak) = (json!(counted.cut), json!(counted.losses), json!(counted.queue_peak));
+            rows.push([json!(from), json!(to), packets, bytes, drops, marks, cut, losses, peak]);
         }
     }
     for port in &counters.ports {
@@ -107,14 +108,14 @@ fn counters(counters: &live::Counters) -> Rows {
         let name = json!(format!("{}:eth0", port.host));
         let (packets, bytes) = (json!(traffic.received_packets), json!(traffic.received_bytes));
         let null = || null.clone();
-        rows.push([json!(port.host), name, packets, bytes, json!(traffic.drops), null(), null(), null()]);
+        rows.push([json!(port.host), name, packets, bytes, json!(traffic.drops), null(), null(), null(), null()]);
         if let Some(fault) = &port.fault {
-            rows.push([json!(port.host), json!(fault), null(), null(), null(), null(), null(), null()]);
+            rows.push([json!(port.host), json!(fault), null(), null(), null(), null(), null(), null(), null()]);
         }
     }
     let mut refuse = |host: &str, (reason, drops): (&str, u64)| {
         let null = || null.clone();
-        rows.push([json!(host), json!(reason), null(), null(), json!(drops), null(), null(), null()]);
+        rows.push([json!(host), json!(reason), null(), null(), json!(drops), null(), null(), null(), null()]);
     };
     for port in &counters.ports {
         for counted in reasons(&port.traffic.refused).into_iter().filter(|(_, drops)| *drops > 0) {

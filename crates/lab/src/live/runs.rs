@@ -453,6 +453,7 @@ fn grown(before: &link::Counters, after: &link::Counters) -> link::Counters {
         drops: after.drops.saturating_sub(before.drops),
         marks: after.marks.saturating_sub(before.marks),
         cut: after.cut.saturating_sub(before.cut),
+        losses: after.losses.saturating_sub(before.losses),
         busy: after.busy.wrapping_sub(before.busy),
         queue_peak: after.queue_peak,
         waited: after.waited.wrapping_sub(before.waited),
@@ -481,13 +482,14 @@ mod tests {
             drops: n / 10,
             marks: n / 5,
             cut: n / 20,
+            losses: n / 25,
             busy: Span::from_us(n),
             queue_peak: 3,
             waited: nanos::Span::from_us(5 * n),
         };
         let grown = grown(&reading(100), &reading(250));
         assert_eq!((grown.packets, grown.bytes, grown.busy), (150, 15_000, Span::from_us(150)));
-        assert_eq!((grown.drops, grown.marks), (15, 30));
+        assert_eq!((grown.drops, grown.marks, grown.losses), (15, 30, 6));
         assert_eq!(grown.waited, nanos::Span::from_us(750));
     }
 }

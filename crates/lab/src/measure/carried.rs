@@ -152,6 +152,7 @@ mod tests {
                 drops: 0,
                 marks: 0,
                 cut: 0,
+                losses: 0,
                 utilisation: None,
                 queue_mean: None,
             };

@@ -31,6 +31,7 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
         Metric::Drops => Some(record.links.iter().map(|link| link.drops).sum::<u64>() as f64),
         Metric::QueueMean => record.links.iter().filter_map(|link| link.queue_mean).reduce(|sum, mean| sum + mean),
         Metric::Marks => Some(record.links.iter().map(|link| link.marks).sum::<u64>() as f64),
+        Metric::LinkLosses => Some(record.links.iter().map(|link| link.losses).sum::<u64>() as f64),
         Metric::Lost => datagrams(record, |outcome| outcome.lost as f64).map(|all| all.sum()),
         Metric::Duplicates => datagrams(record, |outcome| outcome.duplicates as f64).map(|all| all.sum()),
         Metric::LongestGap => datagrams(record, |outcome| outcome.longest_gap.as_secs_f64())?.max_by(f64::total_cmp),
@@ -129,6 +130,7 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::Drops => "drops",
         Metric::QueueMean => "packets in queues, mean",
         Metric::Marks => "marks",
+        Metric::LinkLosses => "packets lost on links",
         Metric::Lost => "lost datagrams",
         Metric::Duplicates => "duplicates",
         Metric::LongestGap => "longest gap",
@@ -217,6 +219,7 @@ mod tests {
             drops: 3,
             marks: 2,
             cut: 0,
+            losses: 3,
             utilisation,
             queue_mean: utilisation.map(|share| 10.0 * share),
         }

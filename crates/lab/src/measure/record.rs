@@ -114,6 +114,9 @@ pub struct LinkRecord {
     /// Packets lost because the link had no carrier, or lost it while they were under way.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut: u64,
+    /// Packets that were lost at random.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub losses: u64,
     /// Share of the time in transmission, 0 to 1; absent for a link without a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
@@ -182,6 +185,7 @@ pub(crate) fn link_record(
         drops: counters.drops,
         marks: counters.marks,
         cut: counters.cut,
+        losses: counters.losses,
         // What is accepted in the last moment is transmitted after it: a full link would show a little more than 1.
         utilisation: link.spec.rate_bps.map(|_| share.min(1.0)),
         queue_mean: link.spec.rate_bps.map(|_| counters.waited.as_secs_f64() / measured.as_secs_f64().max(1e-12)),

@@ -52,6 +52,7 @@ fn link(to: &str, drops: u64, utilisation: Option<f64>) -> LinkRecord {
         drops,
         marks: 0,
         cut: 0,
+        losses: 0,
         utilisation,
         queue_mean: None,
     }

@@ -1,0 +1,161 @@
+//! What is random about a link: packets are lost, and delays differ.
+
+use machine::{Rebase, Rng, Span, Time};
+
+use crate::LinkSpec;
+
+/// A loss is so many of these.
+const PPB: u32 = 1_000_000_000;
+
+/// Draws for each packet of a link what happens to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Impairments {
+    rng: Rng,
+    /// When the last packet arrives that the link has accepted: the next one does not overtake it.
+    latest: Time,
+}
+
+impl Impairments {
+    /// Those of a link, if anything is random about it.
+    pub(crate) fn of(spec: LinkSpec, seed: u64) -> Option<Box<Self>> {
+        spec.is_random().then(|| Box::new(Self { rng: Rng::new(seed), latest: Time::ZERO }))
+    }
+
+    /// The link does something else from now on: what was drawn is not drawn again.
+    pub(crate) fn change(kept: &mut Option<Box<Self>>, spec: LinkSpec, seed: u64) {
+        if kept.is_none() {
+            *kept = Self::of(spec, seed);
+        }
+    }
+
+    /// When a packet arrives that was sent at `sent` and would arrive at `arrives` if all had the same delay; `None` if it is lost.
+    pub(crate) fn arrival(&mut self, spec: LinkSpec, sent: Time, arrives: Time) -> Option<Time> {
+        if spec.loss_ppb > 0 && self.rng.below(PPB) < spec.loss_ppb {
+            return None;
+        }
+        let jitter = spec.jitter().as_ps();
+        // From nothing to twice the jitter, of which the middle is none.
+        let drawn = (u128::from(self.rng.bits()) * (2 * u128::from(jitter) + 1)) >> 64;
+        let at = Time::from_ps((arrives + Span::from_ps(drawn as u64)).as_ps().saturating_sub(jitter)).max(sent);
+        self.latest = self.latest.max(at);
+        Some(self.latest)
+    }
+
+    /// When the last packet arrives.
+    pub(crate) const fn latest(&self) -> Time {
+        self.latest
+    }
+
+    /// The carrier was gone.
+    pub(crate) const fn nothing_is_under_way(&mut self) {
+        self.latest = Time::ZERO;
+    }
+}
+
+impl Rebase for Impairments {
+    fn rebase(&mut self, by: Span) {
+        let Self { rng: _, latest } = self;
+        latest.rebase(by);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Link, Verdict};
+
+    fn arrivals(link: &mut Link, packets: u64, gap: Span) -> Vec<Option<Time>> {
+        let offer = |n| match link.offer(Time::ZERO + gap * n, 1_000) {
+            Verdict::Arrives(at) => Some(at),
+            Verdict::Dropped => None,
+            Verdict::Marks(_) => panic!("it marks none"),
+        };
+        (0..packets).map(offer).collect()
+    }
+
+    const FAR: LinkSpec = LinkSpec { delay: Span::from_ms(1), ..LinkSpec::UNSHAPED };
+    /// 8 us for 1,000 bytes.
+    const GIGABIT: LinkSpec = LinkSpec { rate_bps: Some(1_000_000_000), queue_packets: Some(9), ..FAR };
+
+    #[test]
+    fn so_many_are_lost_and_counted_and_those_have_taken_their_time() {
+        for spec in [FAR, GIGABIT] {
+            let mut link = Link::new(LinkSpec { loss_ppb: 10_000_000, ..spec }, 7);
+            let mut sound = Link::new(spec, 7);
+            let gap = Span::from_us(5);
+            let (lossy, all) = (arrivals(&mut link, 2, gap), arrivals(&mut sound, 2, gap));
+            assert_eq!(lossy, all, "a lossy link is as fast as another");
+            let lost = arrivals(&mut link, 100_000, Span::from_us(9)).iter().filter(|at| at.is_none()).count() as u64;
+            assert!((900..1_100).contains(&lost), "{lost} of 1,000");
+            arrivals(&mut sound, 100_000, Span::from_us(9));
+            let (lossy, all) = (link.take_counters(Time::NEVER), sound.counters(Time::NEVER));
+            assert_eq!((lossy.losses, lossy.drops), (lost, 0));
+            assert_eq!((lossy.packets, lossy.bytes, lossy.busy), (all.packets, all.bytes, all.busy));
+            assert_eq!(link.counters(Time::NEVER).losses, 0);
+        }
+        let mut none = Link::new(LinkSpec { loss_ppb: PPB, ..GIGABIT }, 1);
+        assert!(arrivals(&mut none, 50, Span::from_us(9)).iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_and_another_something_else() {
+        let spec = LinkSpec { loss_ppb: 500_000_000, jitter_ns: 1_000, ..FAR };
+        let drawn = |seed| arrivals(&mut Link::new(spec, seed), 100, Span::from_us(5));
+        assert_eq!(drawn(1), drawn(1));
+        assert_ne!(drawn(1), drawn(2));
+        let link = Link::new(spec, 1);
+        assert_ne!(arrivals(&mut link.twin(), 100, Span::from_us(5)), drawn(1), "a twin draws for itself");
+    }
+
+    #[test]
+    fn delays_differ_by_the_jitter_at_most_and_none_overtakes() {
+        for spec in [FAR, GIGABIT] {
+            let mut link = Link::new(LinkSpec { jitter_ns: 400_000, ..spec }, 3);
+            let gap = Span::from_ms(2);
+            let alone: Vec<_> = arrivals(&mut link, 10_000, gap).into_iter().flatten().collect();
+            let on_wire = spec.rate_bps.map_or(Span::ZERO, |_| Span::from_us(8));
+            let delay = |n: usize| (alone[n] - (Time::ZERO + gap * n as u64 + on_wire)).as_ns();
+            let mean = (0..10_000).map(delay).sum::<u64>() / 10_000;
+            assert!((0..10_000).all(|n| (600_000..=1_400_000).contains(&delay(n))));
+            assert!((0..10_000).any(|n| delay(n) < 610_000) && (0..10_000).any(|n| delay(n) > 1_390_000));
+            assert!((990_000..1_010_000).contains(&mean), "{mean} ns on the mean");
+            let close = arrivals(&mut Link::new(LinkSpec { jitter_ns: 400_000, ..spec }, 4), 5_000, Span::from_us(9));
+            assert!(close.is_sorted());
+        }
+    }
+
+    #[test]
+    fn none_arrives_before_it_was_sent() {
+        let mut link = Link::new(LinkSpec { jitter_ns: 5_000_000, ..GIGABIT }, 3);
+        let gap = Span::from_ms(20);
+        for (n, at) in arrivals(&mut link, 1_000, gap).into_iter().enumerate() {
+            assert!(at >= Some(Time::ZERO + gap * n as u64 + Span::from_us(8)));
+        }
+    }
+
+    #[test]
+    fn a_link_that_gets_jitter_and_loses_it_keeps_the_order() {
+        let mut link = Link::new(GIGABIT, 5);
+        let mut promised: Vec<Time> = Vec::new();
+        for n in 0..4_000_u64 {
+            let now = Time::ZERO + Span::from_us(7 * n);
+            if n % 50 == 49 {
+                let jitter_ns = if n % 100 == 49 { 900_000 } else { 0 };
+                let rate_bps = [Some(1_000_000_000), Some(100_000_000), None][n as usize / 50 % 3];
+                let retiming = link.reconfigure(now, LinkSpec { rate_bps, jitter_ns, ..GIGABIT });
+                for at in &mut promised {
+                    *at = retiming.arrival(*at);
+                }
+            }
+            if let Verdict::Arrives(at) = link.offer(now, 1_000) {
+                promised.push(at);
+            }
+            assert!(promised.is_sorted(), "after packet {n}");
+        }
+        assert!(promised.len() > 1_000);
+        link.cut(Time::ZERO + Span::from_secs(1));
+        link.heal();
+        let now = Time::ZERO + Span::from_secs(1);
+        assert!(matches!(link.offer(now, 1_000), Verdict::Arrives(at) if at <= now + Span::from_ms(3)));
+    }
+}
