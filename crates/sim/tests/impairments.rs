@@ -35,6 +35,7 @@ fn run(seed: u64, congestion_control: CongestionControl, impair: impl Fn(&mut Li
         warm_up: Span::ZERO,
         duration: Span::from_secs(10),
         rate_pps: None,
+        transfers: None,
         faults: &[],
         seed,
     })
