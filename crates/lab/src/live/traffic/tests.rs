@@ -34,7 +34,7 @@ fn run_in_peace<C>(
     schedule: &Schedule,
     count: impl FnMut() -> Result<C, FlowFailure>,
 ) -> Result<Measured<C>, FlowFailure> {
-    run(hosts, flows, schedule, &mut Faults::new(Vec::new(), &mut |_| Ok(())), count)
+    run(hosts, flows, schedule, &mut Faults::new(Vec::new(), &mut |_| Ok(())), (count, |_: &C, _: &C| true))
 }
 
 #[test]
@@ -47,7 +47,8 @@ fn faults_come_at_their_times() {
         Ok(())
     };
     let at = [100, 600].map(Duration::from_millis).to_vec();
-    run(&Here, &[flow("h2", 6)], &schedule(1), &mut Faults::new(at, &mut inject), || Ok(())).unwrap();
+    run(&Here, &[flow("h2", 6)], &schedule(1), &mut Faults::new(at, &mut inject), (|| Ok(()), |(): &(), (): &()| true))
+        .unwrap();
     let times = times.into_inner();
     // Not before their times; how much later is the machine's.
     assert!(times[1].1 >= 600, "{times:?}");
@@ -62,7 +63,7 @@ fn two_flows_are_measured_at_the_same_time() {
         Ok(Instant::now())
     };
     let measured = run_in_peace(&Here, &[flow("h2", 0), flow("h3", 1)], &schedule(2), count).unwrap();
-    assert_eq!((measured.flows.len(), calls.get()), (2, 2));
+    assert_eq!((measured.flows.len(), calls.get()), (2, 3), "before they are started, and at both ends of the window");
     // Both in the same window, which begins no sooner than the warm-up is over, and ends no sooner than it should.
     assert!(measured.before.duration_since(begin) >= Duration::from_secs(1), "{:?}", measured.before);
     assert!(measured.after > measured.before, "{:?}", measured.after);
@@ -70,6 +71,21 @@ fn two_flows_are_measured_at_the_same_time() {
     for flow in &measured.flows {
         assert!(flow.goodput_bps > 0.0 && flow.seconds > 0.0, "{flow:?}");
     }
+}
+
+#[test]
+fn the_window_begins_when_all_flows_send() {
+    let calls = Cell::new(0);
+    let count = || {
+        calls.set(calls.get() + 1);
+        Ok((calls.get(), Instant::now()))
+    };
+    let have_begun = |idle: &(u32, Instant), now: &(u32, Instant)| idle.0 == 1 && now.0 >= 5;
+    let mut inject = |_| Ok(());
+    let mut faults = Faults::new(Vec::new(), &mut inject);
+    let measured = run(&Here, &[flow("h2", 9)], &schedule(1), &mut faults, (count, have_begun)).unwrap();
+    assert_eq!((measured.before.0, measured.after.0), (5, 6));
+    assert!(measured.after.1.duration_since(measured.before.1) >= Duration::from_millis(900));
 }
 
 /// What iperf3 leaves out of its report is its business; it is given what.
