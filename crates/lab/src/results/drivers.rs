@@ -212,9 +212,14 @@ fn compared_case<'a>(experiment: &ExperimentResult, case: &'a CaseResult) -> Opt
     if !ran(DriverKind::Live) || !ran(DriverKind::Sim) {
         return None;
     }
+    // Hardly any link has marks or losses: that there are none says nothing.
+    let is_idle = |cell: &Cell| {
+        matches!(cell.metric, Metric::Marks | Metric::LinkLosses)
+            && [cell.live, cell.sim].iter().flatten().all(|summary| summary.max == 0.0)
+    };
     let is_shown = |cell: &&Cell| {
         let metric = cell.metric;
-        (Tolerance::of(metric).is_some() || experiment.metrics.contains(&metric))
+        ((Tolerance::of(metric).is_some() && !is_idle(cell)) || experiment.metrics.contains(&metric))
             && [DriverKind::Live, DriverKind::Sim].into_iter().all(|driver| is_known_to(metric, driver))
     };
     Some(ComparedCase {
