@@ -100,12 +100,13 @@ impl Engine<'_> {
     pub(super) fn transferred_segment_arrives(&mut self, now: Time, direction: u32, id: u32) {
         let content = self.medium.packets.take(id);
         let index = direction as usize / 2;
+        // Also if the flow has another connection by now.
+        if content.number == FIN {
+            return self.send_closing(now, direction + 1, CLOSED, 0);
+        }
         let Some(transfers) = &self.transfers else { return };
         if content.stamp < transfers.began(index) {
             return;
-        }
-        if content.number == FIN {
-            return self.send_closing(now, direction + 1, CLOSED, 0);
         }
         let segment = content.segment(self.medium.packets.ecn(id));
         let flow = &mut self.flows[index];
@@ -138,15 +139,15 @@ impl Engine<'_> {
     pub(super) fn transfers_ack_arrives(&mut self, now: Time, direction: u32, id: u32) {
         let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
         let index = direction as usize / 2;
-        let Some(transfers) = &self.transfers else { return };
-        // Who has had nothing in order echoes nothing yet.
-        if echo != Time::ZERO && echo < transfers.began(index) {
-            return;
-        }
         match ack {
             FIN => return self.send_closing(now, direction - 1, FIN, 0),
             CLOSED => return,
             _ => {}
+        }
+        let Some(transfers) = &self.transfers else { return };
+        // Who has had nothing in order echoes nothing yet.
+        if echo != Time::ZERO && echo < transfers.began(index) {
+            return;
         }
         let (blocks, ecn) = (self.medium.packets.blocks(id), self.medium.packets.ecn(id));
         self.flows[index].sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
