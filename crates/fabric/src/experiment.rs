@@ -95,24 +95,24 @@ impl<'a> Context<'a> {
         };
         let (axes, work) = (axes?, work?);
         let warm_up = text.warm_up.map_or(Span::ZERO, |time| time.0);
-        let text_duration = text.duration.map(|time| time.0);
+        // Traffic needs a time; a load on the controllers ends by itself.
+        let usual = work.cluster().map_or(Span::from_secs(1), ClusterLoad::faults_end);
+        let duration = text.duration.map_or(usual, |time| time.0);
         if let (Some(text), Work::Traffic(traffic)) = (&text.traffic, &work) {
             check_pairs(text, traffic, &axes, problems);
             self.check_flows(text, traffic, &axes, problems);
-            let length = warm_up + text_duration.unwrap_or(Span::from_secs(1));
-            transfers::check_number(text, traffic, &axes, (self.most_pairs(traffic, &axes), length), problems);
+            let pairs = self.most_pairs(traffic, &axes);
+            transfers::check_number(text, traffic, &axes, (pairs, warm_up + duration), problems);
         }
         let known = expect::Axes { axes: &axes, context: self };
         let expect = expect::expectations(text.expect.as_ref(), &work, &known, problems);
         let published = expect::published(text.published.as_ref(), &work, &known, problems);
         let report = expect::report(text.report.as_ref(), &work, problems);
-        // Traffic needs a time; a load on the controllers ends by itself.
-        let usual = work.cluster().map_or(Span::from_secs(1), ClusterLoad::faults_end);
         Some(Experiment {
             name: name.0.clone(),
             title: text.title.as_ref().map(|title| title.0.clone()).unwrap_or_default(),
             vary: axes,
-            duration: text_duration.unwrap_or(usual),
+            duration,
             warm_up,
             repeat: text.repeat.as_ref().map_or(1, |n| n.value.get()),
             expect,

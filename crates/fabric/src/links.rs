@@ -24,7 +24,7 @@ const LONGEST_QUEUE: u64 = 1_000_000;
 type Delay = Length<true, 10_000>;
 /// Cards wait for microseconds.
 type Coalesce = Length<true, 1_000>;
-/// A packet is late by this much at most.
+/// Longer than any path is late by; as nanoseconds it has to fit 32 bits.
 type Jitter = Length<true, 4_000>;
 type Queue = Whole<1, LONGEST_QUEUE>;
 /// No link layer that IP runs over has more.

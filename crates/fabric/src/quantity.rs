@@ -175,7 +175,7 @@ impl<const MIN: u64, const MAX: u64> Plain for Bytes<MIN, MAX> {
     }
 }
 
-/// A share of what happens, in so many of a thousand million.
+/// A share, in parts of a thousand million: `0.1%` is a million of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Percent(pub u32);
 

@@ -90,7 +90,8 @@ const FAT_TREE: &str = "
 topology: { fat-tree: { k: 4 } }
 
 # What every link does, in each direction; leave it out for links as fast as the machine. `hosts: { .. }` and
-# `switches: { .. }` in it say otherwise for links at hosts and between switches. Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
+# `switches: { .. }` in it say otherwise for links at hosts and between switches.
+# Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
 links: { rate: 100Mbit, delay: 100us, queue: 100 }
 ";
 
@@ -99,7 +100,8 @@ const LEAF_SPINE: &str = "
 topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }
 
 # What every link does, in each direction; leave it out for links as fast as the machine. `hosts: { .. }` and
-# `switches: { .. }` in it say otherwise for links at hosts and between switches. Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
+# `switches: { .. }` in it say otherwise for links at hosts and between switches.
+# Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
 links: { rate: 100Mbit, delay: 100us, queue: 100 }
 ";
 
@@ -107,8 +109,8 @@ const BCUBE: &str = "
 # n^(k+1) servers (h1, ..) with k+1 ports that forward; each of the k+1 levels has n^k switches of n ports (s0.1, .., s1.1, ..).
 topology: { bcube: { n: 4, k: 1 } }
 
-# What every link does, in each direction; leave it out for links as fast as the machine. Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`,
-# `coalesce: 125us`.
+# What every link does, in each direction; leave it out for links as fast as the machine.
+# Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
 links: { rate: 100Mbit, delay: 100us, queue: 100 }
 ";
 
@@ -124,7 +126,8 @@ nodes:
   upper: switch
   lower: switch
 
-# What each link does, in each direction, that doesn't say otherwise. Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
+# What each link does, in each direction, that doesn't say otherwise.
+# Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
 link-defaults: { rate: 100Mbit, delay: 100us, queue: 100 }
 
 # A host has one link, several that are a bond (`bonds: [{ host: h1, mode: balance-rr }]`), or several that are none.

@@ -4,7 +4,7 @@ use machine::{Rebase, Rng, Span, Time};
 
 use crate::LinkSpec;
 
-/// A loss is so many of these.
+/// [`LinkSpec::loss_ppb`] counts parts of so many packets.
 const PPB: u32 = 1_000_000_000;
 
 /// Draws for each packet of a link what happens to it.

@@ -1,5 +1,6 @@
 //! Live runs, one after another over one network that ends with this process.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -106,10 +107,11 @@ impl<'a> LiveRuns<'a> {
         Ok(measured)
     }
 
-    /// Sets hosts up as each of these runs wants it: what the kernel lacks or refuses is known before anything was run.
+    /// Sets hosts up as each case of these runs wants it: what the kernel lacks or refuses is known before anything was run.
     pub fn try_settings(&mut self, plan: &Plan, runs: &[&PlannedRun]) -> Result<(), Error> {
-        for run in runs {
-            let case = &plan.cases[run.at.0].1[run.at.1];
+        let cases: BTreeSet<(usize, usize)> = runs.iter().map(|run| run.at).collect();
+        for (experiment, case) in cases {
+            let case = &plan.cases[experiment].1[case];
             let is_shaped = self.fabric.with(&case.overrides).topology.is_shaped();
             self.tune(&traffic_of(case).transport, is_shaped)?;
         }

@@ -43,7 +43,8 @@ pub(crate) struct Measured<C> {
 }
 
 /// Runs all flows at once. `count` is called when the warm-up is over and when the measured time is over, while all flows
-/// still send. `have_begun`: whether all of them do, by what was counted before they were started and now.
+/// still send: if one has begun after the warm-up, those that began before it may end by so much before the window does. `have_begun`: whether all of
+/// them send, by what was counted before they were started and now.
 pub(crate) fn run<C>(
     hosts: &impl Hosts,
     flows: &[LiveFlow],
