@@ -185,6 +185,9 @@ section! {
         "for" => duration: Option<Length<false, { 24 * HOUR }>>,
         /// How long each run goes before measuring starts. None when not given.
         "warm-up" => warm_up: Option<Length<true, HOUR>>,
+        /// How long a step is of what is recorded over the measured time: goodput, congestion window and retransmits of each flow, and how many packets wait at
+        /// each link. Nothing is recorded when not given; `heddle compare` then takes a fiftieth of `for`.
+        "time-series" => time_series: Option<At<Length<false, HOUR>>>,
         /// Runs of each case. 1 when not given.
         "repeat" => repeat: Option<At<Whole<1, 1_000>>>,
         /// What must hold of the mean over the runs: `goodput-mean: ">= 0.9 Gbit/s"`.

@@ -21,7 +21,7 @@ use crate::source::{At, Place};
 use crate::traffic::{DelayedAck, TrafficSetting, TrafficText};
 use crate::vary::About;
 use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, Traffic, Work};
-use crate::{sysctl, transfers};
+use crate::{sysctl, time_series, transfers};
 
 /// The most pairs of hosts that the cases of one experiment name together.
 const MOST_PAIRS: usize = 10_000_000;
@@ -104,6 +104,8 @@ impl<'a> Context<'a> {
             let pairs = self.most_pairs(traffic, &axes);
             transfers::check_number(text, traffic, &axes, (pairs, warm_up + duration), problems);
         }
+        let time_series =
+            text.time_series.as_ref().and_then(|step| time_series::check(step, &work, duration, problems));
         let known = expect::Axes { axes: &axes, context: self };
         let expect = expect::expectations(text.expect.as_ref(), &work, &known, problems);
         let published = expect::published(text.published.as_ref(), &work, &known, problems);
@@ -114,6 +116,7 @@ impl<'a> Context<'a> {
             vary: axes,
             duration,
             warm_up,
+            time_series,
             repeat: text.repeat.as_ref().map_or(1, |n| n.value.get()),
             expect,
             published,

@@ -16,7 +16,7 @@
 //! | `bonds` | links between two nodes that are used as one: `between` or `host`, `members`, `mode` and the options of Linux's bonding driver, `reorder`, `rebalance`; `ends` for what differs at one end |
 //! | `spread`, `routes`, `mtu`, `seed` | of the whole network |
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
-//! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `repeat`, `expect`, `report` of each |
+//! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat`, `expect`, `report` of each |
 //!
 //! `fabrics/fat-tree.fabric.yaml` explains them, `fabrics/bonds.fabric.yaml` the bonds; [`schema`] gives all of them with their bounds.
 #![forbid(unsafe_code)]
@@ -51,6 +51,7 @@ mod shards;
 mod source;
 mod sysctl;
 mod template;
+mod time_series;
 mod topologies;
 mod traffic;
 mod transfers;

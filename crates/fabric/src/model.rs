@@ -91,6 +91,9 @@ pub struct Experiment {
     pub duration: Span,
     /// How long each run goes before measuring starts.
     pub warm_up: Span,
+    /// The step of what is recorded over the measured time; `None`: nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_series: Option<Span>,
     /// Runs of each case.
     pub repeat: u32,
     /// What must hold for the run to pass.

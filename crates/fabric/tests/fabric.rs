@@ -9,4 +9,5 @@ mod hostile;
 mod messages;
 mod parameters;
 mod routes;
+mod time_series;
 mod transfers;

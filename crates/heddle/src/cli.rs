@@ -162,6 +162,13 @@ pub enum Command {
         #[command(subcommand)]
         end: Datagrams,
     },
+    /// Say how a host's connections stand, as often as a line comes: `run` starts it in hosts
+    #[command(hide = true)]
+    Connections {
+        /// The ports of the other ends
+        #[arg(long = "port", value_name = "PORT")]
+        ports: Vec<u16>,
+    },
     /// The ends of connections that come and go: `run` starts them in hosts
     #[command(hide = true)]
     Transfers {

@@ -1,6 +1,7 @@
 //! One module a command, or a family of commands.
 
 mod cluster;
+mod connections;
 mod controller;
 mod convergence;
 mod datagrams;
@@ -14,6 +15,7 @@ mod show;
 mod transfers;
 
 pub use cluster::cluster;
+pub use connections::connections;
 pub use controller::controller;
 pub use datagrams::datagrams;
 pub use describe::{check, new, plan, schema};

@@ -80,6 +80,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Completions { shell } => commands::completions(shell)?,
         Command::Man { folder } => commands::man(&folder)?,
         Command::Daemon(args) => commands::daemon(&args)?,
+        Command::Connections { ports } => commands::connections(&ports)?,
         Command::Datagrams { end } => commands::datagrams(&end)?,
         Command::Transfers { end } => commands::transfers(&end)?,
     }

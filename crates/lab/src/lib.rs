@@ -55,12 +55,14 @@ pub use measure::environment::{Environment, SimulatorSpeed, Timing};
 pub use measure::metric::{metric_name, metric_value};
 pub use measure::record::{BondRecord, FlowRecord, LinkRecord, OrderRecord, Record};
 pub use measure::statistics;
+pub use measure::time_series::{FlowSeries, LinkSeries, TimeSeries};
 pub use measure::tolerance::Tolerance;
 pub use options::Options;
 pub use plan::{Plan, PlannedRun, not_simulated, plan};
 pub use report::{REPORT, load, quantity};
 pub use results::{
     BondResult, CaseResult, Cell, ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric,
-    Comparison, DriverComparison, ExperimentResult, Means, Network, NetworkLink, NetworkNode, Results, Verdict,
+    Comparison, DriverComparison, ExperimentResult, Means, Network, NetworkLink, NetworkNode, Parting, Quantity,
+    Results, Verdict,
 };
 pub use run::run;

@@ -2,9 +2,10 @@
 
 mod convergence;
 mod datagrams;
-mod faults;
+mod during;
 mod flow;
 pub mod iperf;
+mod recorder;
 mod runs;
 mod start_up;
 mod traffic;

@@ -7,4 +7,5 @@ pub(crate) mod environment;
 pub(crate) mod metric;
 pub(crate) mod record;
 pub mod statistics;
+pub(crate) mod time_series;
 pub(crate) mod tolerance;

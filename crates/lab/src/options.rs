@@ -19,6 +19,8 @@ pub struct Options {
     pub only: Vec<String>,
     /// The `heddle` program, which live runs start as the network's process.
     pub program: PathBuf,
+    /// Whether runs are recorded over time where the file names no step for it.
+    pub time_series: bool,
     /// Whether to draw a progress bar on stderr.
     pub progress: bool,
 }
@@ -32,6 +34,7 @@ impl Default for Options {
             results: PathBuf::from("results"),
             only: Vec::new(),
             program: PathBuf::from("heddle"),
+            time_series: false,
             progress: false,
         }
     }

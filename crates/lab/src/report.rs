@@ -8,6 +8,7 @@ mod files;
 mod html;
 mod latency;
 mod network;
+mod over_time;
 mod page;
 pub mod quantity;
 mod svg;

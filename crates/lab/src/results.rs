@@ -4,6 +4,7 @@ mod bonds;
 mod drivers;
 mod judge;
 mod model;
+mod over_time;
 mod words;
 
 use fabric::{DriverKind, Experiment, Fabric, Metric, Work};
@@ -18,6 +19,8 @@ use self::model::records_of;
 pub use self::model::{
     CaseResult, Cell, Comparison, ExperimentResult, Network, NetworkLink, NetworkNode, Results, Verdict,
 };
+pub(crate) use self::over_time::Course;
+pub use self::over_time::{Parting, Quantity};
 use crate::labels::Labels;
 use crate::measure::environment::{Environment, SimulatorSpeed, Timing};
 use crate::measure::metric::{metric_value, usual};

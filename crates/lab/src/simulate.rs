@@ -8,9 +8,9 @@ use fabric::{Case, Experiment, Fabric, Work};
 use machine::{Rng, Span, Time};
 use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
-use sim::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario};
+use sim::{FlowOutcome, FlowSample, FlowSpec, LinkOutcome, Outcome, Sample, Scenario};
 use topology::{Routes, Side};
-use transport::TransportKind;
+use transport::{TransportKind, TransportSpec};
 use vswitch::Pipelines;
 
 use crate::cluster;
@@ -19,6 +19,7 @@ use crate::measure::bonds;
 use crate::measure::carried::{Delivery, Excess, Packet};
 use crate::measure::environment::Timing;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
+use crate::measure::time_series::{FlowMoment, Moment, TimeSeries, step_of};
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
 use crate::progress::Progress;
@@ -48,7 +49,7 @@ pub(crate) fn simulate(
                 let (index, cases) = &plan.cases[run.at.0];
                 let (experiment, case) = (&fabric.experiments[*index], &cases[run.at.1]);
                 let result = match &case.work {
-                    Work::Traffic(_) => one(fabric, &routes, experiment, case, run),
+                    Work::Traffic(_) => one((fabric, &routes), experiment, case, run, step_of(experiment, options)),
                     Work::Cluster(_) => one_cluster(fabric, experiment, case, run),
                 };
                 progress.done(run.seconds);
@@ -59,11 +60,11 @@ pub(crate) fn simulate(
 }
 
 fn one(
-    fabric: &Fabric,
-    routes: &Arc<Routes>,
+    (fabric, routes): (&Fabric, &Arc<Routes>),
     experiment: &Experiment,
     case: &Case,
     run: &PlannedRun,
+    time_series: Option<Span>,
 ) -> Result<(Record, Timing), Error> {
     let fabric = overridden(fabric, case);
     let flows = flows(&fabric, experiment, case, run)?;
@@ -79,6 +80,7 @@ fn one(
         duration: experiment.duration,
         rate_pps: traffic_of(case).rate_pps,
         transfers: traffic_of(case).transfers,
+        time_series,
         faults: &traffic_of(case).faults,
         seed: run.seed,
     };
@@ -87,7 +89,10 @@ fn one(
     let timing = timing(run, started);
     let load = (traffic_of(case).transport.kind, traffic_of(case).streams);
     let pairs = pairs_together(&fabric, &flows, &outcome, load, experiment.duration);
-    let record = record(&fabric, run, experiment.duration, pairs, &outcome);
+    let mut record = record(&fabric, run, experiment.duration, pairs, &outcome);
+    let steps = time_series.map(|step| (step, experiment.duration));
+    record.time_series =
+        steps.and_then(|steps| over_time(&fabric, &traffic_of(case).transport, steps, (&outcome, load)));
     check_carried(&fabric, &scenario, &outcome, &record.links).map_err(|excess| run.more_than_carried(excess))?;
     Ok((record, timing))
 }
@@ -179,8 +184,40 @@ fn pairs_together(
 ) -> Vec<FlowRecord> {
     let streams = streams.max(1) as usize;
     let pairs = flows.chunks(streams).zip(outcome.flows.chunks(streams));
-    let got = |did: &FlowOutcome| if kind == TransportKind::Linux { did.arrived_bytes } else { did.delivered_bytes };
+    let got = |did: &FlowOutcome| came(kind, did.arrived_bytes, did.delivered_bytes);
     pairs.map(|(flows, did)| flow_record(fabric, &flows[0], (did, got), duration.as_secs_f64())).collect()
+}
+
+/// Which bytes count as delivered: those that came to the host, or those that its application had in order.
+fn came(kind: TransportKind, arrived_bytes: u64, delivered_bytes: u64) -> u64 {
+    if kind == TransportKind::Linux { arrived_bytes } else { delivered_bytes }
+}
+
+/// The run from step to step.
+fn over_time(
+    fabric: &Fabric,
+    transport: &TransportSpec,
+    steps: (Span, Span),
+    (outcome, (kind, streams)): (&Outcome, (TransportKind, u32)),
+) -> Option<Box<TimeSeries>> {
+    let segment_bytes = f64::from(transport.segment_bytes.max(1));
+    let pair = |flows: &[FlowSample]| FlowMoment {
+        delivered_bytes: flows.iter().map(|flow| came(kind, flow.arrived_bytes, flow.delivered_bytes)).sum(),
+        reordered: flows.iter().map(|flow| flow.reordered).sum(),
+        sender: (flows.iter())
+            .map(|flow| Some((flow.cwnd_bytes? as f64 / segment_bytes, flow.retransmits)))
+            .reduce(|a, b| a.zip(b).map(|(a, b)| (a.0 + b.0, a.1 + b.1)))
+            .flatten(),
+    };
+    let moment = |sample: &Sample| Moment {
+        at: sample.at.as_secs_f64(),
+        flows: sample.flows.chunks(streams.max(1) as usize).map(pair).collect(),
+        waited: (sample.links.iter())
+            .flat_map(|link| [link.forward.waited, link.backward.waited].map(machine::nanos::Span::as_secs_f64))
+            .collect(),
+    };
+    let moments: Vec<Moment> = outcome.samples.iter().map(moment).collect();
+    TimeSeries::new(fabric, steps, &moments).map(Box::new)
 }
 
 fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: Vec<FlowRecord>, outcome: &Outcome) -> Record {

@@ -113,6 +113,7 @@ pub(crate) fn experiment(limit: f64) -> Experiment {
         ],
         duration: Span::from_ms(100),
         warm_up: Span::from_ms(50),
+        time_series: None,
         repeat: 3,
         expect: vec![Expectation {
             metric: Metric::GoodputMean,
@@ -169,6 +170,7 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
                 reorder_extent: None,
                 lost_outside_links: (!is_sim).then_some(0),
                 late_max_us: (!is_sim).then_some(40),
+                time_series: None,
                 cluster: None,
             };
             let timing = Timing {
@@ -203,6 +205,7 @@ pub(crate) fn empty_record() -> Record {
         reorder_extent: None,
         lost_outside_links: None,
         late_max_us: None,
+        time_series: None,
         cluster: None,
     }
 }

@@ -23,6 +23,7 @@ pub mod capture;
 mod clean;
 mod clock;
 mod command;
+pub mod connections;
 pub mod control;
 mod convergence;
 pub mod daemon;

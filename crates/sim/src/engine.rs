@@ -1,5 +1,6 @@
 //! Simulated hosts, and the event loop.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use datapath::{Driver as _, Graph, Map, Tables, Timer};
@@ -21,7 +22,7 @@ use crate::neighbours::{AddressLearned, Neighbours};
 use crate::pool::{Content, Pool};
 use crate::transfers::Transfers;
 use crate::udp::{Udp, udp_window};
-use crate::{BondOutcome, FlowOutcome, FlowSpec, Scenario};
+use crate::{BondOutcome, FlowOutcome, FlowSample, FlowSpec, LinkOutcome, Scenario};
 
 mod connections;
 mod datagrams;
@@ -85,6 +86,17 @@ impl Flow {
             reordering: self.meter.take(),
             datagrams: None,
             transfers: None,
+        }
+    }
+
+    /// How it stands.
+    pub(crate) fn sample(&self) -> FlowSample {
+        FlowSample {
+            delivered_bytes: self.receiver.delivered_bytes(),
+            arrived_bytes: self.meter.delivered(),
+            retransmits: self.sender.counters().retransmits,
+            reordered: self.meter.counters().reordered,
+            cwnd_bytes: Some(self.sender.cwnd()),
         }
     }
 }
@@ -260,11 +272,11 @@ impl<'a> Engine<'a> {
         self.medium.calendar.pop_until(last)
     }
 
-    /// Lets everything happen that lies before `end`, the faults among it. `begin`: when measuring began.
+    /// Lets everything happen that lies in `part` of the time since measuring began, at `begin`, the faults among it.
     ///
     /// A fault is no event of the calendar: the run stops before its time, changes the links, and goes on.
-    pub(crate) fn run_through_faults(&mut self, begin: Time, duration: Span, faults: &[LinkFault]) {
-        for fault in faults.iter().filter(|fault| fault.at < duration) {
+    pub(crate) fn run_through_faults(&mut self, begin: Time, part: Range<Span>, faults: &[LinkFault]) {
+        for fault in faults.iter().filter(|fault| part.contains(&fault.at)) {
             let now = begin + fault.at;
             self.run_before(now);
             for link in fault.links(self.scenario.fabric) {
@@ -272,7 +284,7 @@ impl<'a> Engine<'a> {
             }
             self.reroute();
         }
-        self.run_before(begin + duration);
+        self.run_before(begin + part.end);
     }
 
     /// Computes routes anew around links without carrier. That takes no time here.
@@ -624,6 +636,12 @@ impl<'a> Engine<'a> {
     /// What the ends of bonds have done so far, in the order of the fabric.
     pub(crate) fn bonds(&self) -> Vec<BondOutcome> {
         self.graph.ends.iter().flatten().map(|end| end.bonded().map(BondOutcome::of).unwrap_or_default()).collect()
+    }
+
+    /// What a direction of a link has done since measuring began.
+    pub(crate) fn link_counters(&mut self, link: LinkId, now: Time) -> LinkOutcome {
+        let [forward, backward] = [Side::A, Side::B].map(|side| self.link(link, side).counters(now));
+        LinkOutcome { forward, backward }
     }
 
     pub(crate) const fn packet_hops(&self) -> u64 {

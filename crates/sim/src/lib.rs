@@ -25,6 +25,6 @@ mod scenario;
 mod transfers;
 mod udp;
 
-pub use outcome::{BondOutcome, FlowOutcome, LinkOutcome, Outcome};
+pub use outcome::{BondOutcome, FlowOutcome, FlowSample, LinkOutcome, Outcome, Sample};
 pub use run::run;
 pub use scenario::{FlowSpec, Scenario};

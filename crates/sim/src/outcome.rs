@@ -1,6 +1,7 @@
 //! What came of one run.
 
 use bond::End;
+use machine::Span;
 use serde::Serialize;
 use transport::{paced, transfers};
 
@@ -16,6 +17,35 @@ pub struct Outcome {
     pub bonds: Vec<BondOutcome>,
     /// One packet or ACK over one link is one packet-hop; warm-up included.
     pub packet_hops: u64,
+    /// How it stood when measuring began, after each step of [`Scenario::time_series`](crate::Scenario::time_series), and at the end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Sample>,
+}
+
+/// How a run stood at a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    /// Since measuring began.
+    pub at: Span,
+    /// In the order of [`Scenario::flows`](crate::Scenario::flows); none where connections come and go.
+    pub flows: Vec<FlowSample>,
+    /// In the order of [`Fabric::links`](fabric::Fabric::links), counted since measuring began.
+    pub links: Vec<LinkOutcome>,
+}
+
+/// How a flow stood at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FlowSample {
+    /// As in [`FlowOutcome::delivered_bytes`], since the flow began.
+    pub delivered_bytes: u64,
+    /// As in [`FlowOutcome::arrived_bytes`], since the flow began.
+    pub arrived_bytes: u64,
+    /// Segments sent again since the flow began.
+    pub retransmits: u64,
+    /// Segments that came late since measuring began.
+    pub reordered: u64,
+    /// The sender's congestion window in bytes; `None`: it has none.
+    pub cwnd_bytes: Option<u64>,
 }
 
 /// What a flow did while it was measured.

@@ -1,12 +1,12 @@
 //! One simulated run.
 
-use machine::Time;
+use machine::{Span, Time};
 use topology::Side;
 use transport::{paced, transfers};
 
 use crate::engine::{Engine, Flow};
 use crate::udp::Udp;
-use crate::{FlowOutcome, LinkOutcome, Outcome, Scenario};
+use crate::{FlowOutcome, FlowSample, LinkOutcome, Outcome, Sample, Scenario};
 
 /// Simulates one run. The same scenario gives the same outcome on every machine.
 ///
@@ -22,7 +22,7 @@ pub fn run(scenario: &Scenario<'_>) -> Outcome {
     let segment_bytes = u64::from(scenario.transport.segment_bytes);
     let before = measure_flows(&mut engine, segment_bytes);
     links(&mut engine, scenario, start);
-    engine.run_through_faults(start, scenario.duration, scenario.faults);
+    let samples = run_in_steps(&mut engine, scenario, start);
     let after = measure_flows(&mut engine, segment_bytes);
     let mut flows: Vec<_> = after.iter().zip(&before).map(|(after, before)| since(after, before)).collect();
     let links = links(&mut engine, scenario, start + scenario.duration);
@@ -37,7 +37,44 @@ pub fn run(scenario: &Scenario<'_>) -> Outcome {
             flow.transfers = Some(came);
         }
     }
-    Outcome { flows, links, bonds: engine.bonds(), packet_hops: engine.packet_hops() }
+    Outcome { flows, links, bonds: engine.bonds(), packet_hops: engine.packet_hops(), samples }
+}
+
+/// Runs through the measured time, and notes how things stand after each step where that is asked for.
+fn run_in_steps(engine: &mut Engine<'_>, scenario: &Scenario<'_>, start: Time) -> Vec<Sample> {
+    let Some(step) = scenario.time_series.filter(|step| *step > Span::ZERO) else {
+        engine.run_through_faults(start, Span::ZERO..scenario.duration, scenario.faults);
+        return Vec::new();
+    };
+    let mut samples = vec![sample(engine, scenario, start, Span::ZERO)];
+    let mut at = Span::ZERO;
+    while at < scenario.duration {
+        let next = scenario.duration.min(at + step);
+        engine.run_through_faults(start, at..next, scenario.faults);
+        samples.push(sample(engine, scenario, start, next));
+        at = next;
+    }
+    samples
+}
+
+fn sample(engine: &mut Engine<'_>, scenario: &Scenario<'_>, start: Time, at: Span) -> Sample {
+    let links = scenario.fabric.topology.links.keys().map(|link| engine.link_counters(link, start + at)).collect();
+    if scenario.transfers.is_some() {
+        return Sample { at, flows: Vec::new(), links };
+    }
+    let segment_bytes = u64::from(scenario.transport.segment_bytes);
+    let (flows, udp) = engine.flows();
+    let of = |(number, flow): (usize, &mut Flow)| match udp.get(number) {
+        None => flow.sample(),
+        Some(udp) => FlowSample {
+            delivered_bytes: received_and_sent(udp).0 * segment_bytes,
+            arrived_bytes: flow.meter.delivered(),
+            retransmits: 0,
+            reordered: flow.meter.counters().reordered,
+            cwnd_bytes: None,
+        },
+    };
+    Sample { at, flows: flows.iter_mut().enumerate().map(of).collect(), links }
 }
 
 /// What each flow has done since the start; its reordering since this was asked last.
@@ -49,21 +86,28 @@ fn measure_flows(engine: &mut Engine<'_>, segment_bytes: u64) -> Vec<FlowOutcome
     if udp.is_empty() {
         return flows.iter_mut().map(Flow::outcome).collect();
     }
-    let did = |udp: &Udp| match udp {
+    let did = flows.iter_mut().zip(udp).map(|(flow, udp)| {
+        let (received, segments) = received_and_sent(udp);
+        FlowOutcome {
+            delivered_bytes: received * segment_bytes,
+            arrived_bytes: flow.meter.delivered(),
+            segments,
+            reordering: flow.meter.take(),
+            ..FlowOutcome::default()
+        }
+    });
+    did.collect()
+}
+
+/// Packets of UDP that have reached the program, and those that were sent.
+fn received_and_sent(udp: &Udp) -> (u64, u64) {
+    match udp {
         Udp::Bulk { sender, receiver, .. } => {
             let fragments = u64::from(transport::udp::FRAGMENTS);
             (receiver.complete() * fragments, sender.sent() * fragments)
         }
         Udp::Paced { sender, receiver } => (receiver.arrived(), sender.sent()),
-    };
-    let udp = flows.iter_mut().zip(udp).map(|(flow, udp)| FlowOutcome {
-        delivered_bytes: did(udp).0 * segment_bytes,
-        arrived_bytes: flow.meter.delivered(),
-        segments: did(udp).1,
-        reordering: flow.meter.take(),
-        ..FlowOutcome::default()
-    });
-    udp.collect()
+    }
 }
 
 fn note_datagrams(engine: &mut Engine<'_>, flows: &mut [FlowOutcome]) {

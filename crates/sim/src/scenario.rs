@@ -29,6 +29,8 @@ pub struct Scenario<'a> {
     pub rate_pps: Option<u64>,
     /// Of TCP: connections that come and go between the hosts of each flow, in place of one without end. The flows' starts don't count then.
     pub transfers: Option<Transfers>,
+    /// The step in which the measured time is recorded; `None`: it is not.
+    pub time_series: Option<Span>,
     /// Faults of links, by the time since measuring began.
     pub faults: &'a [LinkFault],
     /// What switches do besides forwarding along the routes.

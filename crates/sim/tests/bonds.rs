@@ -72,6 +72,7 @@ fn simulate_flows(
         duration: Span::from_ms(500),
         rate_pps,
         transfers: None,
+        time_series: None,
         faults,
         seed: 3,
     })

@@ -53,6 +53,7 @@ fn run_of(senders: u32, fabric: &Fabric, linux: Settings) -> Outcome {
         duration: Span::from_secs(2),
         rate_pps: None,
         transfers: None,
+        time_series: None,
         faults: &[],
         seed: 1,
     })

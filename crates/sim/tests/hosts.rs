@@ -62,6 +62,7 @@ fn run(fabric: &Fabric, (from, to): (&str, &str), spread: Spread, faults: &[(u64
         duration: Span::from_secs(1),
         rate_pps: None,
         transfers: None,
+        time_series: None,
         faults: &faults.iter().map(fault).collect::<Vec<_>>(),
         seed: 1,
     })

@@ -36,6 +36,7 @@ fn run(seed: u64, congestion_control: CongestionControl, impair: impl Fn(&mut Li
         duration: Span::from_secs(10),
         rate_pps: None,
         transfers: None,
+        time_series: None,
         faults: &[],
         seed,
     })

@@ -51,6 +51,7 @@ fn run(fabric: &Fabric, faults: &[(u64, (&str, &str), bool)]) -> Outcome {
         duration: MEASURED,
         rate_pps: None,
         transfers: None,
+        time_series: None,
         faults: &faults.iter().map(fault).collect::<Vec<_>>(),
         seed: 1,
     })

@@ -39,6 +39,7 @@ impl Run<'_> {
             duration: self.duration,
             rate_pps: None,
             transfers: None,
+            time_series: None,
             faults: &[],
             seed: self.seed,
         })

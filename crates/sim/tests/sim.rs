@@ -12,4 +12,5 @@ mod reroute;
 mod runs;
 mod spec3;
 mod switches;
+mod time_series;
 mod transfers;

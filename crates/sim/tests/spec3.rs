@@ -29,6 +29,7 @@ fn stride(by: u32, spread: Spread) -> Outcome {
         duration: Span::from_secs(1),
         rate_pps: None,
         transfers: None,
+        time_series: None,
         faults: &[],
         seed: 1,
     })

@@ -24,6 +24,7 @@ fn run(network: &[(u32, u32, LinkSpec)], pipelines: &Pipelines, transport: &Tran
         duration: Span::from_ms(ms),
         rate_pps: None,
         transfers: None,
+        time_series: None,
         faults: &[],
         pipelines,
         seed: 1,

@@ -41,6 +41,7 @@ fn run(fabric: &Fabric, pairs: u32, transport: &TransportSpec, size_bytes: u32, 
         duration: DURATION,
         rate_pps: None,
         transfers: Some(Transfers { size_bytes, every }),
+        time_series: None,
         faults: &[],
         seed: 7,
     })

@@ -55,6 +55,14 @@ impl SendingEndpoint {
         }
     }
 
+    /// The congestion window in bytes.
+    pub fn cwnd(&self) -> u64 {
+        match self {
+            Self::Study(sender) => sender.cwnd(),
+            Self::Linux(sender) => sender.cwnd(),
+        }
+    }
+
     /// The first byte that is not acknowledged.
     pub fn unacknowledged(&self) -> u64 {
         match self {

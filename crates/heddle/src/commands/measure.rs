@@ -27,7 +27,8 @@ pub fn compare(args: &Compare, format: Format) -> Result<Ending, Report> {
         (lab::load(from)?, None)
     } else {
         let both = vec![DriverKind::Live, DriverKind::Sim];
-        let (results, folder) = measure(from, options_of(both, &args.choice)?, &args.running)?;
+        let options = Options { time_series: true, ..options_of(both, &args.choice)? };
+        let (results, folder) = measure(from, options, &args.running)?;
         (results, Some(folder))
     };
     let comparison = results.compare_drivers(&args.choice.experiments)?;

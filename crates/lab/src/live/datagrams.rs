@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::de::DeserializeOwned;
 use transport::{paced, transfers};
 
-use super::faults::Faults;
+use super::during::During;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
 use super::{iperf, start_up};
 
@@ -90,7 +90,7 @@ pub(crate) fn run<L: Load, C>(
     program: &Path,
     flows: &[LiveFlow],
     (load, asked): (&L, Times),
-    faults: &mut Faults<'_>,
+    during: &mut During<'_>,
     mut count: impl FnMut() -> Result<C, FlowFailure>,
 ) -> Result<Measured<L, C>, FlowFailure> {
     let lead = load.lead(flows.len());
@@ -129,11 +129,9 @@ pub(crate) fn run<L: Load, C>(
         wait_until(moment);
         Ok(())
     };
-    faults.carry_out(warm, wait)?;
-    let end = warm + span(duration);
-    wait_until(end);
+    during.pass(warm, span(duration), wait)?;
     let after = count()?;
-    let deadline = end + span(paced::TAIL.max(transfers::PATIENCE)) + END_PATIENCE + start_patience;
+    let deadline = warm + span(duration) + span(paced::TAIL.max(transfers::PATIENCE)) + END_PATIENCE + start_patience;
     let mut measured = Vec::with_capacity(flows.len());
     for (sender, receiver) in senders.iter_mut().zip(&mut receivers) {
         let sent = L::sent(sender, deadline)?;
@@ -387,8 +385,8 @@ mod tests {
         let times = Times { duration: Span::from_ms(10), ..Times::default() };
         let failure = |says: &'static str| {
             let mut none = |_| Ok(());
-            let mut faults = Faults::new(Vec::new(), &mut none);
-            run(&Says(says), Path::new("heddle"), &[flow()], (&pace, times), &mut faults, || Ok(())).err()
+            let mut during = During::new(Vec::new(), &mut none, None);
+            run(&Says(says), Path::new("heddle"), &[flow()], (&pace, times), &mut during, || Ok(())).err()
         };
         let failed = failure("echo no port >&2; exit 1").expect("it failed");
         assert_eq!((&*failed.flow, &*failed.host), ("h1 -> h2", "h2"));

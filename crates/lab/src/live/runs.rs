@@ -15,9 +15,10 @@ use transport::{TransportKind, TransportSpec};
 
 use super::convergence::wait_converged;
 use super::datagrams::{self, Pace, Stream, Times};
-use super::faults::Faults;
+use super::during::During;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
 use super::iperf::{self, Measurement};
+use super::recorder::Recorder;
 use super::start_up;
 use super::traffic::{self, LIVE_FLOWS_MAX, Schedule};
 use super::transfers::Short;
@@ -28,6 +29,7 @@ use crate::measure::bonds;
 use crate::measure::carried::Packet;
 use crate::measure::environment::Timing;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
+use crate::measure::time_series::{TimeSeries, step_of};
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
 use crate::progress::Progress;
@@ -99,7 +101,8 @@ impl<'a> LiveRuns<'a> {
             let (index, cases) = &plan.cases[run.at.0];
             progress.at(format!("{}: {}", run.experiment, run.labels));
             let experiment = &self.fabric.experiments[*index];
-            measured.push(self.one(&cases[run.at.1], run, (experiment.warm_up, experiment.duration))?);
+            let step = step_of(experiment, self.options);
+            measured.push(self.one(&cases[run.at.1], run, (experiment.warm_up, experiment.duration), step)?);
             progress.done(run.seconds);
         }
         drop(progress);
@@ -118,7 +121,13 @@ impl<'a> LiveRuns<'a> {
         Ok(())
     }
 
-    fn one(&mut self, case: &Case, run: &PlannedRun, times: (Span, Span)) -> Result<(Record, Timing), Error> {
+    fn one(
+        &mut self,
+        case: &Case,
+        run: &PlannedRun,
+        times: (Span, Span),
+        step: Option<Span>,
+    ) -> Result<(Record, Timing), Error> {
         let started = Instant::now();
         let fabric = self.fabric.with(&case.overrides);
         self.network.apply(self.source, &case.overrides)?;
@@ -147,14 +156,22 @@ impl<'a> LiveRuns<'a> {
         let links: Vec<Vec<LinkId>> = traffic.faults.iter().map(|fault| fault.links(&fabric)).collect();
         let mut inject = |number: usize| self.set_links(&fabric, &links[number], traffic.faults[number].up);
         let due = traffic.faults.iter().map(|fault| Duration::from_nanos(fault.at.as_ns())).collect();
-        let mut faults = Faults::new(due, &mut inject);
+        let has_windows = traffic.transport.kind != TransportKind::Udp && traffic.transfers.is_none();
+        // Connections that come and go are not recorded one by one.
+        let recorded = if traffic.transfers.is_some() { &[][..] } else { &flows };
+        let recorder = |step| {
+            let recorder = Recorder::new(&self.network, &self.options.program, (recorded, has_windows), step);
+            recorder.map_err(|failure| failed(run, failure))
+        };
+        let mut recorder = step.map(recorder).transpose()?;
+        let mut during = During::new(due, &mut inject, recorder.as_mut());
         let did = match (traffic.rate_pps, traffic.transport.kind, traffic.transfers) {
-            (Some(rate_pps), ..) => self.datagrams(case, rate_pps, &flows, times, &mut faults),
-            (None, TransportKind::Udp, _) => self.messages(&fabric, case, &flows, times, &mut faults),
-            (None, _, None) => self.streams((case, fabric.topology.is_shaped()), &flows, times, &mut faults),
+            (Some(rate_pps), ..) => self.datagrams(case, rate_pps, &flows, times, &mut during),
+            (None, TransportKind::Udp, _) => self.messages(&fabric, case, &flows, times, &mut during),
+            (None, _, None) => self.streams((case, fabric.topology.is_shaped()), &flows, times, &mut during),
             (None, _, Some(transfers)) => {
                 let is_shaped = fabric.topology.is_shaped();
-                self.transfers((case, is_shaped), (transfers, run.seed), &flows, times, &mut faults)
+                self.transfers((case, is_shaped), (transfers, run.seed), &flows, times, &mut during)
             }
         };
         // The next run finds all links up, however this one ended.
@@ -163,7 +180,14 @@ impl<'a> LiveRuns<'a> {
         }
         let did = did.map_err(|failure| failed(run, failure))?;
         let timing = run.timing(started);
-        Ok((record(&fabric, run, did)?, timing))
+        let mut record = record(&fabric, run, did)?;
+        let moments = recorder.map(|recorder| recorder.moments(recorded, fabric.topology.is_shaped()));
+        record.time_series = step.zip(moments).and_then(|(step, moments)| {
+            // iperf3 takes whole seconds.
+            let lasts = if has_windows { Span::from_secs(start_up::whole_seconds(times.1).max(1)) } else { times.1 };
+            TimeSeries::new(&fabric, (step, lasts), &moments).map(Box::new)
+        });
+        Ok((record, timing))
     }
 
     /// Takes links down or up.
@@ -182,7 +206,7 @@ impl<'a> LiveRuns<'a> {
         (case, is_shaped): (&Case, bool),
         flows: &[LiveFlow],
         times: (Span, Span),
-        faults: &mut Faults<'_>,
+        during: &mut During<'_>,
     ) -> Result<Did, FlowFailure> {
         let traffic = traffic_of(case);
         let schedule = Schedule {
@@ -195,7 +219,7 @@ impl<'a> LiveRuns<'a> {
         let have_begun = |before: &Counters, after: &Counters| {
             !is_shaped || flows.iter().all(|flow| Window { before, after }.delivered(flow) > FIRST_WORDS)
         };
-        let measured = traffic::run(&self.network, flows, &schedule, faults, (count, have_begun))?;
+        let measured = traffic::run(&self.network, flows, &schedule, during, (count, have_begun))?;
         let (before, after) = (measured.before, measured.after);
         let window = Window { before: &before, after: &after };
         let record = |(flow, did): (&LiveFlow, &Measurement)| {
@@ -217,12 +241,12 @@ impl<'a> LiveRuns<'a> {
         (transfers, seed): (Transfers, u64),
         flows: &[LiveFlow],
         (warm_up, duration): (Span, Span),
-        faults: &mut Faults<'_>,
+        during: &mut During<'_>,
     ) -> Result<Did, FlowFailure> {
         let segment = tuning::maximum_segment(&traffic_of(case).transport, self.fabric.mtu);
         let load = (&Short { transfers, seed, segment }, Times { warm_up, duration, ..Times::default() });
         let count = || self.network.counters().map_err(|error| lost(&error));
-        let measured = datagrams::run(&self.network, &self.options.program, flows, load, faults, count)?;
+        let measured = datagrams::run(&self.network, &self.options.program, flows, load, during, count)?;
         let window = Window { before: &measured.before, after: &measured.after };
         let record = |(flow, (sent, ())): (&LiveFlow, &(transfers::Sent, ()))| {
             let (reordered, reorder_extent) = window.reordering(flow).filter(|_| is_shaped).unzip();
@@ -251,13 +275,13 @@ impl<'a> LiveRuns<'a> {
         rate_pps: u64,
         flows: &[LiveFlow],
         (warm_up, duration): (Span, Span),
-        faults: &mut Faults<'_>,
+        during: &mut During<'_>,
     ) -> Result<Did, FlowFailure> {
         let bytes = tuning::datagram_bytes(&traffic_of(case).transport, self.fabric.mtu);
         let load = (&Pace { rate_pps, bytes }, Times { warm_up, duration, ..Times::default() });
         let count = || self.network.counters().map_err(|error| lost(&error));
         let program = &self.options.program;
-        let measured = datagrams::run(&self.network, program, flows, load, faults, count)?;
+        let measured = datagrams::run(&self.network, program, flows, load, during, count)?;
         let window = Window { before: &measured.before, after: &measured.after };
         let record = |(flow, (_, received)): (&LiveFlow, &(Sent, Received))| {
             let outcome = received.outcome;
@@ -286,7 +310,7 @@ impl<'a> LiveRuns<'a> {
         case: &Case,
         flows: &[LiveFlow],
         (warm_up, duration): (Span, Span),
-        faults: &mut Faults<'_>,
+        during: &mut During<'_>,
     ) -> Result<Did, FlowFailure> {
         let traffic = traffic_of(case);
         let bytes = tuning::udp_message_bytes(&traffic.transport).min(MOST_BYTES as u32);
@@ -301,7 +325,7 @@ impl<'a> LiveRuns<'a> {
         let stream = Stream { streams: traffic.streams, window: credit, bytes };
         let load = (&stream, Times { warm_up, duration, ..Times::default() });
         let count = || self.network.counters().map_err(|error| lost(&error));
-        let measured = datagrams::run(&self.network, &self.options.program, flows, load, faults, count)?;
+        let measured = datagrams::run(&self.network, &self.options.program, flows, load, during, count)?;
         let window = Window { before: &measured.before, after: &measured.after };
         let is_cut = IPV4 + UDP + bytes > self.fabric.mtu;
         let record = |(flow, ((), sunk)): (&LiveFlow, &((), Sunk))| {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use machine::Span;
 
-use super::faults::Faults;
+use super::during::During;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
 use super::iperf::{self, Measurement, REPORT_LIMIT};
 use super::start_up;
@@ -49,7 +49,7 @@ pub(crate) fn run<C>(
     hosts: &impl Hosts,
     flows: &[LiveFlow],
     schedule: &Schedule,
-    faults: &mut Faults<'_>,
+    during: &mut During<'_>,
     (mut count, have_begun): (impl FnMut() -> Result<C, FlowFailure>, impl Fn(&C, &C) -> bool),
 ) -> Result<Measured<C>, FlowFailure> {
     let begun = Instant::now();
@@ -81,11 +81,10 @@ pub(crate) fn run<C>(
         warm = Instant::now();
         before = count()?;
     }
-    faults.carry_out(warm, |moment| clients.watch_until(moment, &mut servers))?;
-    let end = warm + Duration::from_secs(schedule.seconds);
-    clients.watch_until(end, &mut servers)?;
+    let lasts = Duration::from_secs(schedule.seconds);
+    during.pass(warm, lasts, |moment| clients.watch_until(moment, &mut servers))?;
     let after = count()?;
-    let measurements = clients.collect(end + END_PATIENCE, &mut servers)?;
+    let measurements = clients.collect(warm + lasts + END_PATIENCE, &mut servers)?;
     Ok(Measured { flows: measurements, before, after })
 }
 

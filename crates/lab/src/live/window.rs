@@ -1,5 +1,7 @@
 //! What the fabric counted between two readings, each of one moment for all flows and links: the window that a live run measures.
 
+use std::net::SocketAddr;
+
 use fabric::Fabric;
 use live::control::{Counters, FlowCounters};
 use machine::Span;
@@ -25,8 +27,7 @@ impl Window<'_> {
     /// Bytes of payload that were delivered of a flow.
     pub fn delivered(&self, flow: &LiveFlow) -> u64 {
         // The connection that iperf3 steers by has the same destination and hardly a segment.
-        let sum = |counters: &Counters| of(flow, counters).map(|counted| counted.delivered_bytes).sum::<u64>();
-        sum(self.after).saturating_sub(sum(self.before))
+        delivered(flow, self.after).saturating_sub(delivered(flow, self.before))
     }
 
     /// So many bytes a window, in bits a second.
@@ -86,11 +87,20 @@ impl Window<'_> {
     }
 }
 
+/// Bytes of payload that have been delivered of a flow so far.
+pub(crate) fn delivered(flow: &LiveFlow, counters: &Counters) -> u64 {
+    of(flow, counters).map(|counted| counted.delivered_bytes).sum()
+}
+
+/// Segments of a flow that have come late so far.
+pub(crate) fn reordered(flow: &LiveFlow, counters: &Counters) -> u64 {
+    of(flow, counters).filter_map(|counted| counted.reordering).map(|seen| seen.reordered).sum()
+}
+
 /// What was counted of a flow.
-fn of<'a>(flow: &'a LiveFlow, counters: &'a Counters) -> impl Iterator<Item = &'a FlowCounters> {
-    let is_its =
-        |counted: &&FlowCounters| counted.to.port() == flow.port && counted.to.ip().to_string() == flow.address;
-    counters.flows.iter().filter(is_its)
+fn of<'a>(flow: &LiveFlow, counters: &'a Counters) -> impl Iterator<Item = &'a FlowCounters> {
+    let to = flow.address.parse().ok().map(|address| SocketAddr::new(address, flow.port));
+    counters.flows.iter().filter(move |counted| Some(counted.to) == to)
 }
 
 fn lost_outside_links(counters: &Counters) -> u64 {

@@ -7,6 +7,7 @@ use topology::{Link, NodeId, Side};
 use transport::{paced, transfers};
 
 use super::cluster_record::ClusterRecord;
+use super::time_series::TimeSeries;
 use crate::labels::Labels;
 
 /// One run, as it stands in a line of `samples.jsonl`. It holds nothing that depends on the machine or the time of day
@@ -52,6 +53,9 @@ pub struct Record {
     /// this run. Live runs only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_max_us: Option<u64>,
+    /// What went on from step to step, where that was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_series: Option<Box<TimeSeries>>,
     /// What the controllers did, where they were asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Box<ClusterRecord>>,

@@ -58,13 +58,13 @@ impl Axis {
 }
 
 /// A tick's value with the decimals that its step needs.
-fn tick_text(value: f64, step: f64) -> String {
+pub(super) fn tick_text(value: f64, step: f64) -> String {
     let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
     format!("{value:.decimals$}")
 }
 
 /// The least of 1, 2, 5, 10, 20, ... that is no less than `x`.
-fn nice_step(x: f64) -> f64 {
+pub(super) fn nice_step(x: f64) -> f64 {
     if !(x.is_finite() && x > 0.0) {
         return 1.0;
     }

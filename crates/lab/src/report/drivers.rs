@@ -12,7 +12,8 @@ use crate::grid::{Grid, quoted, terminal_width};
 use crate::labels::Labels;
 use crate::measure::statistics::{RankTest, Summary};
 use crate::results::{
-    ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric, DriverComparison, Means, Results,
+    ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric, DriverComparison, Means, Parting,
+    Results,
 };
 
 /// What stands in each line of a case.
@@ -50,7 +51,8 @@ impl DriverComparison<'_> {
             }
             text.push('\n');
         }
-        for MostApart { title, headings, rows } in [flows(&self.flows), links(&self.links)].into_iter().flatten() {
+        let tables = [partings(&self.partings), flows(&self.flows), links(&self.links)];
+        for MostApart { title, headings, rows } in tables.into_iter().flatten() {
             let _ = writeln!(text, "{title}");
             let mut grid = Grid::new(&headings);
             for row in rows {
@@ -177,6 +179,29 @@ impl MostApart {
     }
 }
 
+/// Where and from when on live and simulated part.
+fn partings(partings: &[Parting]) -> Option<MostApart> {
+    let row = |parting: &Parting| {
+        let Parting { experiment, labels, quantity, from_seconds, means, most_at, most } = parting;
+        let largest = [Some(*means), *most].into_iter().flatten().fold(0.0, larger);
+        let scale = Scale::of(quantity.unit(), largest);
+        let name = if scale.unit.is_empty() {
+            quantity.name().to_owned()
+        } else {
+            format!("{} ({})", quantity.name(), scale.unit)
+        };
+        let from = [format!("{from_seconds:.2} s")].into_iter();
+        let most_at = most_at.clone().unwrap_or_else(|| "-".to_owned());
+        let figures = from.chain(figures(scale, Some(*means))).chain([most_at]).chain(figures(scale, *most));
+        part_row(experiment, labels, name, figures)
+    };
+    let words = ["experiment", "case", "what parts", "from", "live", "simulated", "difference"];
+    let most = ["most at", "live", "simulated", "difference"];
+    let headings = words.into_iter().chain(most).map(str::to_owned).collect();
+    let title = "from when on live and simulated lie apart, up to the end";
+    (!partings.is_empty()).then(|| MostApart { title, headings, rows: partings.iter().map(row).collect() })
+}
+
 fn flows(flows: &[ComparedFlow]) -> Option<MostApart> {
     let largest = flows.iter().map(|flow| flow.goodput_bps).fold(0.0, larger);
     let goodput = Scale::of(Unit::BitsPerSecond, largest);
@@ -244,9 +269,8 @@ pub(super) fn section(results: &Results) -> String {
             experiment_table(experiment)
         );
     }
-    for MostApart { title, headings, rows } in
-        [flows(&comparison.flows), links(&comparison.links)].into_iter().flatten()
-    {
+    let tables = [partings(&comparison.partings), flows(&comparison.flows), links(&comparison.links)];
+    for MostApart { title, headings, rows } in tables.into_iter().flatten() {
         let rows = rows.iter().map(|row| html_row("", row, MostApart::FIGURES)).collect::<String>();
         let head = html_head(headings.iter().map(|heading| heading.trim().replace('\n', " ")), MostApart::FIGURES);
         let _ = writeln!(html, "<div class=\"card\"><h3>{}</h3>{}</div>", escape(title), table("wraps", &head, &rows));

@@ -10,7 +10,7 @@ use super::latency::other_metrics;
 use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{alike, has_published, heading, is_summed_up, published_text, scale_of};
-use super::{charts, cluster, drivers, network};
+use super::{charts, cluster, drivers, network, over_time};
 use crate::measure::metric::metric_name;
 use crate::measure::statistics;
 use crate::results::{CaseResult, ExperimentResult, Results, Verdict};
@@ -144,6 +144,7 @@ impl Results {
             writeln!(html, "<div class=\"card\">{}</div>", table_html(experiment, &experiment.metrics, &self.drivers));
         html.push_str(&bond_table(experiment));
         html.push_str(&self.plots(experiment));
+        html.push_str(&over_time::section(self, experiment));
         html.push_str(&self.loads(experiment));
         html + "</section>\n"
     }

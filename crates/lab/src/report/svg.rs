@@ -59,6 +59,16 @@ impl Svg {
         self.element(&format!(r#"line class="{class}" {}"#, LineEnds(from, to)), "")
     }
 
+    /// A line through points.
+    pub fn polyline(&mut self, class: &str, points: impl Iterator<Item = (f64, f64)>, tip: &str) -> &mut Self {
+        let mut text = String::new();
+        for (x, y) in points {
+            let space = if text.is_empty() { "" } else { " " };
+            let _ = write!(text, "{space}{},{}", Short(x), Short(y));
+        }
+        self.element(&format!(r#"polyline class="{class}" points="{text}""#), tip)
+    }
+
     /// A line whose colour and width say how full something is, 0 to 1.
     pub fn heat_line(&mut self, share: f64, from: (f64, f64), to: (f64, f64), tip: &str) -> &mut Self {
         let width = Short(1.0 + 2.6 * share.clamp(0.0, 1.0));

@@ -9,6 +9,7 @@ use fabric::{DriverKind, Metric};
 use serde::Serialize;
 
 use super::model::{CaseResult, Cell, ExperimentResult, Results};
+use super::over_time::Parting;
 use crate::error::Error;
 use crate::labels::Labels;
 use crate::measure::metric::{completion_times, is_known_to};
@@ -38,6 +39,9 @@ pub struct DriverComparison<'a> {
     pub flows: Vec<ComparedFlow<'a>>,
     /// The directions of links that differ most, likewise.
     pub links: Vec<ComparedLink<'a>>,
+    /// From when on the drivers part, where runs were recorded over time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partings: Vec<Parting<'a>>,
     /// What a reader must know of how the runs went.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
@@ -172,6 +176,7 @@ impl Results {
             within: verdicts().filter(|within| *within).count(),
             flows: most_apart(flows, ComparedFlow::times),
             links: most_apart(links, ComparedLink::times),
+            partings: experiments.iter().flat_map(|experiment| self.partings(experiment.result)).collect(),
             warning: self.warning(),
             experiments,
         })
@@ -319,7 +324,7 @@ fn compared_links<'a>(
     of_both(&measured(live), &measured(sim)).filter_map(compared).collect()
 }
 
-fn number_among_parallel(links: &[LinkRecord], at: usize) -> Option<usize> {
+pub(super) fn number_among_parallel(links: &[LinkRecord], at: usize) -> Option<usize> {
     let is_parallel = |link: &&LinkRecord| link.from == links[at].from && link.to == links[at].to;
     let has_others = links.iter().filter(is_parallel).nth(1).is_some();
     has_others.then(|| links[..=at].iter().filter(is_parallel).count())

@@ -204,6 +204,7 @@ mod tests {
                 duration: Span::from_secs(5),
                 rate_pps: None,
                 transfers: Some(Transfers { size_bytes: 3_500, every: Span::from_ms(1) }),
+                time_series: None,
                 faults: &[],
                 seed: 1,
             };

@@ -34,7 +34,7 @@ fn run_in_peace<C>(
     schedule: &Schedule,
     count: impl FnMut() -> Result<C, FlowFailure>,
 ) -> Result<Measured<C>, FlowFailure> {
-    run(hosts, flows, schedule, &mut Faults::new(Vec::new(), &mut |_| Ok(())), (count, |_: &C, _: &C| true))
+    run(hosts, flows, schedule, &mut During::new(Vec::new(), &mut |_| Ok(()), None), (count, |_: &C, _: &C| true))
 }
 
 #[test]
@@ -47,8 +47,14 @@ fn faults_come_at_their_times() {
         Ok(())
     };
     let at = [100, 600].map(Duration::from_millis).to_vec();
-    run(&Here, &[flow("h2", 6)], &schedule(1), &mut Faults::new(at, &mut inject), (|| Ok(()), |(): &(), (): &()| true))
-        .unwrap();
+    run(
+        &Here,
+        &[flow("h2", 6)],
+        &schedule(1),
+        &mut During::new(at, &mut inject, None),
+        (|| Ok(()), |(): &(), (): &()| true),
+    )
+    .unwrap();
     let times = times.into_inner();
     // Not before their times; how much later is the machine's.
     assert!(times[1].1 >= 600, "{times:?}");
@@ -82,8 +88,8 @@ fn the_window_begins_when_all_flows_send() {
     };
     let have_begun = |idle: &(u32, Instant), now: &(u32, Instant)| idle.0 == 1 && now.0 >= 5;
     let mut inject = |_| Ok(());
-    let mut faults = Faults::new(Vec::new(), &mut inject);
-    let measured = run(&Here, &[flow("h2", 9)], &schedule(1), &mut faults, (count, have_begun)).unwrap();
+    let mut during = During::new(Vec::new(), &mut inject, None);
+    let measured = run(&Here, &[flow("h2", 9)], &schedule(1), &mut during, (count, have_begun)).unwrap();
     assert_eq!((measured.before.0, measured.after.0), (5, 6));
     assert!(measured.after.1.duration_since(measured.before.1) >= Duration::from_millis(900));
 }

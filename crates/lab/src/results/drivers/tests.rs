@@ -7,8 +7,9 @@ use super::{ComparedLink, ComparedMetric, DriverComparison, Means};
 use crate::Options;
 use crate::error::Error;
 use crate::measure::record::{FlowRecord, LinkRecord, Record};
+use crate::measure::time_series::{FlowSeries, LinkSeries, TimeSeries};
 use crate::plan::{PlannedRun, plan};
-use crate::results::Results;
+use crate::results::{Quantity, Results};
 use crate::testing::{environment, experiment, tree};
 
 const BOTH: [DriverKind; 2] = [DriverKind::Live, DriverKind::Sim];
@@ -274,4 +275,60 @@ fn completion_times_are_held_against_each_other_by_their_ranks() {
         assert!(comparison.table_within(200).contains(verdict));
     }
     assert_eq!(both(SEEN, SEEN).compare_drivers(&[]).unwrap().experiments[0].cases[0].completion_times, None);
+}
+
+/// A run in steps of a quarter of a second, whose one flow had so many Mbit/s in each, and whose link so long a queue.
+fn in_steps(run: &PlannedRun, goodput: [u64; 4], queue: [f64; 4]) -> Record {
+    let flow = FlowSeries {
+        goodput_bps: goodput.map(|mbps| mbps * 1_000_000).to_vec(),
+        cwnd: vec![10.0; 4],
+        retransmits: vec![25; 4],
+        reordered: vec![0, 0, 0, 200],
+    };
+    let series =
+        TimeSeries { step_seconds: 0.25, flows: vec![flow], links: vec![LinkSeries { queue: queue.to_vec() }] };
+    Record { time_series: Some(Box::new(series)), ..seen(run, SEEN) }
+}
+
+#[test]
+fn drivers_part_from_the_step_on_after_which_they_stay_apart() {
+    let results = results(&["a"], &BOTH, |run| {
+        Some(match run.driver {
+            // Apart in the first step, together in the second, apart for good from the third on.
+            DriverKind::Live => in_steps(run, [60, 40, 80, 80], [20.0; 4]),
+            DriverKind::Sim => in_steps(run, [50; 4], [20.0, 20.0, 20.0, 22.0]),
+        })
+    });
+    let comparison = results.compare_drivers(&[]).unwrap();
+    let [parting] = &comparison.partings[..] else { panic!("{:?}", comparison.partings) };
+    assert_eq!((parting.quantity, parting.from_seconds), (Quantity::Goodput, 0.5));
+    assert_eq!(parting.means, Means { live: 65e6, sim: 50e6 });
+    assert_eq!((parting.most_at.as_deref(), parting.most), (Some("h1 > h2"), Some(Means { live: 80e6, sim: 50e6 })));
+    let table = comparison.table_within(200);
+    assert!(table.contains("from when on live and simulated lie apart") && table.contains("0.50 s"), "{table}");
+    let page = results.html();
+    assert!(page.contains("<h3>Over time</h3>") && page.contains("<polyline class=\"course sim\""), "no drawing");
+}
+
+#[test]
+fn what_is_late_only_at_the_end_parts_there() {
+    let results = results(&["a"], &BOTH, |run| {
+        let record = in_steps(run, [50; 4], [20.0; 4]);
+        let mut series = record.time_series.clone().unwrap();
+        if run.driver == DriverKind::Sim {
+            series.flows[0].reordered = vec![0; 4];
+        }
+        Some(Record { time_series: Some(series), ..record })
+    });
+    let comparison = results.compare_drivers(&[]).unwrap();
+    let [parting] = &comparison.partings[..] else { panic!("{:?}", comparison.partings) };
+    assert_eq!((parting.quantity, parting.from_seconds), (Quantity::Reordered, 0.75));
+    assert_eq!(parting.means, Means { live: 200.0, sim: 0.0 });
+}
+
+#[test]
+fn runs_that_were_not_recorded_part_nowhere() {
+    let results = both(SEEN, Seen { goodput_bps: 90e6, ..SEEN });
+    let comparison = results.compare_drivers(&[]).unwrap();
+    assert!(comparison.partings.is_empty() && !results.html().contains("Over time"));
 }

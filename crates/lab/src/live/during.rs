@@ -1,0 +1,52 @@
+//! What goes on while flows are measured: faults are injected into links at their times, and how things stand is recorded.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::flow::FlowFailure;
+use super::recorder::Recorder;
+
+/// What goes on in one run.
+pub(crate) struct During<'a> {
+    /// When, by the time since measuring began; ascending.
+    fault_times: Vec<Duration>,
+    /// Carries out the fault with this number.
+    inject: &'a mut dyn FnMut(usize) -> Result<(), FlowFailure>,
+    recorder: Option<&'a mut Recorder>,
+}
+
+impl<'a> During<'a> {
+    /// Faults at these times, and a recorder where there is one.
+    pub fn new(
+        fault_times: Vec<Duration>,
+        inject: &'a mut dyn FnMut(usize) -> Result<(), FlowFailure>,
+        recorder: Option<&'a mut Recorder>,
+    ) -> Self {
+        Self { fault_times, inject, recorder }
+    }
+
+    /// Sees to all of it from `begin` until `duration` has passed. `wait` sleeps until a moment, and fails when the run has failed.
+    pub fn pass(
+        &mut self,
+        begin: Instant,
+        duration: Duration,
+        mut wait: impl FnMut(Instant) -> Result<(), FlowFailure>,
+    ) -> Result<(), FlowFailure> {
+        let mut faults = || {
+            for (number, time) in self.fault_times.iter().enumerate() {
+                wait(begin + *time)?;
+                (self.inject)(number)?;
+            }
+            wait(begin + duration)
+        };
+        let Some(recorder) = &mut self.recorder else { return faults() };
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let recording = scope.spawn(|| recorder.record(begin, duration, &stop));
+            let passed = faults();
+            stop.store(passed.is_err(), Ordering::Relaxed);
+            let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            passed.and(recorded)
+        })
+    }
+}
