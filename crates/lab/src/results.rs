@@ -3,6 +3,7 @@
 mod bonds;
 mod drivers;
 mod judge;
+mod means;
 mod model;
 mod over_time;
 mod words;
@@ -12,9 +13,10 @@ use topology::{NodeKind, Side};
 
 pub use self::bonds::BondResult;
 pub use self::drivers::{
-    ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric, DriverComparison, Means,
+    ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric, DriverComparison,
 };
 use self::judge::judge;
+pub use self::means::Means;
 use self::model::records_of;
 pub use self::model::{
     CaseResult, Cell, Comparison, ExperimentResult, Network, NetworkLink, NetworkNode, Results, Verdict,

@@ -195,3 +195,10 @@ pub(crate) fn link_record(
         queue_mean: link.spec.rate_bps.map(|_| counters.waited.as_secs_f64() / measured.as_secs_f64().max(1e-12)),
     }
 }
+
+/// Which of parallel links the one at this place of a record is, from 1; `None` if there is one only.
+pub(crate) fn number_among_parallel(links: &[LinkRecord], at: usize) -> Option<usize> {
+    let is_parallel = |link: &&LinkRecord| link.from == links[at].from && link.to == links[at].to;
+    let has_others = links.iter().filter(is_parallel).nth(1).is_some();
+    has_others.then(|| links[..=at].iter().filter(is_parallel).count())
+}

@@ -69,7 +69,7 @@ fn draw(courses: &[(DriverKind, Course)], quantity: Quantity, labels: &str) -> (
     let x = |seconds: f64| LEFT + (WIDTH - LEFT - RIGHT) * (seconds / end).clamp(0.0, 1.0);
     let y = |value: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value / most).clamp(0.0, 1.0);
     let mut svg = Svg::new(WIDTH, HEIGHT);
-    let step = nice_step(most / scale.one / 3.0);
+    let step = nice_step(most / scale.one / 5.0);
     for tick in 0..=(most / scale.one / step + 1e-9).floor() as u32 {
         let value = f64::from(tick) * step;
         svg.line("grid", (LEFT, y(value * scale.one)), (WIDTH - RIGHT, y(value * scale.one)));

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use fabric::{DriverKind, Metric};
 use serde::Serialize;
 
+use super::means::Means;
 use super::model::{CaseResult, Cell, ExperimentResult, Results};
 use super::over_time::Parting;
 use crate::error::Error;
 use crate::labels::Labels;
 use crate::measure::metric::{completion_times, is_known_to};
-use crate::measure::record::{LinkRecord, Record};
-use crate::measure::statistics::{Difference, RankTest, Summary, mean, rank_test, unpaired};
+use crate::measure::record::{LinkRecord, Record, number_among_parallel};
+use crate::measure::statistics::{Difference, RankTest, Summary, mean, rank_test};
 use crate::measure::tolerance::Tolerance;
 use crate::plan::check_known;
 
@@ -91,15 +92,6 @@ pub struct ComparedMetric {
     pub tolerance: Option<Tolerance>,
     /// Whether they lie within it; `None` if there is no tolerance, or one of the drivers measured nothing.
     pub within: Option<bool>,
-}
-
-/// Means over the runs of each driver.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Means {
-    /// Over the live runs.
-    pub live: f64,
-    /// Over the simulated runs.
-    pub sim: f64,
 }
 
 /// One flow as both drivers saw it.
@@ -248,22 +240,6 @@ fn compared_metric(cell: &Cell) -> ComparedMetric {
     }
 }
 
-impl Means {
-    /// Live minus simulated.
-    pub(crate) fn difference(self) -> Difference {
-        unpaired(self.live, self.sim)
-    }
-
-    fn times(self, tolerance: Tolerance) -> f64 {
-        tolerance.times(self.live, self.sim)
-    }
-
-    /// How many times the metric's tolerance they lie apart; not at all if it has none.
-    fn times_of(self, metric: Metric) -> f64 {
-        Tolerance::of(metric).map_or(0.0, |tolerance| self.times(tolerance))
-    }
-}
-
 impl ComparedFlow<'_> {
     fn times(&self) -> f64 {
         self.goodput_bps.times_of(Metric::GoodputMean).max(self.retransmits.times_of(Metric::Retransmits))
@@ -322,12 +298,6 @@ fn compared_links<'a>(
         Some(ComparedLink { experiment, labels, from, to, number, utilisation, drops: drops? })
     };
     of_both(&measured(live), &measured(sim)).filter_map(compared).collect()
-}
-
-pub(super) fn number_among_parallel(links: &[LinkRecord], at: usize) -> Option<usize> {
-    let is_parallel = |link: &&LinkRecord| link.from == links[at].from && link.to == links[at].to;
-    let has_others = links.iter().filter(is_parallel).nth(1).is_some();
-    has_others.then(|| links[..=at].iter().filter(is_parallel).count())
 }
 
 /// Two quantities of each key, if they were known each time: the means over all samples of it.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use fabric::{DriverKind, Metric, Unit};
 use serde::Serialize;
 
-use super::drivers::{Means, number_among_parallel};
-use super::model::{ExperimentResult, Results};
+use super::means::Means;
+use super::model::{CaseResult, ExperimentResult, Results};
 use crate::labels::Labels;
-use crate::measure::record::{LinkRecord, Record};
+use crate::measure::record::{LinkRecord, Record, number_among_parallel};
 use crate::measure::time_series::{FlowSeries, LinkSeries, TimeSeries};
 use crate::measure::tolerance::Tolerance;
 
@@ -154,7 +154,7 @@ impl Results {
     pub(super) fn partings<'a>(&'a self, experiment: &'a ExperimentResult) -> Vec<Parting<'a>> {
         let cases = experiment.cases.iter().enumerate();
         let of_case = |(number, case)| {
-            let case: &super::CaseResult = case;
+            let case: &CaseResult = case;
             let [live, sim] = [DriverKind::Live, DriverKind::Sim].map(|it| self.recorded(experiment, number, it));
             let of = move |quantity| parting(&experiment.name, &case.labels, quantity, (&live, &sim));
             Quantity::ALL.into_iter().filter_map(of).collect::<Vec<_>>()

@@ -3,13 +3,13 @@ use std::time::Instant;
 use fabric::{DriverKind, Metric};
 use machine::Span;
 
-use super::{ComparedLink, ComparedMetric, DriverComparison, Means};
+use super::{ComparedLink, ComparedMetric, DriverComparison};
 use crate::Options;
 use crate::error::Error;
 use crate::measure::record::{FlowRecord, LinkRecord, Record};
 use crate::measure::time_series::{FlowSeries, LinkSeries, TimeSeries};
 use crate::plan::{PlannedRun, plan};
-use crate::results::{Quantity, Results};
+use crate::results::{Means, Quantity, Results};
 use crate::testing::{environment, experiment, tree};
 
 const BOTH: [DriverKind; 2] = [DriverKind::Live, DriverKind::Sim];
