@@ -71,12 +71,12 @@ pub(crate) struct FlowMoment {
 }
 
 impl TimeSeries {
-    /// Puts moments, which ascend, into steps: what happened between two of them is taken to have happened evenly.
+    /// Puts moments, which ascend, into steps from the first one on: what happened between two of them is taken to have happened evenly.
     pub(crate) fn new(fabric: &Fabric, (step, duration): (Span, Span), moments: &[Moment]) -> Option<Self> {
         let (first, last) = (moments.first()?, moments.last()?);
-        let (step, duration) = (step.as_secs_f64(), duration.as_secs_f64().min(last.at));
+        let (step, duration) = (step.as_secs_f64(), duration.as_secs_f64().min(last.at - first.at));
         let steps = (duration / step - 1e-6).ceil() as usize;
-        let edges: Vec<f64> = (0..=steps).map(|number| (number as f64 * step).min(duration)).collect();
+        let edges: Vec<f64> = (0..=steps).map(|number| first.at + (number as f64 * step).min(duration)).collect();
         let widths: Vec<f64> = edges.windows(2).map(|edge| edge[1] - edge[0]).collect();
         // Growth of something in each step, by what it was at each moment.
         let grown = |value: &dyn Fn(&Moment) -> f64| -> Vec<f64> {
@@ -122,7 +122,7 @@ impl TimeSeries {
     }
 }
 
-/// What something was at a time between two moments; before the first one it was as then.
+/// What something was at a time between two moments.
 fn interpolated(moments: &[Moment], at: f64, value: &dyn Fn(&Moment) -> f64) -> f64 {
     let after = moments.partition_point(|moment| moment.at <= at);
     match (after.checked_sub(1).map(|before| &moments[before]), moments.get(after)) {
@@ -176,11 +176,11 @@ mod tests {
         let fabric = testing::tree(1, 1, 2, true);
         // A moment that was missed, one that came late, and a last step that is shorter.
         let moments = [
-            moment(0.0, 1_000, Some((10.0, 3)), 5.0),
-            moment(0.1, 2_000, Some((20.0, 3)), 5.1),
-            moment(0.3, 4_000, Some((40.0, 6)), 5.1),
-            moment(0.4, 4_000, Some((5.0, 6)), 6.1),
-            moment(0.46, 4_600, Some((6.0, 7)), 6.1),
+            moment(2.0, 1_000, Some((10.0, 3)), 5.0),
+            moment(2.1, 2_000, Some((20.0, 3)), 5.1),
+            moment(2.3, 4_000, Some((40.0, 6)), 5.1),
+            moment(2.4, 4_000, Some((5.0, 6)), 6.1),
+            moment(2.46, 4_600, Some((6.0, 7)), 6.1),
         ];
         let series = TimeSeries::new(&fabric, (Span::from_ms(100), Span::from_ms(450)), &moments).unwrap();
         let FlowSeries { goodput_bps, cwnd, retransmits, reordered } = &series.flows[0];
