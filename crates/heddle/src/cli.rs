@@ -31,10 +31,11 @@ EXIT STATUS
   0  it worked, and every expectation of the file held
   1  an expectation was missed; of `compare`: live and simulated lie further apart than the tolerances; of `cluster`: nothing was there, a condition did not hold, or there are alarms
   2  an error; nothing was started or changed unless the message says so
+  130  `run` and `compare` were interrupted (SIGINT, SIGTERM); what was measured is kept
 
 FILES
   NAME.fabric.yaml   the network and its experiments; `heddle schema` prints its JSON Schema
-  results/NAME/      report.html, summary.json, samples.jsonl and machine.json of the last run
+  results/NAME/      report.html, summary.json, samples.jsonl and machine.json of the last run; journal.jsonl while it goes on, or if it did not end
 
 ENVIRONMENT
   HEDDLE_LOG         what to log to standard error, as in `HEDDLE_LOG=debug`
@@ -407,6 +408,9 @@ pub struct Running {
     /// Folder for the results [default: results/NAME]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub results: Option<PathBuf>,
+    /// Go on with runs that were interrupted or failed: those that have ended are not run again
+    #[arg(long)]
+    pub resume: bool,
     /// No progress bar
     #[arg(short, long)]
     pub quiet: bool,

@@ -26,6 +26,8 @@ pub enum Ending {
     Passed,
     /// An expectation of the file was missed.
     Missed,
+    /// Somebody wanted it to end before it was done.
+    Interrupted,
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     match dispatch(cli) {
         Ok(Ending::Passed) => ExitCode::SUCCESS,
         Ok(Ending::Missed) => ExitCode::from(1),
+        Ok(Ending::Interrupted) => ExitCode::from(130),
         Err(report) => {
             // Whoever started it may not listen any more; the status says it, too.
             let _ = writeln!(std::io::stderr(), "{report:?}");

@@ -11,6 +11,7 @@ mod cluster_runs;
 mod command;
 mod compare;
 mod fuzz_targets;
+mod interrupted;
 mod live;
 mod program;
 mod recipes;

@@ -197,6 +197,23 @@ pub enum Error {
         /// What the system said.
         message: String,
     },
+    /// Somebody wanted the runs to end.
+    #[error("interrupted")]
+    Interrupted,
+    /// There are no runs to go on with.
+    #[error("there is nothing to go on with in {folder}", folder = folder.display())]
+    NothingToResume {
+        /// Where they would be.
+        folder: PathBuf,
+    },
+    /// What was kept is of another file.
+    #[error("{file} is not the file any more whose runs are kept in {folder}", folder = folder.display())]
+    ResumedOther {
+        /// Where they are kept.
+        folder: PathBuf,
+        /// The file now.
+        file: String,
+    },
     /// A file of results could not be read or written.
     #[error("{action} {path}: {source}", path = path.display())]
     File {
@@ -280,6 +297,11 @@ impl Error {
                 ));
             }
             Self::TooManyLiveFlows { .. } => "use a pattern with fewer flows, or run it with --sim",
+            Self::Interrupted => "`heddle run --resume` goes on with the runs that are left",
+            Self::NothingToResume { .. } => {
+                "leave --resume out; only runs that were interrupted or failed can be gone on with"
+            }
+            Self::ResumedOther { .. } => "leave --resume out to run all of it anew, or give the file its old text",
             Self::Threads { .. } => "ask for fewer threads",
             Self::TooLarge { .. } | Self::File { action: "reading", .. } => {
                 "name a folder that `heddle run` has written"

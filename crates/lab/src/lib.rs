@@ -29,8 +29,10 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod disk;
 mod error;
 mod grid;
+mod journal;
 mod labels;
 mod live;
 mod measure;
@@ -48,6 +50,7 @@ mod testing;
 pub use self::live::iperf;
 pub use error::Error;
 pub use grid::quoted;
+pub use journal::{JOURNAL, Journal};
 pub use labels::Labels;
 pub use measure::carried::Excess;
 pub use measure::cluster_record::{ClusterRecord, Latencies, OperationRecord, RAW_MAX};
@@ -65,4 +68,4 @@ pub use results::{
     Comparison, DriverComparison, ExperimentResult, Means, Network, NetworkLink, NetworkNode, Parting, Quantity,
     Results, Verdict,
 };
-pub use run::run;
+pub use run::{Ran, run};

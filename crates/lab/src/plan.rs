@@ -67,6 +67,9 @@ pub struct PlannedRun {
     pub flows: usize,
     /// Seconds of warm-up and measurement, on the driver's clock. Where controllers are asked it is an estimate.
     pub seconds: f64,
+    /// Its place in [`Plan::runs`].
+    #[serde(skip)]
+    pub(crate) number: usize,
     /// Index into `Plan::cases`, and the index of the case there.
     #[serde(skip)]
     pub(crate) at: (usize, usize),
@@ -94,6 +97,16 @@ impl PlannedRun {
             time_series: None,
             cluster: None,
         }
+    }
+
+    /// Whether a record is one of this run.
+    pub(crate) fn is_of(&self, record: &Record) -> bool {
+        self.driver == record.driver
+            && self.experiment == record.experiment
+            && self.at.1 == record.case
+            && self.labels == record.labels
+            && self.repeat == record.repeat
+            && self.seed == record.seed
     }
 
     /// The error of a run in which more was delivered than links carry.
@@ -166,7 +179,7 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
                         continue;
                     }
                     let run = planned(fabric, experiment, case, seed, repeat)?;
-                    runs.push(PlannedRun { driver, at: (slot, number), ..run });
+                    runs.push(PlannedRun { driver, number: runs.len(), at: (slot, number), ..run });
                 }
             }
         }
@@ -363,7 +376,17 @@ fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, rep
         }
     };
     let name = experiment.name.clone();
-    Ok(PlannedRun { experiment: name, labels, repeat, driver: DriverKind::Sim, seed, flows, seconds, at: (0, 0) })
+    Ok(PlannedRun {
+        experiment: name,
+        labels,
+        repeat,
+        driver: DriverKind::Sim,
+        seed,
+        flows,
+        seconds,
+        number: 0,
+        at: (0, 0),
+    })
 }
 
 /// Only the pattern distinguishes cases here: whatever else varies is compared under the same seed.

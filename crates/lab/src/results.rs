@@ -51,7 +51,8 @@ impl Results {
             .collect();
         let simulator = speed(&records, &timings);
         let environment = Environment { simulator, timings, ..environment };
-        Self { network: Network::of(fabric), seed: plan.seed, drivers, experiments, records, environment }
+        let planned_runs = plan.runs.len();
+        Self { network: Network::of(fabric), seed: plan.seed, drivers, planned_runs, experiments, records, environment }
     }
 }
 

@@ -4,38 +4,68 @@ use fabric::{DriverKind, Fabric, Source};
 
 use crate::cluster;
 use crate::error::Error;
+use crate::journal::Journal;
 use crate::live::{LiveRuns, look_for_programs};
 use crate::measure::environment::Environment;
 use crate::options::Options;
-use crate::plan::{PlannedRun, plan};
+use crate::plan::{Plan, PlannedRun, plan};
 use crate::results::Results;
 use crate::simulate::simulate;
 
-/// Plans and runs the experiments of `fabric`, which `source` is the text of, and judges them.
+/// What came of a call.
+#[derive(Debug)]
+pub struct Ran {
+    /// Of all runs that have ended.
+    pub results: Results,
+    /// Why the others have not, if there are others.
+    pub stopped: Option<Error>,
+}
+
+/// Plans and runs the experiments of `fabric`, which `source` is the text of, and judges them. Each run is kept in `journal` when it ends; what is in there
+/// already is not run again.
 ///
 /// The live network comes up first, since it is what can fail. Then the simulated runs go side by side; then the live ones,
 /// one after another, with the machine for themselves.
 ///
 /// # Errors
-/// If the plan makes no sense, a program is missing, or a run fails. A missed expectation is no error.
-pub fn run(source: &Source, fabric: &Fabric, options: &Options) -> Result<Results, Error> {
+/// If the plan makes no sense, a program is missing, or nothing was measured since a run failed. A missed expectation is no error.
+pub fn run(source: &Source, fabric: &Fabric, options: &Options, journal: &Journal) -> Result<Ran, Error> {
     let plan = plan(fabric, options)?;
-    let of = |driver| plan.runs.iter().filter(move |run| run.driver == driver).collect::<Vec<&PlannedRun>>();
-    let (sim, live) = (of(DriverKind::Sim), of(DriverKind::Live));
+    let mut iperf3 = None;
+    let stopped = run_all(source, fabric, options, (&plan, journal), &mut iperf3).err();
+    let measured = journal.measured();
+    match stopped {
+        Some(error) if measured.is_empty() => Err(error),
+        stopped => {
+            let results = Results::new(fabric, &plan, measured, Environment::look(iperf3));
+            Ok(Ran { results, stopped })
+        }
+    }
+}
+
+fn run_all(
+    source: &Source,
+    fabric: &Fabric,
+    options: &Options,
+    (plan, journal): (&Plan, &Journal),
+    iperf3: &mut Option<String>,
+) -> Result<(), Error> {
+    let (live, sim): (Vec<&PlannedRun>, Vec<&PlannedRun>) =
+        journal.left_to_do(plan).into_iter().partition(|run| run.driver == DriverKind::Live);
     let (asking, talking): (Vec<&PlannedRun>, Vec<&PlannedRun>) =
         live.into_iter().partition(|run| plan.asks_controllers(fabric, run));
-    let mut iperf3 = None;
     let mut network = None;
     if !talking.is_empty() {
-        iperf3 = Some(look_for_programs()?);
+        *iperf3 = Some(look_for_programs()?);
         let mut hosts = LiveRuns::start(source, fabric, options)?;
-        hosts.try_settings(&plan, &talking)?;
+        hosts.try_settings(plan, &talking)?;
         network = Some(hosts);
     }
-    let mut measured = if sim.is_empty() { Vec::new() } else { simulate(fabric, &plan, &sim, options)? };
-    if let Some(network) = network {
-        measured.extend(network.run(&plan, &talking)?);
+    if !sim.is_empty() {
+        simulate(fabric, plan, &sim, (options, journal))?;
     }
-    measured.extend(cluster::run(fabric, &plan, &asking, options)?);
-    Ok(Results::new(fabric, &plan, measured, Environment::look(iperf3)))
+    if let Some(network) = network {
+        network.run(plan, &talking, journal)?;
+    }
+    cluster::run(fabric, plan, &asking, (options, journal))
 }

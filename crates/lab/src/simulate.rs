@@ -15,6 +15,7 @@ use vswitch::Pipelines;
 
 use crate::cluster;
 use crate::error::Error;
+use crate::journal::Journal;
 use crate::measure::bonds;
 use crate::measure::carried::{Delivery, Excess, Packet};
 use crate::measure::environment::Timing;
@@ -29,13 +30,13 @@ use crate::progress::Progress;
 /// path carried 15 % less when all flows started within 1 ms).
 const START_WITHIN: Span = Span::from_ms(50);
 
-/// Runs `runs` and returns what each measured and took, in their order whatever the number of threads.
+/// Runs `runs`, and keeps what each measured.
 pub(crate) fn simulate(
     fabric: &Fabric,
     plan: &Plan,
     runs: &[&PlannedRun],
-    options: &Options,
-) -> Result<Vec<(Record, Timing)>, Error> {
+    (options, journal): (&Options, &Journal),
+) -> Result<(), Error> {
     let routes = Arc::new(Routes::compute(&fabric.topology));
     let progress = Progress::start(options.progress, "simulated", runs.iter().map(|run| run.seconds));
     let pool = rayon::ThreadPoolBuilder::new()
@@ -43,19 +44,17 @@ pub(crate) fn simulate(
         .build()
         .map_err(|error| Error::Threads { threads: options.threads, message: error.to_string() })?;
     pool.install(|| {
-        runs.par_iter()
-            .with_max_len(1)
-            .map(|run| {
-                let (index, cases) = &plan.cases[run.at.0];
-                let (experiment, case) = (&fabric.experiments[*index], &cases[run.at.1]);
-                let result = match &case.work {
-                    Work::Traffic(_) => one((fabric, &routes), experiment, case, run, step_of(experiment, options)),
-                    Work::Cluster(_) => one_cluster(fabric, experiment, case, run),
-                };
-                progress.done(run.seconds);
-                result
-            })
-            .collect()
+        runs.par_iter().with_max_len(1).try_for_each(|run| {
+            journal.check()?;
+            let (index, cases) = &plan.cases[run.at.0];
+            let (experiment, case) = (&fabric.experiments[*index], &cases[run.at.1]);
+            let result = match &case.work {
+                Work::Traffic(_) => one((fabric, &routes), experiment, case, run, step_of(experiment, options)),
+                Work::Cluster(_) => one_cluster(fabric, experiment, case, run),
+            };
+            progress.done(run.seconds);
+            journal.keep(run, result?)
+        })
     })
 }
 

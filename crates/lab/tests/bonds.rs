@@ -108,7 +108,8 @@ fn a_bond_loses_what_is_on_the_cable_and_a_pair_without_one_the_whole_outage() {
     let source = Source { name: "failover.fabric.yaml".to_owned(), text: FAILOVER.to_owned() };
     let fabric = fabric::parse(&source).expect("the file is right");
     let options = Options { drivers: vec![DriverKind::Sim], ..Options::default() };
-    let results = lab::run(&source, &fabric, &options).expect("simulated runs don't fail");
+    let results =
+        lab::run(&source, &fabric, &options, &lab::Journal::in_memory()).expect("simulated runs don't fail").results;
     assert!(results.passed(), "{}", results.table_within(140));
     let table = results.table_within(140);
     assert!(table.contains("10000 datagrams a second in packets of 1514 bytes, 3 faults of links"), "{table}");

@@ -27,7 +27,7 @@ fn run(seed: Option<u64>, threads: usize) -> Results {
     let source = Source { name: "small.fabric.yaml".to_owned(), text: FILE.to_owned() };
     let fabric = fabric::parse(&source).expect("the file is right");
     let options = Options { drivers: vec![DriverKind::Sim], seed, threads, ..Options::default() };
-    lab::run(&source, &fabric, &options).expect("simulated runs don't fail")
+    lab::run(&source, &fabric, &options, &lab::Journal::in_memory()).expect("simulated runs don't fail").results
 }
 
 #[test]

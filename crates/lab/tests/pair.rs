@@ -22,5 +22,5 @@ pub fn run(experiments: &str) -> Results {
     let source = Source { name: "pair.fabric.yaml".to_owned(), text: format!("{NETWORK}experiments:\n{experiments}") };
     let fabric = fabric::parse(&source).expect("the file is right");
     let options = Options { drivers: vec![DriverKind::Sim], ..Options::default() };
-    lab::run(&source, &fabric, &options).expect("simulated runs don't fail")
+    lab::run(&source, &fabric, &options, &lab::Journal::in_memory()).expect("simulated runs don't fail").results
 }

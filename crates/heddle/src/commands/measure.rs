@@ -3,51 +3,68 @@
 use std::path::{Path, PathBuf};
 
 use fabric::DriverKind;
-use lab::{Options, Results};
+use lab::{Journal, Options, Ran, Results};
 use miette::{Context, IntoDiagnostic, Report, miette};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use super::{file, located};
 use crate::Ending;
 use crate::cli::{self, Choice, Compare, Format, Run, Running, Selection};
 use crate::output::put;
 
+/// Exit status of a program that was interrupted, as shells have it.
+const INTERRUPTED: i32 = 130;
+
 /// Runs the experiments of a file, prints the table, writes the report.
 pub fn run(args: &Run, format: Format) -> Result<Ending, Report> {
-    let (results, folder) = measure(&args.file.file, options(&args.selection)?, &args.running)?;
-    print(&results, format)?;
-    point_at_report(&folder);
-    Ok(ending(results.passed()))
+    let measured = measure(&args.file.file, options(&args.selection)?, &args.running)?;
+    print(&measured.results, format)?;
+    point_at_report(&measured.folder);
+    let passed = measured.results.passed();
+    measured.ending(passed)
 }
 
 /// Holds live against simulated: of a file after both have run, of a folder as its results have it.
 pub fn compare(args: &Compare, format: Format) -> Result<Ending, Report> {
     let from = &args.from;
-    let (results, folder) = if from.is_dir() {
+    if from.is_dir() {
         refuse_options_of_runs(args)?;
-        (lab::load(from)?, None)
-    } else {
-        let both = vec![DriverKind::Live, DriverKind::Sim];
-        let options = Options { time_series: true, ..options_of(both, &args.choice)? };
-        let (results, folder) = measure(from, options, &args.running)?;
-        (results, Some(folder))
+        let results = lab::load(from)?;
+        return Ok(ending(print_comparison(&results, args, format)?));
+    }
+    let both = vec![DriverKind::Live, DriverKind::Sim];
+    let options = Options { time_series: true, ..options_of(both, &args.choice)? };
+    let measured = measure(from, options, &args.running)?;
+    let passed = match print_comparison(&measured.results, args, format) {
+        // Simulated runs come first: there may be no live ones yet.
+        Err(_) if measured.stopped.is_some() => false,
+        passed => passed?,
     };
+    point_at_report(&measured.folder);
+    measured.ending(passed)
+}
+
+/// Prints how far live and simulated lie apart; whether that is within all tolerances.
+fn print_comparison(results: &Results, args: &Compare, format: Format) -> Result<bool, Report> {
     let comparison = results.compare_drivers(&args.choice.experiments)?;
     put(&match format {
         Format::Table => comparison.table(),
         Format::Json => comparison.json(),
         Format::Csv => comparison.csv(),
     })?;
-    if let Some(folder) = folder {
-        point_at_report(&folder);
-    }
-    Ok(ending(comparison.passed()))
+    Ok(comparison.passed())
 }
 
 /// What says how to run, beside a folder of which nothing is run, is a mistake.
 fn refuse_options_of_runs(args: &Compare) -> Result<(), Report> {
-    let Running { threads, results, quiet: _ } = &args.running;
-    let given =
-        [("--seed", args.choice.seed.is_some()), ("--threads", threads.is_some()), ("--results", results.is_some())];
+    let Running { threads, results, resume, quiet: _ } = &args.running;
+    let given = [
+        ("--seed", args.choice.seed.is_some()),
+        ("--threads", threads.is_some()),
+        ("--results", results.is_some()),
+        ("--resume", *resume),
+    ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => Err(miette!(
             help = "name a fabric file to run it, or leave the option out to compare what is in the folder",
@@ -58,20 +75,61 @@ fn refuse_options_of_runs(args: &Compare) -> Result<(), Report> {
     }
 }
 
-/// Runs the experiments of a file and writes their results into a folder, which it returns, too.
-fn measure(path: &Path, mut options: Options, running: &Running) -> Result<(Results, PathBuf), Report> {
+/// What came of the runs of a file, and the folder that it was written into.
+struct Measured {
+    results: Results,
+    folder: PathBuf,
+    /// Why not all of them took place.
+    stopped: Option<lab::Error>,
+}
+
+impl Measured {
+    /// How the command ends: if not all runs took place, it says what is kept of them.
+    fn ending(self, passed: bool) -> Result<Ending, Report> {
+        let Some(error) = self.stopped else { return Ok(ending(passed)) };
+        let kept = format!("{} of {} runs are kept", self.results.records.len(), self.results.planned_runs);
+        let go_on = "the same command with --resume goes on with the others";
+        if matches!(error, lab::Error::Interrupted) {
+            eprintln!("Interrupted: {kept}; {go_on}");
+            return Ok(Ending::Interrupted);
+        }
+        let hint = error.hint().map_or_else(String::new, |hint| hint + "; ");
+        Err(miette!(help = format!("{hint}{go_on}"), "{kept}, then: {error}"))
+    }
+}
+
+/// Runs the experiments of a file and writes their results into a folder. Each run is kept there when it ends.
+fn measure(path: &Path, mut options: Options, running: &Running) -> Result<Measured, Report> {
     let (source, fabric) = file::read(path)?;
     if let Some(threads) = running.threads {
         options.threads = usize::from(threads);
     }
     options.progress = !running.quiet;
-    let results = lab::run(&source, &fabric, &options).map_err(|error| {
+    let folder = running.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&fabric.name));
+    let explain = |error: lab::Error| {
         let located = located(&source, &error.place_in_file(), &error.to_string(), error.hint());
         located.map_or_else(|| error.into(), Report::new)
-    })?;
-    let folder = running.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&fabric.name));
+    };
+    // A plan that makes no sense shall not cost what an earlier call has left.
+    lab::plan(&fabric, &options).map_err(explain)?;
+    let journal = if running.resume { Journal::resume(&folder, &source) } else { Journal::begin(&folder, &source) }?;
+    for signal in [SIGINT, SIGTERM] {
+        // The second one ends the program at once.
+        flag::register_conditional_shutdown(signal, INTERRUPTED, journal.interruption()).into_diagnostic()?;
+        flag::register(signal, journal.interruption()).into_diagnostic()?;
+    }
+    let Ran { results, stopped } = match lab::run(&source, &fabric, &options, &journal) {
+        Ok(ran) => ran,
+        Err(error) => {
+            journal.finish()?;
+            return Err(explain(error));
+        }
+    };
     results.write(&folder)?;
-    Ok((results, folder))
+    if stopped.is_none() {
+        journal.finish()?;
+    }
+    Ok(Measured { results, folder, stopped })
 }
 
 /// Makes the report of a results folder anew.

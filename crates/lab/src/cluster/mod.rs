@@ -32,25 +32,25 @@ use self::nodes::Nodes;
 use self::provider::Provider;
 use self::script::{Mode, Script};
 use crate::error::Error;
+use crate::journal::Journal;
 use crate::measure::cluster_record::ClusterRecord;
-use crate::measure::environment::Timing;
 use crate::measure::record::Record;
 use crate::options::Options;
 use crate::plan::controllers::has_partitions;
 use crate::plan::{Plan, PlannedRun, controllers_of};
 use crate::progress::Progress;
 
-/// Runs `runs`, all of which ask controllers, in their order.
+/// Runs `runs`, all of which ask controllers, in their order, and keeps what each measured.
 pub(crate) fn run(
     fabric: &Fabric,
     plan: &Plan,
     runs: &[&PlannedRun],
-    options: &Options,
-) -> Result<Vec<(Record, Timing)>, Error> {
+    (options, journal): (&Options, &Journal),
+) -> Result<(), Error> {
     let progress = Progress::start(options.progress, "live", runs.iter().map(|run| run.seconds));
     let mut kept: Option<Nodes> = None;
-    let mut measured = Vec::with_capacity(runs.len());
     for run in runs {
+        journal.check()?;
         let (index, cases) = &plan.cases[run.at.0];
         progress.at(format!("{}: {}", run.experiment, run.labels));
         let duration = fabric.experiments[*index].duration;
@@ -60,10 +60,10 @@ pub(crate) fn run(
             let (experiment, case) = (run.experiment.clone(), run.labels.to_string());
             Error::Controllers { experiment, case, repeat: run.repeat, message }
         })?;
-        measured.push((record(run, cluster, seconds), run.timing(started)));
+        journal.keep(run, (record(run, cluster, seconds), run.timing(started)))?;
         progress.done(run.seconds);
     }
-    Ok(measured)
+    Ok(())
 }
 
 /// A run's record: nothing of flows and links.

@@ -1,5 +1,6 @@
 //! What goes on while flows are measured: faults are injected into links at their times, and how things stand is recorded.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,12 @@ pub(crate) struct During<'a> {
     /// Carries out the fault with this number.
     inject: &'a mut dyn FnMut(usize) -> Result<(), FlowFailure>,
     recorder: Option<&'a mut Recorder>,
+    /// Set by somebody who wants it to end.
+    interrupted: Arc<AtomicBool>,
 }
+
+/// How often it is looked whether it shall end.
+const POLL: Duration = Duration::from_millis(50);
 
 impl<'a> During<'a> {
     /// Faults at these times, and a recorder where there is one.
@@ -22,7 +28,13 @@ impl<'a> During<'a> {
         inject: &'a mut dyn FnMut(usize) -> Result<(), FlowFailure>,
         recorder: Option<&'a mut Recorder>,
     ) -> Self {
-        Self { fault_times, inject, recorder }
+        Self { fault_times, inject, recorder, interrupted: Arc::default() }
+    }
+
+    /// It fails soon after this has been set.
+    #[must_use]
+    pub fn until(self, interrupted: Arc<AtomicBool>) -> Self {
+        Self { interrupted, ..self }
     }
 
     /// Sees to all of it from `begin` until `duration` has passed. `wait` sleeps until a moment, and fails when the run has failed.
@@ -32,6 +44,19 @@ impl<'a> During<'a> {
         duration: Duration,
         mut wait: impl FnMut(Instant) -> Result<(), FlowFailure>,
     ) -> Result<(), FlowFailure> {
+        let mut wait = |moment: Instant| {
+            loop {
+                if self.interrupted.load(Ordering::Relaxed) {
+                    let (flow, host) = (String::new(), String::new());
+                    return Err(FlowFailure { flow, host, message: "interrupted".to_owned() });
+                }
+                let next = moment.min(Instant::now() + POLL);
+                wait(next)?;
+                if next == moment {
+                    return Ok(());
+                }
+            }
+        };
         let mut faults = || {
             for (number, time) in self.fault_times.iter().enumerate() {
                 wait(begin + *time)?;

@@ -25,6 +25,7 @@ use super::transfers::Short;
 use super::tuning;
 use super::window::Window;
 use crate::error::Error;
+use crate::journal::Journal;
 use crate::measure::bonds;
 use crate::measure::carried::Packet;
 use crate::measure::environment::Timing;
@@ -93,21 +94,23 @@ impl<'a> LiveRuns<'a> {
         Ok(Self { network, source, fabric, options, tuned: None, own_buffers, next_port: PORTS.start })
     }
 
-    /// Runs `runs` in their order, then takes the network down.
-    pub fn run(mut self, plan: &Plan, runs: &[&PlannedRun]) -> Result<Vec<(Record, Timing)>, Error> {
+    /// Runs `runs` in their order, keeps what each measured, and takes the network down.
+    pub fn run(mut self, plan: &Plan, runs: &[&PlannedRun], journal: &Journal) -> Result<(), Error> {
         let progress = Progress::start(self.options.progress, "live", runs.iter().map(|run| run.seconds));
-        let mut measured = Vec::with_capacity(runs.len());
         for run in runs {
+            journal.check()?;
             let (index, cases) = &plan.cases[run.at.0];
             progress.at(format!("{}: {}", run.experiment, run.labels));
             let experiment = &self.fabric.experiments[*index];
             let step = step_of(experiment, self.options);
-            measured.push(self.one(&cases[run.at.1], run, (experiment.warm_up, experiment.duration), step)?);
+            let times = (experiment.warm_up, experiment.duration);
+            let measured = self.one(&cases[run.at.1], run, times, (step, journal));
+            // Programs of a run are ended by the same signal as this one.
+            journal.keep(run, measured.or_else(|error| journal.check().and(Err(error)))?)?;
             progress.done(run.seconds);
         }
         drop(progress);
-        self.network.down()?;
-        Ok(measured)
+        Ok(self.network.down()?)
     }
 
     /// Sets hosts up as each case of these runs wants it: what the kernel lacks or refuses is known before anything was run.
@@ -126,7 +129,7 @@ impl<'a> LiveRuns<'a> {
         case: &Case,
         run: &PlannedRun,
         times: (Span, Span),
-        step: Option<Span>,
+        (step, journal): (Option<Span>, &Journal),
     ) -> Result<(Record, Timing), Error> {
         let started = Instant::now();
         let fabric = self.fabric.with(&case.overrides);
@@ -164,7 +167,7 @@ impl<'a> LiveRuns<'a> {
             recorder.map_err(|failure| failed(run, failure))
         };
         let mut recorder = step.map(recorder).transpose()?;
-        let mut during = During::new(due, &mut inject, recorder.as_mut());
+        let mut during = During::new(due, &mut inject, recorder.as_mut()).until(journal.interruption());
         let did = match (traffic.rate_pps, traffic.transport.kind, traffic.transfers) {
             (Some(rate_pps), ..) => self.datagrams(case, rate_pps, &flows, times, &mut during),
             (None, TransportKind::Udp, _) => self.messages(&fabric, case, &flows, times, &mut during),

@@ -1,12 +1,13 @@
 //! Results in a folder: samples, summary, machine, report.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::disk::{failed, read_results};
 use crate::error::Error;
 use crate::measure::environment::Environment;
 use crate::measure::record::Record;
@@ -15,8 +16,6 @@ use crate::results::Results;
 const SAMPLES: &str = "samples.jsonl";
 const SUMMARY: &str = "summary.json";
 const MACHINE: &str = "machine.json";
-/// No file of results is read beyond this: 1 GiB, some thousand runs of a thousand flows.
-const FILE_MAX: u64 = 1 << 30;
 /// The page for people.
 pub const REPORT: &str = "report.html";
 
@@ -57,7 +56,7 @@ pub fn load(folder: &Path) -> Result<Results, Error> {
     let mut results: Results = get(&folder.join(SUMMARY))?;
     results.environment = get::<Environment>(&folder.join(MACHINE))?;
     let samples = folder.join(SAMPLES);
-    let text = read(&samples, FILE_MAX)?;
+    let text = read_results(&samples)?;
     for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let record = serde_json::from_str(line).map_err(|source| Error::Format {
             path: samples.clone(),
@@ -70,16 +69,8 @@ pub fn load(folder: &Path) -> Result<Results, Error> {
 }
 
 fn get<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
-    let text = read(path, FILE_MAX)?;
+    let text = read_results(path)?;
     serde_json::from_str(&text).map_err(|source| Error::Format { path: path.to_owned(), line: source.line(), source })
-}
-
-fn read(path: &Path, limit: u64) -> Result<String, Error> {
-    let mut text = String::new();
-    fs::File::open(path)
-        .and_then(|file| file.take(limit + 1).read_to_string(&mut text))
-        .map_err(|source| failed("reading", path, source))?;
-    if text.len() as u64 > limit { Err(Error::TooLarge { path: path.to_owned(), limit }) } else { Ok(text) }
 }
 
 /// Writes beside the file and renames: a reader never sees half of it.
@@ -93,23 +84,4 @@ fn put(path: &Path, text: &str) -> Result<(), Error> {
 
 fn pretty(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("results are plain data") + "\n"
-}
-
-fn failed(action: &'static str, path: &Path, source: std::io::Error) -> Error {
-    Error::File { action, path: path.to_owned(), source }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_are_read_up_to_a_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("samples.jsonl");
-        fs::write(&path, "12345").unwrap();
-        assert_eq!(read(&path, 5).unwrap(), "12345");
-        let error = read(&path, 4).unwrap_err();
-        assert!(matches!(error, Error::TooLarge { limit: 4, .. }) && error.to_string().contains("samples.jsonl"));
-    }
 }

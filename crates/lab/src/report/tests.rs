@@ -44,7 +44,7 @@ fn elections_between_distant_controllers_are_reported_without_live_runs() {
     let source = fabric::Source { name: "far".to_owned(), text: text.to_owned() };
     let fabric = fabric::parse(&source).unwrap();
     let options = Options { drivers: BOTH.to_vec(), ..Options::default() };
-    let results = crate::run(&source, &fabric, &options).unwrap();
+    let results = crate::run(&source, &fabric, &options, &crate::Journal::in_memory()).unwrap().results;
     // Nothing is expected of live runs, since there are none.
     assert!(results.passed() && results.verdicts().count() == 2);
     let (table, html) = (results.table_within(200), results.html());
@@ -67,7 +67,7 @@ fn an_experiment_that_nothing_has_measured_is_shown_without_a_table() {
     let source = fabric::Source { name: "killed".to_owned(), text: text.to_owned() };
     let fabric = fabric::parse(&source).unwrap();
     let options = Options { drivers: vec![DriverKind::Sim], ..Options::default() };
-    let results = crate::run(&source, &fabric, &options).unwrap();
+    let results = crate::run(&source, &fabric, &options, &crate::Journal::in_memory()).unwrap().results;
     assert!(results.experiments[0].is_measured() && !results.experiments[1].is_measured());
     let (table, html) = (results.table_within(200), results.html());
     let (measured, not_measured) = table.split_once("\nkilled\n").unwrap();

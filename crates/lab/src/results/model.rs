@@ -22,6 +22,9 @@ pub struct Results {
     pub seed: u64,
     /// Who drove the runs.
     pub drivers: Vec<DriverKind>,
+    /// How many runs there were to be; fewer have ended if they were interrupted, or one failed.
+    #[serde(default)]
+    pub planned_runs: usize,
     /// In the order of the file.
     pub experiments: Vec<ExperimentResult>,
     /// One a run, in the order of the plan. Kept in `samples.jsonl`.
@@ -192,12 +195,16 @@ impl Results {
         self.environment.simulator
     }
 
-    /// What a reader must know of how the runs went, if anything: packets that the machine lost.
+    /// What a reader must know of how the runs went, if anything: runs that did not take place, packets that the machine lost.
     pub(crate) fn warning(&self) -> Option<String> {
+        let (ended, planned) = (self.records.len(), self.planned_runs);
+        let missing = (ended < planned).then(|| format!("{ended} of {planned} runs: the others did not take place"));
         let lost: u64 = self.records.iter().filter_map(|record| record.lost_outside_links).sum();
-        (lost > 0).then(|| {
+        let lost = (lost > 0).then(|| {
             format!("live: {lost} packets lost in the machine, not in a link: the machine is too slow for these rates")
-        })
+        });
+        let warnings: Vec<String> = missing.into_iter().chain(lost).collect();
+        (!warnings.is_empty()).then(|| warnings.join("; "))
     }
 
     /// What went wrong with the controllers of an experiment: requests that failed, answers that contradict each other.

@@ -1,0 +1,113 @@
+//! Runs that were interrupted, and go on.
+
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::program::Desk;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Many runs, each of which takes a moment.
+const FILE: &str = "\
+topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }
+links: { rate: 1Gbit, delay: 100us, queue: 50 }
+experiments:
+  a: { traffic: { pattern: stride(2) }, warm-up: 100ms, for: 500ms, repeat: 200 }
+";
+
+fn run(desk: &Desk, args: &[&str]) -> Child {
+    let all = [&["run", "lab.fabric.yaml", "--quiet"][..], args].concat();
+    let mut command = desk.command(&all);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started")
+}
+
+/// Waits until so many runs are kept.
+fn wait_for(desk: &Desk, runs: usize) {
+    let begun = Instant::now();
+    loop {
+        let journal = std::fs::read_to_string(desk.path().join("results/lab/journal.jsonl")).unwrap_or_default();
+        if journal.lines().count() > runs {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{} lines", journal.lines().count());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn interrupted(child: Child, signal: Signal) -> Output {
+    kill(Pid::from_raw(child.id().cast_signed()), signal).expect("it runs");
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn interrupted_runs_are_kept_and_gone_on_with() {
+    let (desk, whole) = (Desk::new(), Desk::new());
+    for desk in [&desk, &whole] {
+        desk.write("lab.fabric.yaml", FILE);
+    }
+    let child = run(&desk, &["--sim", "-j", "1"]);
+    wait_for(&desk, 3);
+    let output = interrupted(child, Signal::SIGINT);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(
+        said.contains("Interrupted: ") && said.contains(" of 200 runs are kept; ") && said.contains("--resume"),
+        "{said}"
+    );
+    let kept = desk.read("results/lab/samples.jsonl").lines().count();
+    assert!((3..200).contains(&kept), "{kept}");
+    let page = desk.read("results/lab/report.html");
+    assert!(page.contains(&format!("{kept} of 200 runs: the others did not take place")));
+    // What is kept is not run again, and the whole is as if nothing had been.
+    desk.expect(0, &["run", "lab.fabric.yaml", "--quiet", "--sim", "--resume"]);
+    whole.expect(0, &["run", "lab.fabric.yaml", "--quiet", "--sim"]);
+    assert_eq!(desk.read("results/lab/samples.jsonl"), whole.read("results/lab/samples.jsonl"));
+    assert_eq!(desk.read("results/lab/summary.json"), whole.read("results/lab/summary.json"));
+    assert!(!desk.path().join("results/lab/journal.jsonl").exists());
+    let (_, stderr) = desk.expect(2, &["run", "lab.fabric.yaml", "--sim", "--resume"]);
+    assert!(stderr.contains("nothing to go on with"), "{stderr}");
+}
+
+#[test]
+fn another_file_is_not_gone_on_with() {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", FILE);
+    let child = run(&desk, &["--sim", "-j", "1"]);
+    wait_for(&desk, 1);
+    assert_eq!(interrupted(child, Signal::SIGTERM).status.code(), Some(130));
+    desk.write("lab.fabric.yaml", &FILE.replace("100us", "200us"));
+    let (_, stderr) = desk.expect(2, &["run", "lab.fabric.yaml", "--sim", "--resume"]);
+    assert!(stderr.contains("not the file any more") && stderr.contains("leave --resume out"), "{stderr}");
+    // A plan that makes no sense leaves them alone, too.
+    desk.expect(2, &["run", "lab.fabric.yaml", "--sim", "-e", "nobody"]);
+    assert!(desk.path().join("results/lab/journal.jsonl").exists());
+}
+
+#[test]
+fn a_live_run_ends_soon_and_simulated_ones_are_kept() {
+    let desk = Desk::new();
+    let file = FILE.replace("for: 500ms, repeat: 200", "for: 10min").replace("1Gbit", "100kbit");
+    desk.write("lab.fabric.yaml", &file);
+    let child = run(&desk, &[]);
+    // The simulated one comes first.
+    wait_for(&desk, 1);
+    let output = interrupted(child, Signal::SIGTERM);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("1 of 2 runs are kept"), "{said}");
+    assert_eq!(desk.read("results/lab/samples.jsonl").lines().count(), 1);
+    let (networks, _) = desk.expect(0, &["clean"]);
+    assert!(!networks.contains("run-"), "nothing is left: {networks}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_known_before_anything_is_run() {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", FILE);
+    desk.write("taken", "");
+    let (stdout, stderr) = desk.expect(2, &["run", "lab.fabric.yaml", "--sim", "--results", "taken"]);
+    assert!(stdout.is_empty() && stderr.contains("writing taken"), "{stdout}{stderr}");
+}
