@@ -11,12 +11,14 @@ use crate::source::At;
 const LEAST: Span = Span::from_ms(10);
 /// The most steps of a run.
 const STEPS_MAX: u64 = 10_000;
+/// The most numbers of a run: four a step and flow, one a step and direction of a link.
+const NUMBERS_MAX: u64 = 10_000_000;
 
-/// The step of an experiment that measures so long. Notes what is wrong with it.
+/// The step of an experiment that measures so long, with so many flows and links. Notes what is wrong with it.
 pub(crate) fn check<const MAX_MS: u64>(
     text: &At<Length<false, MAX_MS>>,
     work: &Work,
-    duration: Span,
+    (duration, (flows, links)): (Span, (u64, u64)),
     problems: &mut Problems<'_>,
 ) -> Option<Span> {
     let step = text.value.0;
@@ -42,6 +44,12 @@ pub(crate) fn check<const MAX_MS: u64>(
             format!("{duration} has more than {STEPS_MAX} steps of {step}"),
             "too many steps",
             format!("take steps of {least} or longer"),
+        );
+    } else if duration.as_ps().div_ceil(step.as_ps()).saturating_mul(4 * flows + 2 * links) > NUMBERS_MAX {
+        wrong(
+            format!("{flows} flows and {links} links in steps of {step} are more than {NUMBERS_MAX} numbers a run"),
+            "too many numbers",
+            "take longer steps, or measure for a shorter time".to_owned(),
         );
     } else {
         return Some(step);

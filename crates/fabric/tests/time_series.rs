@@ -33,6 +33,15 @@ fn a_step_is_as_long_as_what_is_measured_at_most() {
 }
 
 #[test]
+fn what_is_recorded_is_bounded() {
+    let text = "topology: { fat-tree: { k: 8 } }\nlinks: { rate: 1Gbit }\nexperiments:\n  a:\n    traffic: { pattern: all-to-all }\n    \
+                for: 50s\n    time-series: 10ms\n";
+    let error = fabric::parse(&Source { name: "net.fabric.yaml".to_owned(), text: text.to_owned() });
+    let error = error.expect_err("16,256 flows in 5,000 steps");
+    assert!(error.problems()[0].message.contains("16256 flows and 384 links"), "{error:?}");
+}
+
+#[test]
 fn controllers_are_not_recorded() {
     let error = parse("cluster: { operations: [create] }\n    time-series: 100ms").expect_err("it was read");
     assert!(error.problems().iter().any(|problem| problem.message.contains("only traffic")), "{error:?}");
