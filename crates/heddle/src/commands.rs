@@ -1,5 +1,6 @@
 //! One module a command, or a family of commands.
 
+mod calibrate;
 mod cluster;
 mod controller;
 mod convergence;
@@ -13,6 +14,7 @@ mod shell;
 mod show;
 mod transfers;
 
+pub use calibrate::calibrate;
 pub use cluster::cluster;
 pub use controller::controller;
 pub use datagrams::datagrams;

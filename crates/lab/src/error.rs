@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::measure::carried::Excess;
+use crate::measure::hosts::NoHostCosts;
 use crate::pattern::NoPairs;
 
 /// Why there are no results. [`Error::hint`] says what to do about it.
@@ -197,6 +198,9 @@ pub enum Error {
         /// What the system said.
         message: String,
     },
+    /// A file does not say what hosts cost.
+    #[error(transparent)]
+    Machine(#[from] NoHostCosts),
     /// A file of results could not be read or written.
     #[error("{action} {path}: {source}", path = path.display())]
     File {
@@ -280,6 +284,7 @@ impl Error {
                 ));
             }
             Self::TooManyLiveFlows { .. } => "use a pattern with fewer flows, or run it with --sim",
+            Self::Machine(_) => "`heddle calibrate FILE` measures this machine and writes such a file",
             Self::Threads { .. } => "ask for fewer threads",
             Self::TooLarge { .. } | Self::File { action: "reading", .. } => {
                 "name a folder that `heddle run` has written"

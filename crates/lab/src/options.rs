@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use fabric::DriverKind;
 
+use crate::measure::hosts::HostCosts;
+
 /// What the command line decides about a run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -19,6 +21,8 @@ pub struct Options {
     pub only: Vec<String>,
     /// The `heddle` program, which live runs start as the network's process.
     pub program: PathBuf,
+    /// What simulated hosts cost the machine that all of them are on; `None`: nothing.
+    pub hosts: Option<HostCosts>,
     /// Whether to draw a progress bar on stderr.
     pub progress: bool,
 }
@@ -32,6 +36,7 @@ impl Default for Options {
             results: PathBuf::from("results"),
             only: Vec::new(),
             program: PathBuf::from("heddle"),
+            hosts: None,
             progress: false,
         }
     }

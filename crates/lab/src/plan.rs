@@ -91,6 +91,7 @@ impl PlannedRun {
             reorder_extent: None,
             lost_outside_links: None,
             late_max_us: None,
+            busy_cores: None,
             cluster: None,
         }
     }

@@ -37,5 +37,6 @@ pub fn run(source: &Source, fabric: &Fabric, options: &Options) -> Result<Result
         measured.extend(network.run(&plan, &talking)?);
     }
     measured.extend(cluster::run(fabric, &plan, &asking, options)?);
-    Ok(Results::new(fabric, &plan, measured, Environment::look(iperf3)))
+    let hosts = options.hosts.filter(|_| !sim.is_empty());
+    Ok(Results::new(fabric, &plan, measured, Environment { hosts, ..Environment::look(iperf3) }))
 }

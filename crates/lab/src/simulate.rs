@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use sim::{FlowOutcome, FlowSpec, LinkOutcome, Outcome, Scenario};
 use topology::{Routes, Side};
 use transport::TransportKind;
+use transport::transfers::OPEN_MAX;
 use vswitch::Pipelines;
 
 use crate::cluster;
@@ -18,6 +19,7 @@ use crate::error::Error;
 use crate::measure::bonds;
 use crate::measure::carried::{Delivery, Excess, Packet};
 use crate::measure::environment::Timing;
+use crate::measure::hosts::HostCosts;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
@@ -48,7 +50,7 @@ pub(crate) fn simulate(
                 let (index, cases) = &plan.cases[run.at.0];
                 let (experiment, case) = (&fabric.experiments[*index], &cases[run.at.1]);
                 let result = match &case.work {
-                    Work::Traffic(_) => one(fabric, &routes, experiment, case, run),
+                    Work::Traffic(_) => one((fabric, &routes), experiment, case, run, options.hosts),
                     Work::Cluster(_) => one_cluster(fabric, experiment, case, run),
                 };
                 progress.done(run.seconds);
@@ -59,11 +61,11 @@ pub(crate) fn simulate(
 }
 
 fn one(
-    fabric: &Fabric,
-    routes: &Arc<Routes>,
+    (fabric, routes): (&Fabric, &Arc<Routes>),
     experiment: &Experiment,
     case: &Case,
     run: &PlannedRun,
+    costs: Option<HostCosts>,
 ) -> Result<(Record, Timing), Error> {
     let fabric = overridden(fabric, case);
     let flows = flows(&fabric, experiment, case, run)?;
@@ -80,6 +82,7 @@ fn one(
         rate_pps: traffic_of(case).rate_pps,
         transfers: traffic_of(case).transfers,
         faults: &traffic_of(case).faults,
+        hosts: costs.map(|costs| costs.simulated(traffic_of(case).rate_pps.is_some())),
         seed: run.seed,
     };
     let started = (Instant::now(), thread_cpu());
@@ -100,9 +103,14 @@ fn check_carried(
     links: &[LinkRecord],
 ) -> Result<(), Excess> {
     let payload = scenario.transport.segment_bytes.max(1);
-    let resequenced = |host| {
+    // What waits for a core of the machine has been carried before.
+    let connections = if scenario.transfers.is_some() { OPEN_MAX as u64 } else { 1 };
+    let backlog = scenario.hosts.map_or(0, |_| u64::from(sim::BACKLOG) * connections);
+    let waiting = |host| {
+        let flows = scenario.flows.iter().filter(|flow| flow.to == host).count() as u64;
         let ends = fabric.topology.bonds.iter().zip(&outcome.bonds).filter(|(end, _)| end.node == host);
-        ends.filter_map(|(_, did)| did.reordering).map(|did| u64::from(did.waiting_peak)).sum()
+        let resequenced = ends.filter_map(|(_, did)| did.reordering).map(|did| u64::from(did.waiting_peak));
+        resequenced.sum::<u64>() + backlog * flows
     };
     let delivery = Delivery {
         fabric,
@@ -113,7 +121,7 @@ fn check_carried(
         late: Span::ZERO,
         between_threads: 0,
         incomplete: 0,
-        resequenced: &resequenced,
+        resequenced: &waiting,
     };
     delivery.check()
 }
@@ -199,6 +207,7 @@ fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: Vec<FlowReco
         bonds: bonds::records(fabric, &links, |id| outcome.bonds.get(usize::from(id)).and_then(bonds::order_of)),
         links,
         packet_hops: Some(outcome.packet_hops),
+        lost_outside_links: outcome.host_drops,
         ..run.record(duration.as_secs_f64())
     }
 }

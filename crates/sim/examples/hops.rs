@@ -78,6 +78,7 @@ fn main() {
                     rate_pps: None,
                     transfers: None,
                     faults: &[],
+                    hosts: None,
                     seed: 1,
                 };
                 report(k, traffic, &scenario);

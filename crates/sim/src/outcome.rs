@@ -16,6 +16,9 @@ pub struct Outcome {
     pub bonds: Vec<BondOutcome>,
     /// One packet or ACK over one link is one packet-hop; warm-up included.
     pub packet_hops: u64,
+    /// Packets that came to hosts which had too many to handle; `None` where hosts cost nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_drops: Option<u64>,
 }
 
 /// What a flow did while it was measured.

@@ -73,6 +73,7 @@ fn simulate_flows(
         rate_pps,
         transfers: None,
         faults,
+        hosts: None,
         seed: 3,
     })
 }

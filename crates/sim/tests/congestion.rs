@@ -54,6 +54,7 @@ fn run_of(senders: u32, fabric: &Fabric, linux: Settings) -> Outcome {
         rate_pps: None,
         transfers: None,
         faults: &[],
+        hosts: None,
         seed: 1,
     })
 }

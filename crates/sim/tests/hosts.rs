@@ -63,6 +63,7 @@ fn run(fabric: &Fabric, (from, to): (&str, &str), spread: Spread, faults: &[(u64
         rate_pps: None,
         transfers: None,
         faults: &faults.iter().map(fault).collect::<Vec<_>>(),
+        hosts: None,
         seed: 1,
     })
 }

@@ -37,6 +37,7 @@ fn run(seed: u64, congestion_control: CongestionControl, impair: impl Fn(&mut Li
         rate_pps: None,
         transfers: None,
         faults: &[],
+        hosts: None,
         seed,
     })
 }

@@ -52,6 +52,7 @@ fn run(fabric: &Fabric, faults: &[(u64, (&str, &str), bool)]) -> Outcome {
         rate_pps: None,
         transfers: None,
         faults: &faults.iter().map(fault).collect::<Vec<_>>(),
+        hosts: None,
         seed: 1,
     })
 }

@@ -40,6 +40,7 @@ impl Run<'_> {
             rate_pps: None,
             transfers: None,
             faults: &[],
+            hosts: None,
             seed: self.seed,
         })
     }

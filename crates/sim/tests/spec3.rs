@@ -30,6 +30,7 @@ fn stride(by: u32, spread: Spread) -> Outcome {
         rate_pps: None,
         transfers: None,
         faults: &[],
+        hosts: None,
         seed: 1,
     })
 }

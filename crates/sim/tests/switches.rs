@@ -25,6 +25,7 @@ fn run(network: &[(u32, u32, LinkSpec)], pipelines: &Pipelines, transport: &Tran
         rate_pps: None,
         transfers: None,
         faults: &[],
+        hosts: None,
         pipelines,
         seed: 1,
     })

@@ -42,6 +42,7 @@ fn run(fabric: &Fabric, pairs: u32, transport: &TransportSpec, size_bytes: u32, 
         rate_pps: None,
         transfers: Some(Transfers { size_bytes, every }),
         faults: &[],
+        hosts: None,
         seed: 7,
     })
 }

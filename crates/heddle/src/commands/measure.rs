@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fabric::DriverKind;
-use lab::{Options, Results};
+use lab::{HostCosts, Options, Results};
 use miette::{Context, IntoDiagnostic, Report, miette};
 
 use super::{file, located};
@@ -44,9 +44,13 @@ pub fn compare(args: &Compare, format: Format) -> Result<Ending, Report> {
 
 /// What says how to run, beside a folder of which nothing is run, is a mistake.
 fn refuse_options_of_runs(args: &Compare) -> Result<(), Report> {
-    let Running { threads, results, quiet: _ } = &args.running;
-    let given =
-        [("--seed", args.choice.seed.is_some()), ("--threads", threads.is_some()), ("--results", results.is_some())];
+    let Running { threads, results, machine, quiet: _ } = &args.running;
+    let given = [
+        ("--seed", args.choice.seed.is_some()),
+        ("--threads", threads.is_some()),
+        ("--results", results.is_some()),
+        ("--machine", machine.is_some()),
+    ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => Err(miette!(
             help = "name a fabric file to run it, or leave the option out to compare what is in the folder",
@@ -60,6 +64,7 @@ fn refuse_options_of_runs(args: &Compare) -> Result<(), Report> {
 /// Runs the experiments of a file and writes their results into a folder, which it returns, too.
 fn measure(path: &Path, mut options: Options, running: &Running) -> Result<(Results, PathBuf), Report> {
     let (source, fabric) = file::read(path)?;
+    options.hosts = hosts(&options, running.machine.as_deref())?;
     if let Some(threads) = running.threads {
         options.threads = usize::from(threads);
     }
@@ -71,6 +76,18 @@ fn measure(path: &Path, mut options: Options, running: &Running) -> Result<(Resu
     let folder = running.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&fabric.name));
     results.write(&folder)?;
     Ok((results, folder))
+}
+
+/// What simulated hosts cost, by the file that was named.
+fn hosts(options: &Options, machine: Option<&Path>) -> Result<Option<HostCosts>, Report> {
+    let Some(machine) = machine else { return Ok(None) };
+    if !options.drivers.contains(&DriverKind::Sim) {
+        return Err(miette!(
+            help = "leave --live or --machine out",
+            "--machine says what simulated hosts cost, and nothing is simulated with --live"
+        ));
+    }
+    Ok(Some(HostCosts::read(machine).map_err(lab::Error::from)?))
 }
 
 /// Makes the report of a results folder anew.

@@ -205,6 +205,7 @@ mod tests {
                 rate_pps: None,
                 transfers: Some(Transfers { size_bytes: 3_500, every: Span::from_ms(1) }),
                 faults: &[],
+                hosts: None,
                 seed: 1,
             };
             let mut engine = Engine::new(&scenario);

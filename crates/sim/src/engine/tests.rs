@@ -27,7 +27,7 @@ proptest! {
         let scenario = Scenario {
             pipelines: &Pipelines::default(),
             fabric: &fabric, routes: &routes, spread: Spread::Single, transport: &transport, flows: &flows,
-            warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, transfers: None, faults: &[], seed: 1,
+            warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, transfers: None, faults: &[], hosts: None, seed: 1,
         };
         let mut engine = Engine::new(&scenario);
         engine.run_before(Time::ZERO + Span::from_us(us));
