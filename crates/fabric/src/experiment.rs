@@ -104,8 +104,10 @@ impl<'a> Context<'a> {
             let pairs = self.most_pairs(traffic, &axes);
             transfers::check_number(text, traffic, &axes, (pairs, warm_up + duration), problems);
         }
-        let time_series =
-            text.time_series.as_ref().and_then(|step| time_series::check(step, &work, duration, problems));
+        let flows = work.traffic().map_or(0, |traffic| self.most_pairs(traffic, &axes));
+        let parts = (flows, self.graph.topology.links.len() as u64);
+        let step = text.time_series.as_ref();
+        let time_series = step.and_then(|step| time_series::check(step, &work, (duration, parts), problems));
         let known = expect::Axes { axes: &axes, context: self };
         let expect = expect::expectations(text.expect.as_ref(), &work, &known, problems);
         let published = expect::published(text.published.as_ref(), &work, &known, problems);

@@ -35,6 +35,7 @@ EXIT STATUS
 
 FILES
   NAME.fabric.yaml   the network and its experiments; `heddle schema` prints its JSON Schema
+  machine.json       what hosts cost this machine, as `heddle calibrate` has measured it
   results/NAME/      report.html, summary.json, samples.jsonl and machine.json of the last run; journal.jsonl while it goes on, or if it did not end
 
 ENVIRONMENT
@@ -116,6 +117,12 @@ pub enum Command {
     /// by multiples of these tolerances, a link's utilisation by multiples of 5 % of its rate. What only one driver can run is named and
     /// not compared. The exit status is 1 if any difference lies outside its tolerance; expectations of the file don't matter.
     Compare(Compare),
+    /// Measure what end hosts cost this machine, for simulations
+    ///
+    /// In simulations hosts cost nothing, unless `run --machine` or `compare --machine` names the file that this command writes. It runs iperf3, datagrams and short
+    /// connections between two hosts of a network of its own, in rounds, which takes about two and a half minutes, and works out what a segment, a datagram and a
+    /// byte take of a core's time, and how late a core begins that had nothing to do. What other programs take meanwhile is a part of the figures.
+    Calibrate(Calibrate),
     /// Show nodes, links, flows or counters of a running network (nodes and links of a file, too)
     Show(Show),
     /// Run a program in a host of a running network
@@ -411,6 +418,22 @@ pub struct Running {
     /// Go on with runs that were interrupted or failed: those that have ended are not run again
     #[arg(long)]
     pub resume: bool,
+    /// Simulated hosts cost what this file of `heddle calibrate` says [default: they cost nothing]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub machine: Option<PathBuf>,
+    /// No progress bar
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Calibrate {
+    /// The file to write
+    #[arg(value_name = "FILE", default_value = "machine.json", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// How often all is measured
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=100))]
+    pub rounds: u32,
     /// No progress bar
     #[arg(short, long)]
     pub quiet: bool,

@@ -1,5 +1,6 @@
 //! One module a command, or a family of commands.
 
+mod calibrate;
 mod cluster;
 mod connections;
 mod controller;
@@ -14,6 +15,7 @@ mod shell;
 mod show;
 mod transfers;
 
+pub use calibrate::calibrate;
 pub use cluster::cluster;
 pub use connections::connections;
 pub use controller::controller;

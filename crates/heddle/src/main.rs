@@ -72,6 +72,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Down(args) => commands::down(&args)?,
         Command::Run(args) => return commands::run(&args, format),
         Command::Compare(args) => return commands::compare(&args, format),
+        Command::Calibrate(args) => commands::calibrate(&args, format)?,
         Command::Show(args) => commands::show(&args, format)?,
         Command::Exec(args) => commands::exec(&args)?,
         Command::Link(args) => commands::link(&args, format)?,

@@ -162,3 +162,50 @@ fn a_capture_that_can_not_be_used_is_shown_at_its_line() {
     assert!(stderr.contains("lab.fabric.yaml:3:30") && stderr.contains("no.pcap: it can't be read"), "{stderr}");
     assert!(stderr.contains("relative to the folder of the fabric file"), "{stderr}");
 }
+
+/// What hosts cost, as `heddle calibrate` would write it.
+const MACHINE: &str = r#"{ "cpu": "any", "hosts": { "cores": 1, "segment_ns": 400000, "datagram_ns": 9000, "byte_ns": 0.5, "wake_up_ns": 20000 } }"#;
+
+#[test]
+fn simulated_hosts_cost_what_a_file_says() {
+    let desk = desk_with(SMALL);
+    desk.write("machine.json", MACHINE);
+    let run = |folder: &str, machine: &[&str]| {
+        desk.expect(0, &[&["run", "lab.fabric.yaml", "--sim", "--results", folder], machine].concat());
+        let samples = desk.read(&format!("{folder}/samples.jsonl"));
+        let first: Value = serde_json::from_str(samples.lines().next().unwrap()).unwrap();
+        let flows = first["flows"].as_array().unwrap();
+        flows.iter().map(|flow| flow["goodput_bps"].as_f64().unwrap()).sum::<f64>()
+    };
+    let (free, costly) = (run("free", &[]), run("costly", &["--machine", "machine.json"]));
+    // A core sends and receives 2,500 segments a second: 29 Mbit/s.
+    assert!(costly < 29.5e6 && free > 60e6, "{costly} and {free}");
+    assert!(!desk.read("free/machine.json").contains("segment_ns"));
+    // What a run was simulated with is written down, and can be used again.
+    assert!((run("again", &["--machine", "costly/machine.json"]) - costly).abs() < 1.0);
+}
+
+#[test]
+fn a_machine_s_file_that_can_not_be_used_says_what_was_expected() {
+    let desk = desk_with(SMALL);
+    desk.write("empty.json", r#"{ "cores": 2 }"#);
+    desk.write("zero.json", &MACHINE.replace(r#""cores": 1"#, r#""cores": 0"#));
+    for (file, expected) in [
+        ("nowhere.json", "cannot be read"),
+        ("lab.fabric.yaml", "line 1"),
+        ("empty.json", "expected an object `hosts`"),
+        ("zero.json", "`cores` is 0: expected 1 to 4096"),
+    ] {
+        let (_, stderr) = desk.expect(2, &["run", "lab.fabric.yaml", "--sim", "--machine", file]);
+        for part in [file, expected, "heddle calibrate"] {
+            assert!(stderr.contains(part), "{part}: {stderr}");
+        }
+    }
+    let (_, stderr) = desk.expect(2, &["run", "lab.fabric.yaml", "--live", "--machine", "zero.json"]);
+    assert!(stderr.contains("nothing is simulated") && stderr.contains("leave --live"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["calibrate", "lab.fabric.yaml"]);
+    assert!(stderr.contains("not overwritten"), "{stderr}");
+    assert_eq!(desk.read("lab.fabric.yaml"), SMALL);
+    let (_, stderr) = desk.expect(2, &["calibrate", "--rounds", "3"]);
+    assert!(stderr.contains("8..=100"), "{stderr}");
+}

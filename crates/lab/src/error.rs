@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::measure::carried::Excess;
+use crate::measure::hosts::NoHostCosts;
 use crate::pattern::NoPairs;
 
 /// Why there are no results. [`Error::hint`] says what to do about it.
@@ -214,6 +215,9 @@ pub enum Error {
         /// The file now.
         file: String,
     },
+    /// A file does not say what hosts cost.
+    #[error(transparent)]
+    Machine(#[from] NoHostCosts),
     /// A file of results could not be read or written.
     #[error("{action} {path}: {source}", path = path.display())]
     File {
@@ -302,6 +306,7 @@ impl Error {
                 "leave --resume out; only runs that were interrupted or failed can be gone on with"
             }
             Self::ResumedOther { .. } => "leave --resume out to run all of it anew, or give the file its old text",
+            Self::Machine(_) => "`heddle calibrate FILE` measures this machine and writes such a file",
             Self::Threads { .. } => "ask for fewer threads",
             Self::TooLarge { .. } | Self::File { action: "reading", .. } => {
                 "name a folder that `heddle run` has written"

@@ -14,6 +14,7 @@
 //! | `measure` | records of runs, their metrics, statistics over them, the machine they ran on |
 //! | `plan` | which runs there are, and which of them no driver can do |
 //! | `live` | real traffic between the hosts of a network |
+//! | `calibrate` | what hosts cost this machine, by live runs, for simulated ones |
 //! | `cluster` | controllers that are asked, live and simulated |
 //! | `simulate` | simulated runs side by side |
 //! | `results` | runs summed up, compared, and judged by what the file expects |
@@ -28,6 +29,7 @@
 //! machine, or the time of day.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 mod cluster;
 mod disk;
 mod error;
@@ -55,6 +57,7 @@ pub use labels::Labels;
 pub use measure::carried::Excess;
 pub use measure::cluster_record::{ClusterRecord, Latencies, OperationRecord, RAW_MAX};
 pub use measure::environment::{Environment, SimulatorSpeed, Timing};
+pub use measure::hosts::{HostCosts, NoHostCosts};
 pub use measure::metric::{metric_name, metric_value};
 pub use measure::record::{BondRecord, FlowRecord, LinkRecord, OrderRecord, Record};
 pub use measure::statistics;

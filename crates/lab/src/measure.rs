@@ -3,7 +3,9 @@
 pub(crate) mod bonds;
 pub(crate) mod carried;
 pub(crate) mod cluster_record;
+pub(crate) mod cpu;
 pub(crate) mod environment;
+pub(crate) mod hosts;
 pub(crate) mod metric;
 pub(crate) mod record;
 pub mod statistics;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use fabric::DriverKind;
 
+use crate::measure::hosts::HostCosts;
+
 /// What the command line decides about a run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -21,6 +23,8 @@ pub struct Options {
     pub program: PathBuf,
     /// Whether runs are recorded over time where the file names no step for it.
     pub time_series: bool,
+    /// What simulated hosts cost the machine that all of them are on; `None`: nothing.
+    pub hosts: Option<HostCosts>,
     /// Whether to draw a progress bar on stderr.
     pub progress: bool,
 }
@@ -35,6 +39,7 @@ impl Default for Options {
             only: Vec::new(),
             program: PathBuf::from("heddle"),
             time_series: false,
+            hosts: None,
             progress: false,
         }
     }

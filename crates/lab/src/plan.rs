@@ -95,6 +95,7 @@ impl PlannedRun {
             lost_outside_links: None,
             late_max_us: None,
             time_series: None,
+            busy_cores: None,
             cluster: None,
         }
     }

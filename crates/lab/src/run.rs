@@ -37,7 +37,10 @@ pub fn run(source: &Source, fabric: &Fabric, options: &Options, journal: &Journa
     match stopped {
         Some(error) if measured.is_empty() => Err(error),
         stopped => {
-            let results = Results::new(fabric, &plan, measured, Environment::look(iperf3));
+            let is_simulated = plan.runs.iter().any(|run| run.driver == DriverKind::Sim);
+            let hosts = options.hosts.filter(|_| is_simulated);
+            let environment = Environment { hosts, ..Environment::look(iperf3) };
+            let results = Results::new(fabric, &plan, measured, environment);
             Ok(Ran { results, stopped })
         }
     }

@@ -10,6 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 use sim::{FlowOutcome, FlowSample, FlowSpec, LinkOutcome, Outcome, Sample, Scenario};
 use topology::{Routes, Side};
+use transport::transfers::OPEN_MAX;
 use transport::{TransportKind, TransportSpec};
 use vswitch::Pipelines;
 
@@ -19,6 +20,7 @@ use crate::journal::Journal;
 use crate::measure::bonds;
 use crate::measure::carried::{Delivery, Excess, Packet};
 use crate::measure::environment::Timing;
+use crate::measure::hosts::HostCosts;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
 use crate::measure::time_series::{FlowMoment, Moment, TimeSeries, step_of};
 use crate::options::Options;
@@ -49,7 +51,9 @@ pub(crate) fn simulate(
             let (index, cases) = &plan.cases[run.at.0];
             let (experiment, case) = (&fabric.experiments[*index], &cases[run.at.1]);
             let result = match &case.work {
-                Work::Traffic(_) => one((fabric, &routes), experiment, case, run, step_of(experiment, options)),
+                Work::Traffic(_) => {
+                    one((fabric, &routes), experiment, case, run, (step_of(experiment, options), options.hosts))
+                }
                 Work::Cluster(_) => one_cluster(fabric, experiment, case, run),
             };
             progress.done(run.seconds);
@@ -63,7 +67,7 @@ fn one(
     experiment: &Experiment,
     case: &Case,
     run: &PlannedRun,
-    time_series: Option<Span>,
+    (time_series, costs): (Option<Span>, Option<HostCosts>),
 ) -> Result<(Record, Timing), Error> {
     let fabric = overridden(fabric, case);
     let flows = flows(&fabric, experiment, case, run)?;
@@ -81,6 +85,7 @@ fn one(
         transfers: traffic_of(case).transfers,
         time_series,
         faults: &traffic_of(case).faults,
+        hosts: costs.map(|costs| costs.simulated(traffic_of(case).rate_pps.is_some())),
         seed: run.seed,
     };
     let started = (Instant::now(), thread_cpu());
@@ -104,9 +109,14 @@ fn check_carried(
     links: &[LinkRecord],
 ) -> Result<(), Excess> {
     let payload = scenario.transport.segment_bytes.max(1);
-    let resequenced = |host| {
+    // What waits for a core of the machine has been carried before.
+    let connections = if scenario.transfers.is_some() { OPEN_MAX as u64 } else { 1 };
+    let backlog = scenario.hosts.map_or(0, |_| u64::from(sim::BACKLOG) * connections);
+    let waiting = |host| {
+        let flows = scenario.flows.iter().filter(|flow| flow.to == host).count() as u64;
         let ends = fabric.topology.bonds.iter().zip(&outcome.bonds).filter(|(end, _)| end.node == host);
-        ends.filter_map(|(_, did)| did.reordering).map(|did| u64::from(did.waiting_peak)).sum()
+        let resequenced = ends.filter_map(|(_, did)| did.reordering).map(|did| u64::from(did.waiting_peak));
+        resequenced.sum::<u64>() + backlog * flows
     };
     let delivery = Delivery {
         fabric,
@@ -117,7 +127,7 @@ fn check_carried(
         late: Span::ZERO,
         between_threads: 0,
         incomplete: 0,
-        resequenced: &resequenced,
+        resequenced: &waiting,
     };
     delivery.check()
 }
@@ -235,6 +245,7 @@ fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: Vec<FlowReco
         bonds: bonds::records(fabric, &links, |id| outcome.bonds.get(usize::from(id)).and_then(bonds::order_of)),
         links,
         packet_hops: Some(outcome.packet_hops),
+        lost_outside_links: outcome.host_drops,
         ..run.record(duration.as_secs_f64())
     }
 }

@@ -171,6 +171,7 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
                 lost_outside_links: (!is_sim).then_some(0),
                 late_max_us: (!is_sim).then_some(40),
                 time_series: None,
+                busy_cores: None,
                 cluster: None,
             };
             let timing = Timing {
@@ -206,6 +207,7 @@ pub(crate) fn empty_record() -> Record {
         lost_outside_links: None,
         late_max_us: None,
         time_series: None,
+        busy_cores: None,
         cluster: None,
     }
 }
@@ -244,6 +246,7 @@ pub(crate) fn environment() -> Environment {
         version: "0.1.0".to_owned(),
         iperf3: Some("iperf 3.12".to_owned()),
         command: vec!["heddle".to_owned(), "run".to_owned(), "tree.fabric.yaml".to_owned()],
+        hosts: None,
         simulator: Some(SimulatorSpeed { packet_hops: 0, cpu_seconds: 0.0, per_second: 0.0 }),
         timings: Vec::new(),
     }

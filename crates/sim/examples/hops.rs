@@ -79,6 +79,7 @@ fn main() {
                     transfers: None,
                     time_series: None,
                     faults: &[],
+                    hosts: None,
                     seed: 1,
                 };
                 report(k, traffic, &scenario);

@@ -9,23 +9,27 @@ use link::Link;
 use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::credit;
-use transport::reordering::Meter;
-use transport::{Ack, ReceivingEndpoint, Segment, SendingEndpoint, TransportKind, TransportSpec, receiver, sender};
+use transport::{Ack, Segment, TransportKind, receiver, sender};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
+use crate::cores::Cores;
 use crate::headers::{Header, Headers, Upper};
 use crate::joining::Joining;
 use crate::latency::HostLatency;
-use crate::medium::{BOND, Event, Medium, Packet, START, SWITCH, TIMER};
+use crate::medium::{BOND, Event, HOST, Medium, Packet, START, SWITCH, TIMER};
 use crate::neighbours::{AddressLearned, Neighbours};
 use crate::pool::{Content, Pool};
 use crate::transfers::Transfers;
 use crate::udp::{Udp, udp_window};
-use crate::{BondOutcome, FlowOutcome, FlowSample, FlowSpec, LinkOutcome, Scenario};
+use crate::{BondOutcome, FlowSpec, LinkOutcome, Scenario};
 
 mod connections;
+mod cores;
 mod datagrams;
+mod flow;
+
+pub(crate) use flow::Flow;
 
 /// Source port of the first flow, for hash policies; each further flow has the next one. As Linux counts up from here.
 const FIRST_PORT: u16 = 32_768;
@@ -51,54 +55,6 @@ struct FlowDirection {
     is_unresolved: bool,
     /// Of a direction back, where switches have pipelines: whether a host has had the first packet, and answers.
     is_accepted: bool,
-}
-
-/// Both ends of a flow.
-#[derive(Debug)]
-pub(crate) struct Flow {
-    pub(crate) sender: SendingEndpoint,
-    pub(crate) receiver: ReceivingEndpoint,
-    pub(crate) meter: Meter,
-    /// When the timer events of the sender and of the receiver fire that are in the calendar.
-    armed: [Time; 2],
-}
-
-impl Flow {
-    fn new(spec: &TransportSpec, seed: u64) -> Self {
-        Self {
-            sender: SendingEndpoint::new(spec).with_seed(seed),
-            receiver: ReceivingEndpoint::new(spec),
-            meter: Meter::new(),
-            armed: [Time::NEVER; 2],
-        }
-    }
-
-    /// What it has done since it began; its reordering since this was asked last.
-    pub(crate) fn outcome(&mut self) -> FlowOutcome {
-        let sent = self.sender.counters();
-        FlowOutcome {
-            delivered_bytes: self.receiver.delivered_bytes(),
-            arrived_bytes: self.meter.delivered(),
-            segments: sent.segments,
-            retransmits: sent.retransmits,
-            fast_retransmits: sent.fast_retransmits,
-            timeouts: sent.timeouts,
-            reordering: self.meter.take(),
-            datagrams: None,
-            transfers: None,
-        }
-    }
-
-    /// How it stands.
-    pub(crate) fn sample(&self) -> FlowSample {
-        FlowSample {
-            delivered_bytes: self.receiver.delivered_bytes(),
-            arrived_bytes: self.meter.delivered(),
-            retransmits: self.sender.counters().retransmits,
-            reordered: self.meter.counters().reordered,
-            cwnd_bytes: Some(self.sender.cwnd()),
-        }
-    }
 }
 
 /// A network and its flows at one moment.
@@ -127,6 +83,8 @@ pub(crate) struct Engine<'a> {
     latency: Option<HostLatency>,
     /// What hosts with Linux join, where several segments may come at one instant.
     joining: Option<Joining>,
+    /// Where hosts cost something: what they run on.
+    cores: Option<Cores>,
     /// When `packet_hops` reaches the number, the clock must have left the time behind.
     moved: (u64, Option<Time>),
     segment_bytes: u64,
@@ -164,6 +122,7 @@ impl<'a> Engine<'a> {
             at_once_max: events_at_once_max(scenario),
             latency: HostLatency::of(scenario),
             joining: Joining::of(scenario),
+            cores: scenario.hosts.map(Cores::new),
             moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
         };
@@ -241,9 +200,8 @@ impl<'a> Engine<'a> {
     pub(crate) fn run_before(&mut self, end: Time) {
         let Some(last) = end.as_ps().checked_sub(1) else { return };
         while let Some((now, event)) = self.next_event(Time::from_ps(last)) {
-            if event.at >= SWITCH {
-                self.end_joining();
-                self.wake(now, event);
+            if event.at >= HOST {
+                self.handle_other(now, event);
                 continue;
             }
             self.packet_hops += 1;
@@ -258,6 +216,15 @@ impl<'a> Engine<'a> {
                 self.receive_delivered(now);
             }
         }
+    }
+
+    /// Something happens that is no packet at the end of a link.
+    fn handle_other(&mut self, now: Time, event: Event) {
+        if event.at < SWITCH {
+            return self.core_done(now, event);
+        }
+        self.end_joining();
+        self.wake(now, event);
     }
 
     /// What happens next, up to `last`. What was joined is answered before, unless more may come at that instant: the answer may come to somebody before
@@ -337,6 +304,16 @@ impl<'a> Engine<'a> {
         if packet.is_frame() {
             return self.hear(port, packet);
         }
+        if self.cores.is_some() {
+            return self.receive_later(now, port, packet);
+        }
+        self.take_in(now, port, packet);
+    }
+
+    /// A host takes in a packet that has come.
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
+    fn take_in(&mut self, now: Time, port: NetPort, packet: Packet) {
         if !self.tables.pipelines.is_empty() && !self.accepts(port, packet) {
             return self.medium.free(packet);
         }
@@ -445,6 +422,16 @@ impl<'a> Engine<'a> {
     #[inline(always)]
     fn depart(&mut self, now: Time, direction: u32, packet: Packet) {
         let port = self.directions[direction as usize].port;
+        if self.cores.is_some() {
+            return self.send_later(now, direction, port, packet);
+        }
+        self.leave(now, port, packet);
+    }
+
+    /// A packet leaves its host.
+    #[expect(clippy::inline_always, reason = "as above")]
+    #[inline(always)]
+    fn leave(&mut self, now: Time, port: NetPort, packet: Packet) {
         let now = match &mut self.latency {
             None => now,
             Some(latency) => latency.departure(now, port),
@@ -575,6 +562,9 @@ impl<'a> Engine<'a> {
     #[inline]
     fn poll_sender(&mut self, now: Time, direction: u32) {
         loop {
+            if let Some(until) = self.held_until(now, direction) {
+                return self.arm(until, direction);
+            }
             match self.flows[direction as usize / 2].sender.poll(now) {
                 Step::Do(segment) => {
                     let id = self.medium.packets.put(Content::of_segment(segment), None, segment.ecn);

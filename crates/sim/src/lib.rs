@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+mod cores;
 mod engine;
 mod headers;
 mod joining;
@@ -25,6 +26,7 @@ mod scenario;
 mod transfers;
 mod udp;
 
+pub use cores::{BACKLOG, HostCosts, PacketCost};
 pub use outcome::{BondOutcome, FlowOutcome, FlowSample, LinkOutcome, Outcome, Sample};
 pub use run::run;
 pub use scenario::{FlowSpec, Scenario};

@@ -19,6 +19,10 @@ pub(crate) const START: u32 = u32::MAX - 1;
 pub(crate) const BOND: u32 = u32::MAX - 2;
 /// [`Event::at`] of the timer of a switch's control machine; [`Event::header`] is its number among the switches. No port comes behind.
 pub(crate) const SWITCH: u32 = u32::MAX - 3;
+/// [`Event::at`] with a host's port: a core has done with a packet that came by it. No port has a number so high.
+pub(crate) const HOST: u32 = 1 << 31;
+/// The same with this: with a packet that leaves by it.
+pub(crate) const SENDS: u32 = 1 << 30;
 /// [`Packet::header`] of a frame that has bytes; [`Packet::id`] is its place among the frames.
 const FRAME: u32 = u32::MAX;
 
@@ -29,7 +33,7 @@ pub(crate) struct Event {
     pub(crate) packet: u32,
     /// [`Packet::header`]; of a timer, whose it is.
     pub(crate) header: u32,
-    /// The port, or [`TIMER`], [`START`], [`BOND`], [`SWITCH`].
+    /// The port, or [`TIMER`], [`START`], [`BOND`], [`SWITCH`], or [`HOST`] with a port.
     pub(crate) at: u32,
 }
 

@@ -20,6 +20,9 @@ pub struct Outcome {
     /// How it stood when measuring began, after each step of [`Scenario::time_series`](crate::Scenario::time_series), and at the end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
+    /// Packets that came to hosts which had too many to handle; `None` where hosts cost nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_drops: Option<u64>,
 }
 
 /// How a run stood at a moment.

@@ -20,12 +20,14 @@ pub fn run(scenario: &Scenario<'_>) -> Outcome {
     let start = Time::ZERO + engine.convergence() + scenario.warm_up;
     engine.run_before(start);
     let segment_bytes = u64::from(scenario.transport.segment_bytes);
+    let dropped_before = engine.host_drops();
     let before = measure_flows(&mut engine, segment_bytes);
     links(&mut engine, scenario, start);
     let samples = run_in_steps(&mut engine, scenario, start);
     let after = measure_flows(&mut engine, segment_bytes);
     let mut flows: Vec<_> = after.iter().zip(&before).map(|(after, before)| since(after, before)).collect();
     let links = links(&mut engine, scenario, start + scenario.duration);
+    let host_drops = engine.host_drops().zip(dropped_before).map(|(now, before)| now - before);
     if scenario.rate_pps.is_some() {
         // What was sent at the end is still under way.
         engine.run_before(start + scenario.duration + paced::TAIL);
@@ -37,7 +39,7 @@ pub fn run(scenario: &Scenario<'_>) -> Outcome {
             flow.transfers = Some(came);
         }
     }
-    Outcome { flows, links, bonds: engine.bonds(), packet_hops: engine.packet_hops(), samples }
+    Outcome { flows, links, bonds: engine.bonds(), packet_hops: engine.packet_hops(), samples, host_drops }
 }
 
 /// Runs through the measured time, and notes how things stand after each step where that is asked for.

@@ -8,6 +8,8 @@ use topology::{NodeId, Routes};
 use transport::TransportSpec;
 use vswitch::{Pipelines, Spread};
 
+use crate::HostCosts;
+
 /// What to simulate. Links' overrides have already been applied to `fabric`.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario<'a> {
@@ -33,6 +35,8 @@ pub struct Scenario<'a> {
     pub time_series: Option<Span>,
     /// Faults of links, by the time since measuring began.
     pub faults: &'a [LinkFault],
+    /// What hosts cost the machine that all of them are on. `None`: nothing, they answer at once.
+    pub hosts: Option<HostCosts>,
     /// What switches do besides forwarding along the routes.
     pub pipelines: &'a Pipelines,
     /// The seed of all randomness.

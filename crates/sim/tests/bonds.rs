@@ -74,6 +74,7 @@ fn simulate_flows(
         transfers: None,
         time_series: None,
         faults,
+        hosts: None,
         seed: 3,
     })
 }

@@ -55,6 +55,7 @@ fn run_of(senders: u32, fabric: &Fabric, linux: Settings) -> Outcome {
         transfers: None,
         time_series: None,
         faults: &[],
+        hosts: None,
         seed: 1,
     })
 }

@@ -64,6 +64,7 @@ fn run(fabric: &Fabric, (from, to): (&str, &str), spread: Spread, faults: &[(u64
         transfers: None,
         time_series: None,
         faults: &faults.iter().map(fault).collect::<Vec<_>>(),
+        hosts: None,
         seed: 1,
     })
 }

@@ -38,6 +38,7 @@ fn run(seed: u64, congestion_control: CongestionControl, impair: impl Fn(&mut Li
         transfers: None,
         time_series: None,
         faults: &[],
+        hosts: None,
         seed,
     })
 }

@@ -53,6 +53,7 @@ fn run(fabric: &Fabric, faults: &[(u64, (&str, &str), bool)]) -> Outcome {
         transfers: None,
         time_series: None,
         faults: &faults.iter().map(fault).collect::<Vec<_>>(),
+        hosts: None,
         seed: 1,
     })
 }

@@ -41,6 +41,7 @@ impl Run<'_> {
             transfers: None,
             time_series: None,
             faults: &[],
+            hosts: None,
             seed: self.seed,
         })
     }

@@ -3,6 +3,7 @@
 mod bonds;
 mod cluster;
 mod congestion;
+mod cores;
 mod elections;
 mod hosts;
 mod impairments;

@@ -31,6 +31,7 @@ fn stride(by: u32, spread: Spread) -> Outcome {
         transfers: None,
         time_series: None,
         faults: &[],
+        hosts: None,
         seed: 1,
     })
 }

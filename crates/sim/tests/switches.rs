@@ -26,6 +26,7 @@ fn run(network: &[(u32, u32, LinkSpec)], pipelines: &Pipelines, transport: &Tran
         transfers: None,
         time_series: None,
         faults: &[],
+        hosts: None,
         pipelines,
         seed: 1,
     })

@@ -31,6 +31,7 @@ fn run(kind: TransportKind, time_series: Option<Span>) -> Outcome {
         rate_pps: None,
         transfers: None,
         time_series,
+        hosts: None,
         faults: &[fault(1_000, false), fault(1_500, true)],
         seed: 1,
     })

@@ -43,6 +43,7 @@ fn run(fabric: &Fabric, pairs: u32, transport: &TransportSpec, size_bytes: u32, 
         transfers: Some(Transfers { size_bytes, every }),
         time_series: None,
         faults: &[],
+        hosts: None,
         seed: 7,
     })
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fabric::DriverKind;
-use lab::{Journal, Options, Ran, Results};
+use lab::{HostCosts, Journal, Options, Ran, Results};
 use miette::{Context, IntoDiagnostic, Report, miette};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -58,12 +58,13 @@ fn print_comparison(results: &Results, args: &Compare, format: Format) -> Result
 
 /// What says how to run, beside a folder of which nothing is run, is a mistake.
 fn refuse_options_of_runs(args: &Compare) -> Result<(), Report> {
-    let Running { threads, results, resume, quiet: _ } = &args.running;
+    let Running { threads, results, resume, machine, quiet: _ } = &args.running;
     let given = [
         ("--seed", args.choice.seed.is_some()),
         ("--threads", threads.is_some()),
         ("--results", results.is_some()),
         ("--resume", *resume),
+        ("--machine", machine.is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => Err(miette!(
@@ -101,6 +102,7 @@ impl Measured {
 /// Runs the experiments of a file and writes their results into a folder. Each run is kept there when it ends.
 fn measure(path: &Path, mut options: Options, running: &Running) -> Result<Measured, Report> {
     let (source, fabric) = file::read(path)?;
+    options.hosts = hosts(&options, running.machine.as_deref())?;
     if let Some(threads) = running.threads {
         options.threads = usize::from(threads);
     }
@@ -130,6 +132,18 @@ fn measure(path: &Path, mut options: Options, running: &Running) -> Result<Measu
         journal.finish()?;
     }
     Ok(Measured { results, folder, stopped })
+}
+
+/// What simulated hosts cost, by the file that was named.
+fn hosts(options: &Options, machine: Option<&Path>) -> Result<Option<HostCosts>, Report> {
+    let Some(machine) = machine else { return Ok(None) };
+    if !options.drivers.contains(&DriverKind::Sim) {
+        return Err(miette!(
+            help = "leave --live or --machine out",
+            "--machine says what simulated hosts cost, and nothing is simulated with --live"
+        ));
+    }
+    Ok(Some(HostCosts::read(machine).map_err(lab::Error::from)?))
 }
 
 /// Makes the report of a results folder anew.

@@ -1,5 +1,6 @@
 //! Live runs, one after another over one network that ends with this process.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,6 +29,7 @@ use crate::error::Error;
 use crate::journal::Journal;
 use crate::measure::bonds;
 use crate::measure::carried::Packet;
+use crate::measure::cpu::CpuReading;
 use crate::measure::environment::Timing;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
 use crate::measure::time_series::{TimeSeries, step_of};
@@ -63,6 +65,8 @@ pub(crate) struct LiveRuns<'a> {
     /// The receive buffers that Linux gave the hosts, as in `tcp_rmem`.
     own_buffers: String,
     next_port: u16,
+    /// How busy the machine was, as it stood when counters were read for the last time, and for the time before that.
+    cpu: Cell<[CpuReading; 2]>,
 }
 
 /// iperf3's name and version, if it is there. `ip` must be there as well.
@@ -91,7 +95,16 @@ impl<'a> LiveRuns<'a> {
         let network = Instance::start(&start)?;
         network.apply(source, &Overrides::default())?;
         let own_buffers = own_buffers(&network, fabric)?;
-        Ok(Self { network, source, fabric, options, tuned: None, own_buffers, next_port: PORTS.start })
+        Ok(Self {
+            network,
+            source,
+            fabric,
+            options,
+            tuned: None,
+            own_buffers,
+            next_port: PORTS.start,
+            cpu: Cell::default(),
+        })
     }
 
     /// Runs `runs` in their order, keeps what each measured, and takes the network down.
@@ -190,7 +203,15 @@ impl<'a> LiveRuns<'a> {
             let lasts = if has_windows { Span::from_secs(start_up::whole_seconds(times.1).max(1)) } else { times.1 };
             TimeSeries::new(&fabric, (step, lasts), &moments).map(Box::new)
         });
+        let [after, before] = self.cpu.get();
+        record.busy_cores = after.busy_cores_since(before);
         Ok((record, timing))
+    }
+
+    /// What the network has counted. Of a run it is read when its window begins, and last when that ends.
+    fn count(&self) -> Result<Counters, FlowFailure> {
+        self.cpu.set([CpuReading::now(), self.cpu.get()[0]]);
+        self.network.counters().map_err(|error| lost(&error))
     }
 
     /// Takes links down or up.
@@ -217,7 +238,7 @@ impl<'a> LiveRuns<'a> {
             seconds: start_up::whole_seconds(times.1).max(1),
             arguments: tuning::client_arguments(&traffic.transport, traffic.streams, self.fabric.mtu),
         };
-        let count = || self.network.counters().map_err(|error| lost(&error));
+        let count = || self.count();
         // Where nothing takes time, flows are not counted one by one, and begin at once.
         let have_begun = |before: &Counters, after: &Counters| {
             !is_shaped || flows.iter().all(|flow| Window { before, after }.delivered(flow) > FIRST_WORDS)
@@ -248,7 +269,7 @@ impl<'a> LiveRuns<'a> {
     ) -> Result<Did, FlowFailure> {
         let segment = tuning::maximum_segment(&traffic_of(case).transport, self.fabric.mtu);
         let load = (&Short { transfers, seed, segment }, Times { warm_up, duration, ..Times::default() });
-        let count = || self.network.counters().map_err(|error| lost(&error));
+        let count = || self.count();
         let measured = datagrams::run(&self.network, &self.options.program, flows, load, during, count)?;
         let window = Window { before: &measured.before, after: &measured.after };
         let record = |(flow, (sent, ())): (&LiveFlow, &(transfers::Sent, ()))| {
@@ -282,7 +303,7 @@ impl<'a> LiveRuns<'a> {
     ) -> Result<Did, FlowFailure> {
         let bytes = tuning::datagram_bytes(&traffic_of(case).transport, self.fabric.mtu);
         let load = (&Pace { rate_pps, bytes }, Times { warm_up, duration, ..Times::default() });
-        let count = || self.network.counters().map_err(|error| lost(&error));
+        let count = || self.count();
         let program = &self.options.program;
         let measured = datagrams::run(&self.network, program, flows, load, during, count)?;
         let window = Window { before: &measured.before, after: &measured.after };
@@ -327,7 +348,7 @@ impl<'a> LiveRuns<'a> {
         let credit = tuning::udp_window(fabric, streams_a_host);
         let stream = Stream { streams: traffic.streams, window: credit, bytes };
         let load = (&stream, Times { warm_up, duration, ..Times::default() });
-        let count = || self.network.counters().map_err(|error| lost(&error));
+        let count = || self.count();
         let measured = datagrams::run(&self.network, &self.options.program, flows, load, during, count)?;
         let window = Window { before: &measured.before, after: &measured.after };
         let is_cut = IPV4 + UDP + bytes > self.fabric.mtu;

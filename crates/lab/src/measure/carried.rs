@@ -31,7 +31,7 @@ pub(crate) struct Delivery<'a> {
     pub between_threads: u64,
     /// Bytes of payload that came to a host before the window and may count as delivered in it: datagrams of which parts are missing.
     pub incomplete: u64,
-    /// Packets that waited at a host for others before them, at most: its bonds put arrivals in order.
+    /// Packets that waited at a host, at most: for others before them, where its bonds put arrivals in order; or for a core, where simulated hosts cost something.
     pub resequenced: &'a dyn Fn(NodeId) -> u64,
 }
 

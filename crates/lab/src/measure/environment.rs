@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fabric::DriverKind;
 use serde::{Deserialize, Serialize};
 
+use super::hosts::HostCosts;
 use crate::labels::Labels;
 
 /// The machine, the programs, the command; and how long things took. Kept apart from the samples, which say the same
@@ -28,6 +29,9 @@ pub struct Environment {
     pub iperf3: Option<String>,
     /// The command line.
     pub command: Vec<String>,
+    /// What simulated hosts cost it; absent where they cost nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<HostCosts>,
     /// How fast the simulator was.
     pub simulator: Option<SimulatorSpeed>,
     /// How long each run took, in the order of the records.
@@ -76,6 +80,7 @@ impl Environment {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             iperf3,
             command: std::env::args().collect(),
+            hosts: None,
             simulator: None,
             timings: Vec::new(),
         }

@@ -46,7 +46,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorder_extent: Option<u32>,
     /// Packets that got lost in the machine and not in a link: no buffer, a full ring between threads, malformed, or not
-    /// taken by the receiving host's kernel. Live runs only.
+    /// taken by the receiving host's kernel. Live runs, and simulated ones whose hosts cost something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_outside_links: Option<u64>,
     /// How much later than due a packet was handed over at most, microseconds, from the network's start up to the end of
@@ -56,6 +56,9 @@ pub struct Record {
     /// What went on from step to step, where that was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_series: Option<Box<TimeSeries>>,
+    /// How many cores of the machine were busy on the mean while it was measured, with whatever ran on them. Live runs only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_cores: Option<f64>,
     /// What the controllers did, where they were asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Box<ClusterRecord>>,

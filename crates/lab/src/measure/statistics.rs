@@ -105,6 +105,23 @@ pub fn summarise(samples: &[f64]) -> Option<Summary> {
     })
 }
 
+/// The median, and between which of the samples the median of their distribution lies with [`CONFIDENCE`] at least, whatever that is: from the k-th smallest to the
+/// k-th largest, outside of which it lies as often as fewer than k of n coins show one side. With fewer than eight samples, from the least to the greatest is
+/// less than that. `None` without samples.
+pub fn median_interval(samples: &[f64]) -> Option<(f64, (f64, f64))> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    let (mut outside, mut coins, mut k) = (0.0, 0.5_f64.powf(n as f64), 0);
+    while k + 1 < n.div_ceil(2) && 2.0 * (outside + coins) <= 1.0 - CONFIDENCE {
+        outside += coins;
+        coins *= (n - k) as f64 / (k + 1) as f64;
+        k += 1;
+    }
+    let at = k.saturating_sub(1);
+    Some((quantile(&sorted, 0.5), (*sorted.get(at)?, *sorted.get(n - 1 - at)?)))
+}
+
 /// Compares pairs: `a[i]` was measured under the same conditions as `b[i]`. `None` without pairs.
 pub fn paired(a: &[f64], b: &[f64]) -> Option<Difference> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();

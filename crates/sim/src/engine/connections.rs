@@ -206,6 +206,7 @@ mod tests {
                 transfers: Some(Transfers { size_bytes: 3_500, every: Span::from_ms(1) }),
                 time_series: None,
                 faults: &[],
+                hosts: None,
                 seed: 1,
             };
             let mut engine = Engine::new(&scenario);

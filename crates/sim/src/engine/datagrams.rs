@@ -48,6 +48,9 @@ impl Engine<'_> {
     /// Lets a flow of UDP send what is due, or what it has credit for.
     fn poll_udp(&mut self, now: Time, direction: u32) {
         loop {
+            if let Some(until) = self.held_until(now, direction) {
+                return self.arm(until, direction);
+            }
             let numbers = match self.udp[direction as usize / 2].poll(now) {
                 Step::Wait(until) => return self.arm(until, direction),
                 Step::Do(numbers) => numbers,

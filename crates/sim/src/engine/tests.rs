@@ -3,6 +3,7 @@
 use super::*;
 use link::LinkSpec;
 use proptest::prelude::*;
+use transport::TransportSpec;
 use vswitch::{Pipelines, Spread};
 
 proptest! {
@@ -28,7 +29,7 @@ proptest! {
             pipelines: &Pipelines::default(),
             fabric: &fabric, routes: &routes, spread: Spread::Single, transport: &transport, flows: &flows,
             warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, transfers: None,
-        time_series: None, faults: &[], seed: 1,
+            time_series: None, faults: &[], hosts: None, seed: 1,
         };
         let mut engine = Engine::new(&scenario);
         engine.run_before(Time::ZERO + Span::from_us(us));
