@@ -2,13 +2,14 @@
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
-use std::process::Command;
 use std::time::Duration;
 
 use live::packet::{PacketCounters, PacketPort};
 use live::port::{Port, Unsent};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
+
+use crate::far_ends::{ip, wait_until_operational};
 
 const HEADER: usize = live::VNET_HEADER;
 
@@ -26,14 +27,10 @@ fn with_pair(test: impl FnOnce() + Send + 'static) {
             std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1").unwrap();
             ip(&format!("link set {device} up"));
         }
+        wait_until_operational(&["left", "right"]);
         test();
     });
     thread.join().unwrap();
-}
-
-fn ip(args: &str) {
-    let output = Command::new("ip").args(args.split(' ')).output().expect("ip runs");
-    assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The next frame.

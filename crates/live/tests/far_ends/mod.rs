@@ -5,7 +5,7 @@ use std::process::Command;
 use live::packet::PacketPort;
 use nix::sched::{CloneFlags, unshare};
 
-use crate::bed::Bed;
+use crate::bed::{self, Bed};
 
 /// Runs a test in a network namespace of its own, with pairs dev0-far0 and dev1-far1; not where this user may not.
 pub fn with_far_ends(test: impl FnOnce(&Bed, [PacketPort; 2]) + Send + 'static) {
@@ -20,6 +20,7 @@ pub fn with_far_ends(test: impl FnOnce(&Bed, [PacketPort; 2]) + Send + 'static) 
             ip(&format!("link set dev{n} up"));
             ip(&format!("link set far{n} up"));
         }
+        wait_until_operational(&["dev0", "far0", "dev1", "far1"]);
         test(&bed, ["far0", "far1"].map(|device| PacketPort::open(device).unwrap()));
     });
     if let Err(panic) = thread.join() {
@@ -27,8 +28,16 @@ pub fn with_far_ends(test: impl FnOnce(&Bed, [PacketPort; 2]) + Send + 'static) 
     }
 }
 
-/// Sets something up in that namespace.
-pub fn ip(args: &str) {
+/// The kernel gives a device its queue a while after it is up, and until then drops without a word what is sent by it.
+pub fn wait_until_operational(devices: &[&str]) {
+    for device in devices {
+        bed::wait_until("the device is operational", || ip(&format!("-o link show {device}")).contains("state UP"));
+    }
+}
+
+/// Sets something up in that namespace, or asks for it.
+pub fn ip(args: &str) -> String {
     let output = Command::new("ip").args(args.split(' ')).output().expect("ip runs");
     assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
