@@ -52,6 +52,7 @@ fn run(fabric: &Fabric, load: &Load, hosts: Option<HostCosts>) -> Outcome {
         duration: Span::from_ms(MILLISECONDS),
         rate_pps: load.rate_pps,
         transfers: load.transfers,
+        time_series: None,
         faults: &[],
         hosts,
         seed: 1,
