@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use fabric::DriverKind;
+use fabric::{DriverKind, Experiment};
+use machine::Span;
 
 use crate::measure::hosts::HostCosts;
 
@@ -42,5 +43,18 @@ impl Default for Options {
             hosts: None,
             progress: false,
         }
+    }
+}
+
+/// Where a file names no step, one run has so many.
+const STEPS: u64 = 50;
+/// And none is shorter.
+const STEP_LEAST: Span = Span::from_ms(50);
+
+impl Options {
+    /// The step in which an experiment's runs are recorded, if they are.
+    pub(crate) fn step_of(&self, experiment: &Experiment) -> Option<Span> {
+        let usual = || STEP_LEAST.max(Span::from_ps(experiment.duration.as_ps() / STEPS));
+        experiment.time_series.or_else(|| (self.time_series && experiment.work.traffic().is_some()).then(usual))
     }
 }

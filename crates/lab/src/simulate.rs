@@ -22,7 +22,7 @@ use crate::measure::carried::{Delivery, Excess, Packet};
 use crate::measure::environment::Timing;
 use crate::measure::hosts::HostCosts;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
-use crate::measure::time_series::{FlowMoment, Moment, TimeSeries, step_of};
+use crate::measure::time_series::{FlowMoment, Moment, TimeSeries};
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
 use crate::progress::Progress;
@@ -52,7 +52,7 @@ pub(crate) fn simulate(
             let (experiment, case) = (&fabric.experiments[*index], &cases[run.at.1]);
             let result = match &case.work {
                 Work::Traffic(_) => {
-                    one((fabric, &routes), experiment, case, run, (step_of(experiment, options), options.hosts))
+                    one((fabric, &routes), experiment, case, run, (options.step_of(experiment), options.hosts))
                 }
                 Work::Cluster(_) => one_cluster(fabric, experiment, case, run),
             };

@@ -32,7 +32,7 @@ use crate::measure::carried::Packet;
 use crate::measure::cpu::CpuReading;
 use crate::measure::environment::Timing;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
-use crate::measure::time_series::{TimeSeries, step_of};
+use crate::measure::time_series::TimeSeries;
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
 use crate::progress::Progress;
@@ -115,7 +115,7 @@ impl<'a> LiveRuns<'a> {
             let (index, cases) = &plan.cases[run.at.0];
             progress.at(format!("{}: {}", run.experiment, run.labels));
             let experiment = &self.fabric.experiments[*index];
-            let step = step_of(experiment, self.options);
+            let step = self.options.step_of(experiment);
             let times = (experiment.warm_up, experiment.duration);
             let measured = self.one(&cases[run.at.1], run, times, (step, journal));
             // Programs of a run are ended by the same signal as this one.

@@ -1,21 +1,8 @@
 //! What went on while a run was measured, step by step: one type for both drivers.
 
-use fabric::{Experiment, Fabric};
+use fabric::Fabric;
 use machine::Span;
 use serde::{Deserialize, Serialize};
-
-use crate::options::Options;
-
-/// Where a file names no step, one run has so many.
-const STEPS: u64 = 50;
-/// And none is shorter.
-const STEP_LEAST: Span = Span::from_ms(50);
-
-/// The step in which an experiment's runs are recorded, if they are.
-pub(crate) fn step_of(experiment: &Experiment, options: &Options) -> Option<Span> {
-    let usual = || STEP_LEAST.max(Span::from_ps(experiment.duration.as_ps() / STEPS));
-    experiment.time_series.or_else(|| (options.time_series && experiment.work.traffic().is_some()).then(usual))
-}
 
 /// A run over its measured time. Each list has a number a step; the last step may be shorter than the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
