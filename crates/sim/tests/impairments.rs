@@ -65,7 +65,7 @@ fn what_a_link_loses_is_sent_again_and_slows_reno_as_it_should() {
             to_receiver.losses
         );
         let goodput = megabits(&lossy);
-        assert!((3.5..9.0).contains(&goodput), "{goodput}");
+        assert!((4.0..9.0).contains(&goodput), "{goodput}");
         assert!(lossy.links[1].forward.losses > 5, "acknowledgements are lost, too");
         let sound = run(seed, CongestionControl::Reno, |_| {});
         assert_eq!(sound.links[1].backward.losses, 0);
