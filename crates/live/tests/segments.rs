@@ -27,3 +27,8 @@ fn a_recovery_is_the_same_live_and_simulated() {
 fn what_a_duplicate_takes_back_is_the_same_live_and_simulated() {
     agree("late-by-a-round-trip");
 }
+
+#[test]
+fn what_marks_do_is_the_same_live_and_simulated() {
+    agree("marks-in-two-flights");
+}

@@ -20,10 +20,11 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, setsockopt, socket, sockopt};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
-use transport::linux::Sysctl;
-use wire::{EthernetPacket, Ipv4Packet, TcpPacket, protocol, tcp_flags};
+use transport::Ecn;
+use transport::linux::{Settings, Sysctl};
+use wire::{EthernetPacket, Ipv4Packet, Ipv4PacketMut, TcpPacket, protocol, tcp_flags};
 
-use crate::segments::path::Path;
+use crate::segments::path::{Markable, Path};
 use crate::segments::script::{SEGMENT, Script, WINDOW};
 use crate::segments::trace::{Contents, Direction, Event, Trace};
 use crate::segments::{LIMIT, QUIET};
@@ -32,8 +33,10 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const PORT: u16 = 5_001;
 const DEVICE: &str = "eth0";
-/// Where TCP's header begins: Ethernet's has no tag, and IP's no options.
-const TCP: usize = 14 + 20;
+/// Where IP's header begins: Ethernet's has no tag.
+const IP: usize = 14;
+/// Where TCP's header begins: IP's has no options.
+const TCP: usize = IP + 20;
 /// A tick, nanoseconds.
 const TICK_NS: u64 = 4_000_000;
 /// The longest step of the kernel's timer wheel that plays come to, and a multiple of all shorter ones, in ticks.
@@ -53,12 +56,12 @@ const fn address(host: u8) -> Ipv4Addr {
 }
 
 /// Makes a host in a namespace of its own, which lasts as long as its socket.
-fn make<S: Send>(host: u8, script: &Script, open: impl FnOnce() -> Result<S> + Send) -> Result<Host<S>> {
+fn make<S: Send>(host: u8, settings: &Settings, open: impl FnOnce() -> Result<S> + Send) -> Result<Host<S>> {
     thread::scope(|scope| {
         let made = scope.spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
             let tap = tap()?;
-            set_up(host, script)?;
+            set_up(host, settings)?;
             Ok(Host { tap, socket: open()? })
         });
         made.join().unwrap_or_else(|_| Err("the thread that makes a host has panicked".into()))
@@ -80,7 +83,7 @@ fn tap() -> io::Result<File> {
     }
 }
 
-fn set_up(host: u8, script: &Script) -> Result<()> {
+fn set_up(host: u8, settings: &Settings) -> Result<()> {
     let other = 3 - host;
     let set = |name: &str, value: &str| -> Result<()> {
         fs::write(format!("/proc/sys/net/{name}"), value).map_err(|error| format!("{name} = {value}: {error}").into())
@@ -102,7 +105,7 @@ fn set_up(host: u8, script: &Script) -> Result<()> {
     set("ipv4/tcp_moderate_rcvbuf", "0")?;
     set("ipv4/tcp_wmem", "4096 8388608 8388608")?;
     for sysctl in Sysctl::ALL {
-        set(&format!("ipv4/{}", sysctl.name()), &sysctl.get(&script.settings).to_string())?;
+        set(&format!("ipv4/{}", sysctl.name()), &sysctl.get(settings).to_string())?;
     }
     Ok(())
 }
@@ -171,6 +174,12 @@ struct Packet {
     ack: u64,
 }
 
+impl Markable for Packet {
+    fn mark(&mut self) -> bool {
+        Ipv4PacketMut::new_checked(&mut self.frame[IP..]).is_ok_and(|mut ip| ip.mark_congestion())
+    }
+}
+
 struct Play<'a> {
     script: &'a Script,
     clock: Clock,
@@ -191,13 +200,13 @@ struct Play<'a> {
 
 /// Plays a script.
 pub fn play(script: &Script) -> Result<Trace> {
-    let receiver = make(2, script, || {
+    let receiver = make(2, &script.receiver, || {
         let listener = TcpListener::bind((address(2), PORT))?;
         control(&listener, script)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     })?;
-    let sender = make(1, script, || {
+    let sender = make(1, &script.settings, || {
         let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_NONBLOCK, None)?;
         control(&socket, script)?;
         Ok(socket)
@@ -295,7 +304,7 @@ impl Play<'_> {
 
     fn on_frame(&mut self, frame: &[u8]) -> Result<()> {
         let at = self.clock.now()?;
-        let Some(what) = self.parse(frame)? else { return Ok(()) };
+        let Some((what, ecn)) = self.parse(frame)? else { return Ok(()) };
         let mut frame = frame.to_vec();
         if let (Some(window), Direction::Back) = (self.script.window, what.direction()) {
             // The window of an answer to a SYN is not shifted.
@@ -304,12 +313,12 @@ impl Play<'_> {
         }
         let ack = if let Contents::Ack { ack, .. } = what { ack } else { 0 };
         let packet = Packet { frame, is_data: matches!(what, Contents::Data { .. }), ack };
-        self.path.offer(at, &what, packet);
-        self.trace.events.push(Event { at, what });
+        let mark = self.path.offer(at, &what, packet);
+        self.trace.events.push(Event { at, what, ecn: ecn.and(mark) });
         Ok(())
     }
 
-    fn parse(&mut self, frame: &[u8]) -> Result<Option<Contents>> {
+    fn parse(&mut self, frame: &[u8]) -> Result<Option<(Contents, Ecn)>> {
         let ethernet = EthernetPacket::new_checked(frame)?;
         let Ok(ip) = Ipv4Packet::new_checked(ethernet.payload()) else { return Ok(None) };
         if ip.protocol() != protocol::TCP {
@@ -321,7 +330,7 @@ impl Play<'_> {
             return Err("a connection was reset".into());
         }
         let offset = |seq: u32| u64::from(seq.wrapping_sub(self.first_seq));
-        Ok(Some(match (flags & tcp_flags::SYN != 0, is_answer) {
+        let what = match (flags & tcp_flags::SYN != 0, is_answer) {
             (true, false) => {
                 self.first_seq = tcp.seq().wrapping_add(1);
                 Contents::Syn
@@ -342,7 +351,8 @@ impl Play<'_> {
                 let blocks = blocks.chunks_exact(8).map(|block| (word(block), word(&block[4..]))).collect();
                 Contents::Ack { ack: offset(tcp.ack()), blocks }
             }
-        }))
+        };
+        Ok(Some((what, ecn_of(&ip, flags))))
     }
 
     /// The receiving application reads at once.
@@ -391,6 +401,13 @@ impl Play<'_> {
             Err(errno) => Err(errno.into()),
         }
     }
+}
+
+/// What a segment says about congestion that has left a host.
+const fn ecn_of(ip: &Ipv4Packet<'_>, flags: u8) -> Ecn {
+    let ecn = Ecn::ECT.only_if(ip.traffic_class() & 0b11 != 0);
+    let ecn = ecn.and(Ecn::ECE.only_if(flags & tcp_flags::ECE != 0));
+    ecn.and(Ecn::CWR.only_if(flags & tcp_flags::CWR != 0))
 }
 
 /// What follows the kind and the length of a TCP option.

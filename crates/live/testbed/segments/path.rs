@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use machine::{Span, Time};
+use transport::Ecn;
 
 use crate::segments::script::{Fate, Kind, SEGMENT, Script};
 use crate::segments::trace::{Contents, Direction};
@@ -13,6 +14,12 @@ const FRAME: u64 = SEGMENT + 14 + 20 + 32;
 
 /// Packets of a direction arrive no closer together: a host takes as long for one.
 const APART: Span = Span::from_us(20);
+
+/// What a path carries, and can mark.
+pub trait Markable: Clone {
+    /// Marks it (CE, RFC 3168), if it can be. Whether it is marked now.
+    fn mark(&mut self) -> bool;
+}
 
 /// A packet that waits for others.
 struct Held<P> {
@@ -41,7 +48,7 @@ pub struct Path<P> {
     packets: Vec<Option<(Direction, P)>>,
 }
 
-impl<P: Clone> Path<P> {
+impl<P: Markable> Path<P> {
     pub fn new(script: &Script) -> Self {
         Self {
             script: script.clone(),
@@ -77,17 +84,21 @@ impl<P: Clone> Path<P> {
         })
     }
 
-    /// A packet is sent.
-    pub fn offer(&mut self, now: Time, what: &Contents, packet: P) {
+    /// A packet is sent. [`Ecn::CE`] if it was marked.
+    pub fn offer(&mut self, now: Time, what: &Contents, mut packet: P) -> Ecn {
         let direction = what.direction();
         let counted = self.count(what);
         let number = counted.map_or(0, |(_, number, _)| number);
         let fates =
             self.script.rules.iter().filter(|rule| counted.is_some_and(|(kind, n, t)| rule.applies(kind, n, t)));
-        let (mut late, mut again, mut hold) = (Span::ZERO, None, None);
+        let (mut late, mut again, mut hold, mut mark) = (Span::ZERO, None, None, Ecn::NONE);
         for fate in fates.map(|rule| rule.fate) {
             match fate {
-                Fate::Drop => return self.release(now, direction),
+                Fate::Drop => {
+                    self.release(now, direction);
+                    return mark;
+                }
+                Fate::Mark => mark = Ecn::CE.only_if(packet.mark()),
                 Fate::Delay(span) => late = late + span,
                 Fate::Duplicate(after) => again = Some(after),
                 Fate::Behind(packets) => hold = Some((packets, false)),
@@ -108,6 +119,7 @@ impl<P: Clone> Path<P> {
                 self.release_those(now, direction, false);
             }
         }
+        mark
     }
 
     fn release(&mut self, now: Time, direction: Direction) {

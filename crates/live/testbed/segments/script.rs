@@ -6,12 +6,14 @@
 //!   path delay 20ms [rate 10mbit queue 50]      one way; the rate and the queue, in packets, are those of data
 //!   write 40 [at 500ms]                         segments, all at once
 //!   window 20                                   what the receiver offers, segments
-//!   control reno | SYSCTL VALUE
+//!   control reno | SYSCTL VALUE                 in both hosts
+//!   receiver SYSCTL VALUE                       in the one that receives
 //!   drop data 11..13 [x2 | #2]                  the first time that each is sent; the first two; the second
 //!   delay ack 5.. 30ms                          so much longer than the path takes; others overtake it
 //!   duplicate data 11 5ms                       a second copy, so much later
 //!   reorder data 11 by 3                        arrives right behind the third that is sent after it
 //!   gather ack 5..9                             all of them arrive with the last
+//!   mark data 5                                 CE, if it is ECT (RFC 3168)
 //! ```
 //!
 //! Segments are numbered from one by their place in the stream, SYNs (`syn`), their answers (`syn-ack`) and acknowledgements (`ack`) as they are sent.
@@ -43,6 +45,8 @@ pub enum Fate {
     Behind(u64),
     /// It arrives with the packet that has this number, and before it.
     With(u64),
+    /// It is marked, if it can be.
+    Mark,
 }
 
 /// Packets of a kind with numbers from `first` to `last`, as often as `times` says.
@@ -78,7 +82,10 @@ pub struct Script {
     pub writes: Vec<(Span, u64)>,
     /// What the receiver offers, if that is to be less than it can.
     pub window: Option<u32>,
+    /// Of the host that sends.
     pub settings: Settings,
+    /// Of the host that receives.
+    pub receiver: Settings,
     pub rules: Vec<Rule>,
 }
 
@@ -93,6 +100,7 @@ impl Script {
             writes: Vec::new(),
             window: None,
             settings: Settings::default(),
+            receiver: Settings::default(),
             rules: Vec::new(),
         }
     }
@@ -121,18 +129,26 @@ impl Script {
             ["control", name] => {
                 let known = CongestionControl::ALL.iter().find(|control| control.name() == name);
                 self.settings.congestion_control = *known?;
+                self.receiver.congestion_control = *known?;
             }
-            [fate @ ("drop" | "delay" | "duplicate" | "reorder" | "gather"), kind, numbers, ref rest @ ..] => {
+            [fate @ ("drop" | "delay" | "duplicate" | "reorder" | "gather" | "mark"), kind, numbers, ref rest @ ..] => {
                 self.rules.push(rule(fate, kind, numbers, rest)?);
             }
+            ["receiver", name, value] => set(&mut self.receiver, name, value)?,
             [name, value] => {
-                let sysctl = Sysctl::ALL.iter().find(|sysctl| sysctl.name() == name)?;
-                sysctl.set(&mut self.settings, value.parse().ok()?);
+                set(&mut self.settings, name, value)?;
+                set(&mut self.receiver, name, value)?;
             }
             _ => return None,
         }
         Some(())
     }
+}
+
+fn set(settings: &mut Settings, name: &str, value: &str) -> Option<()> {
+    let sysctl = Sysctl::ALL.iter().find(|sysctl| sysctl.name() == name)?;
+    sysctl.set(settings, value.parse().ok()?);
+    Some(())
 }
 
 fn span(text: &str) -> Option<Span> {
@@ -176,6 +192,7 @@ fn rule(fate: &str, kind: &str, numbers: &str, rest: &[&str]) -> Option<Rule> {
         ("duplicate", [after]) => Fate::Duplicate(span(after)?),
         ("reorder", ["by", packets]) => Fate::Behind(packets.parse().ok()?),
         ("gather", []) => Fate::With(last),
+        ("mark", []) => Fate::Mark,
         _ => return None,
     };
     Some(Rule { kind, first, last, times, fate })

@@ -2,9 +2,9 @@
 
 use machine::{Control, Span, Step, Time};
 use transport::linux::{Receiver, Sender};
-use transport::{Ack, Segment, TransportKind, TransportSpec, receiver, sender};
+use transport::{Ack, Ecn, Segment, TransportKind, TransportSpec, receiver, sender};
 
-use crate::segments::path::Path;
+use crate::segments::path::{Markable, Path};
 use crate::segments::script::{SEGMENT, Script, WINDOW};
 use crate::segments::trace::{Contents, Direction, Event, Trace};
 use crate::segments::{LIMIT, QUIET};
@@ -16,6 +16,22 @@ const INITIAL_WINDOW: u32 = 10;
 enum Packet {
     Data(Segment),
     Ack(Ack),
+}
+
+impl Packet {
+    const fn ecn(&self) -> Ecn {
+        match self {
+            Self::Data(Segment { ecn, .. }) | Self::Ack(Ack { ecn, .. }) => *ecn,
+        }
+    }
+}
+
+impl Markable for Packet {
+    fn mark(&mut self) -> bool {
+        match self {
+            Self::Data(Segment { ecn, .. }) | Self::Ack(Ack { ecn, .. }) => ecn.mark(),
+        }
+    }
 }
 
 struct Play {
@@ -74,7 +90,7 @@ pub fn play(script: &Script, start: Time) -> Trace {
         now: start,
         sender: Sender::new(&spec),
         // It has more room than a script lets it offer.
-        receiver: Receiver::new(&TransportSpec { window: WINDOW, ..spec.clone() }),
+        receiver: Receiver::new(&TransportSpec { window: WINDOW, linux: script.receiver, ..spec.clone() }),
         path: Path::new(script),
         deadlines: [Time::NEVER; 2],
         trace: Trace::default(),
@@ -105,8 +121,9 @@ pub fn play(script: &Script, start: Time) -> Trace {
 
 impl Play {
     fn record(&mut self, what: Contents, packet: Packet) {
-        self.path.offer(self.now, &what, packet);
-        self.trace.events.push(Event { at: self.now, what });
+        let ecn = packet.ecn();
+        let mark = self.path.offer(self.now, &what, packet);
+        self.trace.events.push(Event { at: self.now, what, ecn: ecn.and(mark) });
     }
 
     /// Both ends send what they have to.

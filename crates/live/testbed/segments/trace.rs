@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use machine::{Span, Time};
+use transport::Ecn;
 
 use crate::segments::script::SEGMENT;
 
@@ -96,6 +97,23 @@ impl fmt::Display for Contents {
 pub struct Event {
     pub at: Time,
     pub what: Contents,
+    /// What its sender says about congestion, and CE where the path has marked it.
+    pub ecn: Ecn,
+}
+
+impl Event {
+    /// Whether it is the same segment, whenever it was sent.
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.what, self.ecn) == (&other.what, other.ecn)
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.what)?;
+        let says = [(Ecn::ECT, "ect"), (Ecn::CE, "ce"), (Ecn::ECE, "ece"), (Ecn::CWR, "cwr")];
+        says.iter().filter(|(bit, _)| self.ecn.has(*bit)).try_for_each(|(_, name)| write!(f, " {name}"))
+    }
 }
 
 /// All of them, in the order in which they were sent.
@@ -110,9 +128,9 @@ impl Trace {
         self.events.first().map_or(Time::ZERO, |event| event.at)
     }
 
-    fn of(&self, direction: Direction) -> Vec<(Span, &Contents)> {
+    fn of(&self, direction: Direction) -> Vec<(Span, &Event)> {
         let events = self.events.iter().filter(|event| event.what.direction() == direction);
-        events.map(|event| (event.at.since(self.start()), &event.what)).collect()
+        events.map(|event| (event.at.since(self.start()), event)).collect()
     }
 }
 
@@ -148,8 +166,8 @@ pub fn compare(live: &Trace, simulated: &Trace, by_time: bool) -> Option<Differe
 
 /// A segment in two traces.
 struct Pair<'a> {
-    live: Option<&'a (Span, &'a Contents)>,
-    simulated: Option<&'a (Span, &'a Contents)>,
+    live: Option<&'a (Span, &'a Event)>,
+    simulated: Option<&'a (Span, &'a Event)>,
 }
 
 fn compare_direction(traces: [&Trace; 2], direction: Direction, by_time: bool) -> Option<Difference> {
@@ -168,10 +186,11 @@ fn compare_direction(traces: [&Trace; 2], direction: Direction, by_time: bool) -
 
 impl Pair<'_> {
     fn differs(&self) -> Option<Difference> {
-        let name = |event: Option<&(Span, &Contents)>| event.map_or("nothing".to_owned(), |event| event.1.to_string());
+        let name = |event: Option<&(Span, &Event)>| event.map_or("nothing".to_owned(), |event| event.1.to_string());
         let at = self.live.or(self.simulated)?.0;
         let text = format!("{} live, {} simulated", name(self.live), name(self.simulated));
-        (self.live.map(|event| event.1) != self.simulated.map(|event| event.1)).then_some(Difference { at, text })
+        let is_same = self.live.zip(self.simulated).is_some_and(|(live, simulated)| live.1.is_same(simulated.1));
+        (!is_same).then_some(Difference { at, text })
     }
 
     /// The kernel was late, or the machine, since the beginning or since what came before: pairs of its times in both traces.
@@ -198,7 +217,7 @@ pub fn side_by_side(live: &Trace, simulated: &Trace) -> String {
         let start = trace.start();
         let line = |event: &Event| {
             let indent = if event.what.direction() == Direction::Forth { "" } else { "    " };
-            format!("{:>9} {indent}{}", millis(event.at.since(start)), event.what)
+            format!("{:>9} {indent}{}", millis(event.at.since(start)), event)
         };
         trace.events.iter().map(line).collect()
     };

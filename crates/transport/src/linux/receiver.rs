@@ -82,8 +82,10 @@ pub struct Receiver {
     /// The segment whose arrival ends the measurement of a round trip, and when that began.
     rtt_round: (u64, Time),
     due: bool,
-    /// An acknowledgement that leaves before the one that is due, for what came before a mark or the last one: up to where, and what it says.
-    before: Option<(u64, Ecn)>,
+    /// The sender or a mark asks for it (`ICSK_ACK_NOW`), so that it is none of those that are counted beyond a hole.
+    is_asked: bool,
+    /// An acknowledgement that leaves before the one that is due: it does not know yet what has just come.
+    before: Option<Ack>,
     discarded: u64,
 }
 
@@ -116,6 +118,7 @@ impl Receiver {
             rtt: Span::ZERO,
             rtt_round: (0, Time::ZERO),
             due: false,
+            is_asked: false,
             before: None,
             discarded: 0,
         }
@@ -158,11 +161,13 @@ impl Receiver {
         if data.stamp < self.stamp && Stamp::of(data.stamp) < Stamp::of(self.stamp) {
             return self.on_outdated(segment);
         }
-        // RFC 7323, 4.3.
-        if segment <= self.acknowledged && data.stamp > self.stamp {
+        // RFC 7323, 4.3; what lies below the window as a whole says nothing (`tcp_sequence`).
+        let is_expected = (self.acknowledged..=self.acknowledged + 1).contains(&(segment + 1));
+        if is_expected && data.stamp > self.stamp {
             self.stamp = data.stamp;
         }
-        self.due |= self.ecn.hears_reduced(data.ecn);
+        self.is_asked |= self.ecn.hears_reduced(data.ecn);
+        self.due |= self.is_asked;
         match segment.cmp(&self.next) {
             Ordering::Less => {
                 self.came_twice(segment);
@@ -221,10 +226,11 @@ impl Receiver {
         if quick {
             self.quick = self.quick.max(self.quick_phase().min(QUICK_MARKED));
         }
-        if before.is_some() {
-            self.before = before.filter(|_| self.delayed.is_some());
-            self.due = true;
+        let Some((before, ecn)) = before else { return };
+        if self.delayed.is_some() {
+            self.before = Some(self.acknowledge(before, ecn));
         }
+        self.is_asked = true;
     }
 
     fn in_order(&mut self, now: Time, push: bool, ecn: Ecn) {
@@ -274,24 +280,33 @@ impl Receiver {
         // What begins so has no quick-ACK phase at its beginning.
         self.came = self.came.min(now);
         if self.early.set(segment - self.next) {
-            self.remember(segment);
+            if self.remember(segment) {
+                // Nothing is due any more, this segment's own acknowledgement neither (`tcp_ack_snd_check`).
+                return;
+            }
         } else {
             self.came_twice(segment);
         }
         self.check_ack(now, false);
     }
 
-    /// The newest run goes first, and grows with what touches it (RFC 2018, section 4).
-    fn remember(&mut self, segment: u64) {
+    /// The newest run goes first, and grows with what touches it (RFC 2018, section 4). Whether that has sent what was held back.
+    fn remember(&mut self, segment: u64) -> bool {
         let touches = |run: &(u64, u64)| segment <= run.1 && segment + 1 >= run.0;
         let found = self.runs.iter().position(touches);
-        if found.unwrap_or(self.runs.len()) >= RUNS_SENT {
-            self.send_compressed();
-        }
         let mut run = (segment, segment + 1);
-        if let Some(place) = found {
-            let old = self.runs.remove(place);
+        if let Some(old) = found.and_then(|place| self.runs.get_mut(place)) {
             run = (run.0.min(old.0), run.1.max(old.1));
+            *old = run;
+        }
+        let sends = self.compressed > 0 && found.unwrap_or(self.runs.len()) >= RUNS_SENT;
+        if sends {
+            // Lest it be pushed out of what fits into an acknowledgement (`tcp_sack_compress_send_ack`).
+            self.before = Some(self.acknowledge(self.next, self.ecn.ack()));
+            self.quick = self.quick.saturating_sub(1);
+        }
+        if let Some(place) = found {
+            self.runs.remove(place);
             // It may have closed the gap to another one.
             self.runs.retain(|other| {
                 let apart = other.1 < run.0 || other.0 > run.1;
@@ -303,17 +318,21 @@ impl Receiver {
         }
         self.runs.truncate(RUNS - 1);
         self.runs.insert(0, run);
+        sends
     }
 
-    fn send_compressed(&mut self) {
-        if self.compressed > 0 {
-            self.due = true;
-        }
+    /// An acknowledgement up to `next`. Nothing is held back any more.
+    fn acknowledge(&mut self, next: u64, ecn: Ecn) -> Ack {
+        (self.delayed, self.compressed_until, self.compressed) = (None, None, 0);
+        self.acknowledged = next;
+        let blocks = self.blocks(next);
+        self.twice = None;
+        Ack { ack: next * self.segment_bytes, echo: self.stamp, blocks, ecn }
     }
 
     /// Whether an acknowledgement leaves now (`__tcp_ack_snd_check`). `at_once`: it does in any case.
     fn check_ack(&mut self, now: Time, at_once: bool) {
-        if self.next > self.acknowledged + 1 || self.always_quick || self.quick > 0 || at_once {
+        if self.next > self.acknowledged + 1 || self.always_quick || self.quick > 0 || self.is_asked || at_once {
             self.due = true;
             return;
         }
@@ -389,22 +408,14 @@ impl Control for Receiver {
             self.answers = false;
             return Step::Do(Ack { ack: 0, echo: self.stamp, blocks: Blocks::NONE, ecn: self.ecn.answer() });
         }
-        if let Some((next, ecn)) = self.before.take() {
-            (self.compressed_until, self.compressed) = (None, 0);
-            self.acknowledged = next;
-            let (ack, blocks) = (next * self.segment_bytes, self.blocks(next));
-            return Step::Do(Ack { ack, echo: self.stamp, blocks, ecn });
+        if let Some(ack) = self.before.take() {
+            return Step::Do(ack);
         }
         if !self.due {
             return Step::Wait(self.deadline());
         }
-        self.due = false;
-        self.delayed = None;
-        (self.compressed_until, self.compressed) = (None, 0);
+        (self.due, self.is_asked) = (false, false);
         self.quick = self.quick.saturating_sub(1);
-        self.acknowledged = self.next;
-        let blocks = self.blocks(self.next);
-        self.twice = None;
-        Step::Do(Ack { ack: self.next * self.segment_bytes, echo: self.stamp, blocks, ecn: self.ecn.ack() })
+        Step::Do(self.acknowledge(self.next, self.ecn.ack()))
     }
 }

@@ -123,7 +123,8 @@ impl Window {
 
     /// A sender stopped sending (`tcp_cwnd_validate`).
     pub fn note_usage(&mut self, usage: Usage) {
-        if usage.first >= self.usage_end || usage.is_limiting || usage.packets > self.packets_max {
+        let is_more = !self.is_limiting && usage.packets > self.packets_max;
+        if usage.first >= self.usage_end || usage.is_limiting || is_more {
             self.is_limiting = usage.is_limiting;
             self.packets_max = usage.packets;
             self.usage_end = usage.next;
@@ -348,5 +349,20 @@ mod tests {
         window.note_usage(Usage { is_limiting: true, packets: 10, first: 2, next: 12 });
         window.grow(Time::ZERO, 2);
         assert_eq!(window.size(), 12);
+    }
+
+    #[test]
+    fn a_window_that_limited_did_so_for_a_whole_flight() {
+        let mut window = Window::new(CongestionControl::Reno, 12);
+        window.begin_reduction();
+        window.end_reduction(true);
+        window.note_usage(Usage { is_limiting: true, packets: 6, first: 20, next: 26 });
+        // More are under way, and there is room for yet more.
+        window.note_usage(Usage { is_limiting: false, packets: 7, first: 21, next: 28 });
+        window.grow(Time::ZERO, 6);
+        assert_eq!(window.size(), 7);
+        window.note_usage(Usage { is_limiting: false, packets: 2, first: 26, next: 28 });
+        window.grow(Time::ZERO, 7);
+        assert_eq!(window.size(), 7);
     }
 }
