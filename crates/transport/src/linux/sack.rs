@@ -18,14 +18,12 @@ impl Sender {
             start < end
                 && (*start < arrivals.first || ranges(1).is_some_and(|within| *end <= within.1 && *start >= within.0))
         });
-        let mut ranges = [ranges(0), ranges(1), ranges(2)];
+        let ranges = [ranges(0), ranges(1), ranges(2)];
         if let Some((start, end)) = duplicate {
             self.note_duplicate(arrivals, start, end);
         }
-        // The newest block stands first; but what lies below it was not overtaken by what the same acknowledgement says.
-        let ranges = &mut ranges[usize::from(duplicate.is_some())..];
-        ranges.sort_unstable();
-        for (start, end) in ranges.iter().flatten() {
+        let from = usize::from(duplicate.is_some());
+        for (start, end) in ranges[from..].iter().flatten() {
             self.note_range(arrivals, *start, *end);
         }
         self.check_reordering(arrivals.late);
