@@ -16,6 +16,7 @@ use crate::links::{LinkText, Links};
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Bytes, Length, Whole};
 use crate::read::{Device, Fields, Mapping, Name, Read, Text, expected, section};
+use crate::repeat::RepeatText;
 use crate::source::At;
 use crate::topologies::TopologyText;
 use crate::traffic::TrafficText;
@@ -190,8 +191,8 @@ section! {
         /// How long a step is of what is recorded over the measured time: goodput, congestion window and retransmits of each flow, and how many packets wait at
         /// each link. Nothing is recorded when not given; `heddle compare` then takes a fiftieth of `for`.
         "time-series" => time_series: Option<At<Length<false, HOUR>>>,
-        /// Runs of each case. 1 when not given.
-        "repeat" => repeat: Option<At<Whole<1, 1_000>>>,
+        /// Runs of each case: so many, or `{ until: 5 %, at-most: 30 }`, until the 99 % confidence interval of the mean is so narrow. 1 when not given.
+        "repeat" => repeat: Option<At<RepeatText>>,
         /// What must hold of the mean over the runs: `goodput-mean: ">= 0.9 Gbit/s"`.
         "expect" => expect: Option<Mapping<Metric, ExpectText>>,
         /// What others measured, for the table to show beside: `create-mean: 12.6 ms`.

@@ -1,7 +1,9 @@
 //! What is wrong with a file: every problem that was found, each with its place and a hint how to fix it.
 
-use miette::{Diagnostic, NamedSource, SourceSpan};
+use miette::{Diagnostic, SourceSpan};
 
+use crate::escape::escaped;
+use crate::excerpt::Excerpt;
 use crate::source::{Lines, Place, Source};
 
 /// How many problems are kept; a hostile file may have millions.
@@ -14,7 +16,7 @@ const MOST_KEPT: usize = 50;
 #[error("{}{}", headline(.problems.len(), *.more, .file.name()), if *.is_partial && *.more == 0 { NOT_ALL } else { "" })]
 pub struct Error {
     #[source_code]
-    file: NamedSource<String>,
+    file: Excerpt,
     #[related]
     problems: Vec<Problem>,
     more: usize,
@@ -37,12 +39,40 @@ pub struct Problem {
     pub column: usize,
     /// What stands under the marked text.
     pub label: String,
-    /// The marked text.
-    #[label("{label}")]
+    /// Where in the file the marked text is.
     pub span: SourceSpan,
+    /// The same in what is shown of the file.
+    #[label("{label}")]
+    marked: SourceSpan,
     /// How to fix it.
     #[help]
     pub hint: String,
+    /// Whether the text is no YAML there.
+    is_yaml: bool,
+}
+
+impl Problem {
+    /// What kind of problem it is, for programs: `unknown-key`, `missing-key`, `unexpected-value`, `too-large`, `yaml`, ... Problems of one kind have the same
+    /// code, whatever the file says.
+    pub fn code(&self) -> String {
+        let label = &self.label;
+        if self.is_yaml {
+            return "yaml".to_owned();
+        }
+        let fixed = [
+            ("found ", "unexpected-value"),
+            ("needs `", "missing-key"),
+            ("expected ", "not-a-quantity"),
+            ("here", "refused"),
+        ];
+        if let Some((_, code)) = fixed.into_iter().find(|(start, _)| label.starts_with(start)) {
+            return code.to_owned();
+        }
+        // What the file says, and numbers, stand behind the words.
+        let words = label.split(['`', ',', ':']).next().unwrap_or_default();
+        let words = words.split_whitespace().take_while(|word| !word.contains(|c: char| c.is_ascii_digit()));
+        words.map(|word| word.trim_matches('-').to_lowercase().replace('\'', "")).collect::<Vec<_>>().join("-")
+    }
 }
 
 fn headline(kept: usize, more: usize, file: &str) -> String {
@@ -54,6 +84,11 @@ fn headline(kept: usize, more: usize, file: &str) -> String {
 }
 
 impl Error {
+    /// The file's name, as the user gave it.
+    pub fn file(&self) -> &str {
+        self.file.name()
+    }
+
     /// What is wrong, in the order of the file.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -69,7 +104,7 @@ pub(crate) struct Problems<'a> {
     more: usize,
     noted: usize,
     is_partial: bool,
-    /// How much of the text is shown, in bytes: a huge line would bury the message.
+    /// How much of the text is shown, in bytes.
     shown: usize,
 }
 
@@ -94,17 +129,30 @@ impl<'a> Problems<'a> {
             return;
         }
         let (line, column) = self.lines.position(place.offset);
+        // The file's own words stand in all of them.
+        let text = |text: String| escaped(&text).into_owned();
         let problem = Problem {
-            message: message.into(),
+            message: text(message.into()),
             line,
             column,
-            label: label.into(),
+            label: text(label.into()),
             span: place.into(),
-            hint: hint.into(),
+            marked: place.into(),
+            hint: text(hint.into()),
+            is_yaml: false,
         };
         // The same text can be read twice (an alias, a default that meets many links): once is enough.
         if !self.found.contains(&problem) {
             self.found.push(problem);
+        }
+    }
+
+    /// Notes that the text is no YAML at `place`.
+    pub fn add_yaml(&mut self, place: Place, message: String, label: &str, hint: impl Into<String>) {
+        let before = self.found.len();
+        self.add(place, message, label, hint);
+        for problem in &mut self.found[before..] {
+            problem.is_yaml = true;
         }
     }
 
@@ -145,7 +193,9 @@ impl<'a> Problems<'a> {
     /// All that was found, as an error.
     pub fn into_error(mut self) -> Error {
         self.found.sort_by_key(|p| (p.span.offset(), p.span.len()));
-        let file = NamedSource::new(&self.source.name, self.source.text[..self.shown].to_owned()).with_language("yaml");
+        let places: Vec<SourceSpan> = self.found.iter().map(|problem| problem.span).collect();
+        let (file, marked) = Excerpt::new(&self.source.name, &self.source.text[..self.shown], &places);
+        self.found.iter_mut().zip(marked).for_each(|(problem, marked)| problem.marked = marked);
         Error { file, problems: self.found, more: self.more, is_partial: self.is_partial }
     }
 }

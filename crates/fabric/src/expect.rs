@@ -94,7 +94,7 @@ pub(crate) fn report(text: Option<&Vec<At<Metric>>>, work: &Work, problems: &mut
 }
 
 /// Whether an experiment that does `work` yields the metric; notes it if not.
-fn is_measured(metric: &At<Metric>, work: &Work, problems: &mut Problems<'_>) -> bool {
+pub(crate) fn is_measured(metric: &At<Metric>, work: &Work, problems: &mut Problems<'_>) -> bool {
     let place = metric.place;
     match (work, metric.value) {
         (Work::Traffic(_), metric) if metric.is_of_cluster() => unmeasured(

@@ -21,7 +21,7 @@ use crate::source::{At, Place};
 use crate::traffic::{DelayedAck, TrafficSetting, TrafficText};
 use crate::vary::About;
 use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, Traffic, Work};
-use crate::{sysctl, time_series, transfers};
+use crate::{repeat, sysctl, time_series, transfers};
 
 /// The most pairs of hosts that the cases of one experiment name together.
 const MOST_PAIRS: usize = 10_000_000;
@@ -112,6 +112,7 @@ impl<'a> Context<'a> {
         let expect = expect::expectations(text.expect.as_ref(), &work, &known, problems);
         let published = expect::published(text.published.as_ref(), &work, &known, problems);
         let report = expect::report(text.report.as_ref(), &work, problems);
+        let (repeat, until) = repeat::check(text.repeat.as_ref(), &work, problems);
         Some(Experiment {
             name: name.0.clone(),
             title: text.title.as_ref().map(|title| title.0.clone()).unwrap_or_default(),
@@ -119,7 +120,8 @@ impl<'a> Context<'a> {
             duration,
             warm_up,
             time_series,
-            repeat: text.repeat.as_ref().map_or(1, |n| n.value.get()),
+            repeat,
+            until,
             expect,
             published,
             report,
@@ -285,6 +287,20 @@ impl<'a> Context<'a> {
             PatternText::Random => Pattern::Random,
             PatternText::Permutation => Pattern::Permutation,
             PatternText::Staggered(edge, pod) => Pattern::Staggered(*edge, *pod),
+            PatternText::Incast(n) if *n >= hosts => {
+                let others = hosts - 1;
+                let are = if others == 1 { "is one other".to_owned() } else { format!("are {others} others") };
+                problems.add(
+                    place,
+                    format!("incast({n}) needs {n} senders besides the first host; there {are}"),
+                    "too many",
+                    match others {
+                        1 => "write incast(1)".to_owned(),
+                        _ => format!("from incast(1) to incast({others})"),
+                    },
+                );
+                return None;
+            }
             PatternText::Incast(n) => Pattern::Incast(*n),
             PatternText::Stride(i) if *i >= hosts => {
                 problems.add(

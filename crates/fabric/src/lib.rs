@@ -16,7 +16,7 @@
 //! | `bonds` | links between two nodes that are used as one: `between` or `host`, `members`, `mode` and the options of Linux's bonding driver, `reorder`, `rebalance`; `ends` for what differs at one end |
 //! | `spread`, `routes`, `mtu`, `seed` | of the whole network |
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
-//! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat`, `expect`, `report` of each |
+//! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat` (a number, or `until` the mean is known), `expect`, `report` of each |
 //!
 //! `fabrics/fat-tree.fabric.yaml` explains them, `fabrics/bonds.fabric.yaml` the bonds; [`schema`] gives all of them with their bounds.
 #![forbid(unsafe_code)]
@@ -31,10 +31,13 @@ mod controllers;
 mod devices;
 mod document;
 mod error;
+mod escape;
+mod excerpt;
 mod expect;
 mod experiment;
 mod faults;
 mod graph;
+mod in_units;
 mod links;
 mod locate;
 mod metric;
@@ -46,6 +49,7 @@ mod parameters;
 mod pattern;
 mod quantity;
 mod read;
+mod repeat;
 mod schema;
 mod shards;
 mod source;
@@ -59,6 +63,7 @@ mod tree;
 mod units;
 mod vary;
 mod words;
+mod yaml;
 
 pub use bonds::BondSetting;
 pub use check::parse;
@@ -67,6 +72,7 @@ pub use controllers::ControllersSetting;
 pub use document::NetworkSetting;
 pub use error::{Error, Problem};
 pub use graph::host_hint;
+pub use in_units::in_units;
 pub use links::LinkSetting;
 pub use locate::problem_at;
 pub use metric::{Metric, Unit};

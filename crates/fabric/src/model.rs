@@ -94,8 +94,11 @@ pub struct Experiment {
     /// The step of what is recorded over the measured time; `None`: nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_series: Option<Span>,
-    /// Runs of each case.
+    /// Runs of each case; with `until`: at most.
     pub repeat: u32,
+    /// What ends them before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
     /// What must hold for the run to pass.
     pub expect: Vec<Expectation>,
     /// What others measured.
@@ -103,6 +106,18 @@ pub struct Experiment {
     pub published: Vec<Published>,
     /// Which metrics the table shows, in order. Empty: the usual ones.
     pub report: Vec<Metric>,
+}
+
+/// A case has been run often enough when the 99 % confidence interval of a metric's mean is narrow.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Until {
+    /// Half the width of the interval at most, as a fraction of the mean.
+    pub share: f64,
+    /// Of which metric; `None`: of the first that the table shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<Metric>,
+    /// The least runs of each case: with fewer, an interval may be narrow by chance.
+    pub at_least: u32,
 }
 
 /// What goes on in an experiment.
@@ -208,7 +223,7 @@ pub enum Pattern {
     Staggered(f64, f64),
     /// Each host sends to one other and receives from one other, drawn uniformly among derangements.
     Permutation,
-    /// The first host receives from n others (all others if n is larger).
+    /// The first host receives from n others; there are as many.
     Incast(u32),
     /// Every host to every other.
     AllToAll,

@@ -10,6 +10,48 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
+/// Names that every machine's `/etc/hosts` or its resolver gives to addresses of its own (RFC 6761, 6.3; Debian's and Red Hat's files).
+const OWN_NAMES: [&str; 12] = [
+    "localhost",
+    "localhost.localdomain",
+    "localhost4",
+    "localhost4.localdomain4",
+    "localhost6",
+    "localhost6.localdomain6",
+    "ip6-localhost",
+    "ip6-loopback",
+    "ip6-localnet",
+    "ip6-mcastprefix",
+    "ip6-allnodes",
+    "ip6-allrouters",
+];
+
+/// Whom programs reach by the name of a host, if not that host.
+pub(crate) fn reaches(name: &str) -> Option<&'static str> {
+    let name = canonical(name);
+    if OWN_NAMES.contains(&name.as_str()) || name.ends_with(".localhost") {
+        Some("each host itself")
+    } else if is_address(&name) {
+        Some("an address")
+    } else {
+        None
+    }
+}
+
+/// What resolvers make of a name: they know no case, and a dot at the end is none of its own (RFC 4343; RFC 1034, 3.1).
+pub(crate) fn canonical(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// Whether programs take text for an IPv4 address before they look for a name: one to four numbers, also octal and hexadecimal ones (`inet_aton`, POSIX).
+fn is_address(name: &str) -> bool {
+    let is_number = |part: &str| match part.strip_prefix("0x") {
+        Some(digits) => digits.bytes().all(|digit| digit.is_ascii_hexdigit()),
+        None => !part.is_empty() && part.bytes().all(|digit| digit.is_ascii_digit()),
+    };
+    name.split('.').count() <= 4 && name.split('.').all(is_number)
+}
+
 /// What others call it, and what it is called here.
 const OTHERS_WORDS: [(&str, &str); 9] = [
     ("latency", "delay"),
@@ -113,5 +155,19 @@ mod tests {
     fn names_are_fit_for_hosts_and_paths() {
         assert!(["h1", "a.b", "0-x_y"].into_iter().all(is_name));
         assert!(!["", "-x", ".", "..", "a/b", "a b", "µ", &"x".repeat(64)].into_iter().any(is_name));
+    }
+
+    #[test]
+    fn some_names_reach_somebody_else() {
+        for name in ["localhost", "LocalHost", "localhost.", "a.localhost", "ip6-loopback"] {
+            assert_eq!(reaches(name), Some("each host itself"), "{name}");
+        }
+        for name in ["10.0.0.1", "127", "0x7f000001", "0177.1", "127.1", "1.2.3.4."] {
+            assert_eq!(reaches(name), Some("an address"), "{name}");
+        }
+        for name in ["h1", "1a", "10.0.0.1.5", "0xfoo", "a.1", "local", "localhosts", "1-2"] {
+            assert_eq!(reaches(name), None, "{name}");
+        }
+        assert_eq!(canonical("H1."), canonical("h1"));
     }
 }

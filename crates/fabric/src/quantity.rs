@@ -37,7 +37,7 @@ impl<const MIN: u64, const MAX: u64> Plain for Whole<MIN, MAX> {
 /// A whole number, of any size that fits 64 bits.
 pub(crate) fn whole_number(node: &Node, problems: &mut Problems<'_>) -> Option<u64> {
     let number = match &node.value {
-        Value::Scalar(text) => text.replace('_', "").parse().ok(),
+        Value::Scalar(text) => units::whole(text),
         _ => None,
     };
     if number.is_none() {
@@ -74,7 +74,7 @@ impl Read for Rate {
             node,
             units::rate,
             "a rate like `1Gbit` or `2.5 Mbit/s`",
-            "bit, kbit, Mbit, Gbit, Tbit",
+            &["bit", "kbit", "Mbit", "Gbit", "Tbit"],
             problems,
         )?;
         match rate {
@@ -118,7 +118,7 @@ impl PacketRate {
 impl Read for PacketRate {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let what = "a rate of packets like `500 pps` or `10 kpps`";
-        let rate = quantity(node, units::packet_rate, what, "pps, kpps, Mpps", problems)?;
+        let rate = quantity(node, units::packet_rate, what, &["pps", "kpps", "Mpps"], problems)?;
         in_range(rate, 1, Self::FASTEST_PPS, " pps", node, problems).then_some(Self(rate))
     }
 }
@@ -129,7 +129,8 @@ pub(crate) struct Length<const ZERO: bool, const MAX_MS: u64>(pub Span);
 
 impl<const ZERO: bool, const MAX_MS: u64> Read for Length<ZERO, MAX_MS> {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let span = quantity(node, units::span, "a time like `50us` or `1.5ms`", "ps, ns, us, ms, s, min", problems)?;
+        let known = &["ps", "ns", "us", "ms", "s", "min"];
+        let span = quantity(node, units::span, "a time like `50us` or `1.5ms`", known, problems)?;
         let most = Span::from_ms(MAX_MS);
         if span > most {
             problems.add(node.place, format!("{span} is more than {most}"), "too long", format!("at most {most}"));
@@ -157,13 +158,14 @@ pub(crate) struct Bytes<const MIN: u64, const MAX: u64>(pub u32);
 
 impl<const MIN: u64, const MAX: u64> Read for Bytes<MIN, MAX> {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let read = |text: &str| text.replace('_', "").parse().or_else(|_| units::size(text));
-        let size = quantity(node, read, "a size like `1448B` or `9KiB`", "B, kB, KiB", problems)?;
+        let read = |text: &str| units::whole(text).map_or_else(|| units::size(text), Ok);
+        let what = "a size like `1448B` or `9KiB`";
+        let size = quantity(node, read, what, &["B", "kB", "KiB", "MB", "MiB"], problems)?;
         in_range(size, MIN, MAX, " B", node, problems).then_some(Self(size as u32))
     }
 
     fn label(written: String) -> String {
-        if written.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') { written + "B" } else { written }
+        if units::whole(&written).is_some() { written + "B" } else { written }
     }
 }
 
@@ -181,7 +183,7 @@ pub(crate) struct Percent(pub u32);
 
 impl Read for Percent {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let ppb = quantity(node, units::share, "a share like `0.1%`", "%", problems)?;
+        let ppb = quantity(node, units::share, "a share like `0.1%`", &["%"], problems)?;
         if ppb > 1_000_000_000 {
             problems.add(node.place, "this share is more than all", "too large", "at most 100%");
             return None;
@@ -203,7 +205,7 @@ fn quantity<T>(
     node: &Node,
     parse: impl Fn(&str) -> Result<T, Fault>,
     what: &str,
-    units: &str,
+    units: &[&str],
     problems: &mut Problems<'_>,
 ) -> Option<T> {
     let Value::Scalar(text) = &node.value else {
@@ -219,7 +221,11 @@ fn quantity<T>(
                 "" => format!("`{}` has no unit", shown(text)),
                 unit => format!("`{}` is not a unit that is known here", shown(unit)),
             };
-            problems.add(node.place, message, format!("expected {what}"), format!("the units are {units}"));
+            let hint = match units::meant(text, units) {
+                Some(meant) => format!("write `{}`; the units are {}", shown(&meant), units.join(", ")),
+                None => format!("the units are {}", units.join(", ")),
+            };
+            problems.add(node.place, message, format!("expected {what}"), hint);
         }
         Err(Fault::Range) => problems.add(
             node.place,

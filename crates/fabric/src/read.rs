@@ -3,9 +3,12 @@
 //! [`section!`] makes the struct, its reader and (through schemars) its JSON Schema from one list of fields, so that
 //! the schema can't say anything else than the reader.
 
+use std::net::Ipv6Addr;
+
 use topology::{DeviceName, NotADevice};
 
 use crate::error::Problems;
+use crate::escape::{escaped, is_shown};
 use crate::names::{did_you_mean, one_of};
 use crate::source::{At, Place};
 use crate::tree::{Entry, Node, Value};
@@ -118,10 +121,10 @@ fn unknown_key_hint(entry: &Entry, known: &[&str]) -> String {
 /// Text of the file for a message: not longer than a name.
 pub(crate) fn shown(text: &str) -> String {
     const MOST: usize = 40;
-    let line = text.lines().next().unwrap_or_default();
+    let line = escaped(text.lines().next().unwrap_or_default());
     match line.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}...", &line[..end]),
-        None => line.to_owned(),
+        None => line.into_owned(),
     }
 }
 
@@ -246,7 +249,9 @@ pub(crate) struct Written<T> {
 impl<T: Read> Read for Written<T> {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let value = T::read(node, problems)?;
-        Some(Self { value, text: T::label(written(node)), place: node.place })
+        // It stands in tables. Blanks around a quantity are no part of it, and some of them are control characters.
+        let text = escaped(written(node).trim()).into_owned();
+        Some(Self { value, text: T::label(text), place: node.place })
     }
 }
 
@@ -262,7 +267,7 @@ fn written(node: &Node) -> String {
     }
 }
 
-/// Any text.
+/// Any text. It goes into tables and reports, where control characters would do what the file wants: they are written out.
 #[derive(Clone, Debug)]
 pub(crate) struct Text(pub String);
 
@@ -271,7 +276,7 @@ impl Read for Text {
         /// The longest text, in bytes: it goes into tables.
         const LONGEST: usize = 2_000;
         match &node.value {
-            Value::Scalar(text) if text.len() <= LONGEST => Some(Self(text.trim().to_owned())),
+            Value::Scalar(text) if text.len() <= LONGEST => Some(Self(escaped(text.trim()).into_owned())),
             Value::Scalar(text) => {
                 let bytes = text.len();
                 problems.add(
@@ -300,6 +305,15 @@ impl Read for Device {
             expected(node, "a network device", problems);
             return None;
         };
+        if !text.chars().all(is_shown) {
+            problems.add(
+                node.place,
+                format!("`{}` has control characters in it", shown(text)),
+                "not shown as it is",
+                "give the file another name",
+            );
+            return None;
+        }
         let Err(NotADevice { what, why, label, hint }) = DeviceName::parse(text) else {
             return Some(Self(text.clone()));
         };
@@ -318,9 +332,10 @@ impl Read for Name {
         match &node.value {
             Value::Scalar(text) if crate::names::is_name(text) => Some(Self(text.clone())),
             Value::Scalar(text) => {
+                let why = if text.parse::<Ipv6Addr>().is_ok() { ": it is an address" } else { "" };
                 problems.add(
                     node.place,
-                    format!("`{}` can't be a name", shown(text)),
+                    format!("`{}` can't be a name{why}", shown(text)),
                     "not a name",
                     "up to 63 letters (a-z, A-Z), digits, `-`, `_`, `.`, a letter or digit first",
                 );

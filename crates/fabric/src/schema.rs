@@ -87,7 +87,7 @@ schema!([] Device, "Device", |_g| json_schema!({
 }));
 schema!([] Rate, "Rate", |_g| json_schema!({
     "type": "string",
-    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *[kMGT]?bit(/s|ps)?$",
+    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *[kKMGT]?b(it)?(/s|ps)?$",
     "examples": ["1Gbit", "100Mbit", "2.5 Gbit/s"],
 }));
 schema!([] PacketRate, "PacketRate", |_g| json_schema!({
@@ -97,7 +97,7 @@ schema!([] PacketRate, "PacketRate", |_g| json_schema!({
 }));
 schema!([const ZERO: bool, const MAX_MS: u64] Length<ZERO, MAX_MS>, "Length", |_g| json_schema!({
     "type": ["string", "integer"],
-    "pattern": "^(0|[0-9][0-9_]*(\\.[0-9]+)? *(ps|ns|us|µs|ms|s|min))$",
+    "pattern": "^(0|[0-9][0-9_]*(\\.[0-9]+)? *(ps|ns|us|\u{b5}s|\u{3bc}s|ms|s|min))$",
     "maximum": 0,
     "examples": ["50us", "1.5ms", "2s"],
 }));

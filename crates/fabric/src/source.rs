@@ -13,7 +13,7 @@ pub struct Source {
 
 impl Source {
     /// The file's name without directories and without `.fabric.yaml`, reduced to the characters of a name.
-    pub(crate) fn stem(&self) -> String {
+    pub fn stem(&self) -> String {
         let file = self.name.rsplit(['/', '\\']).next().unwrap_or_default();
         let stem = [".fabric.yaml", ".fabric.yml", ".yaml", ".yml"].iter().find_map(|end| file.strip_suffix(end));
         let name: String = stem

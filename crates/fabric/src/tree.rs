@@ -8,12 +8,14 @@ use serde_saphyr::granit_parser::ErrorKind;
 use serde_saphyr::{DefaultMessageFormatter, Error as Yaml, ExternalMessageSource, Localizer, Location, Spanned};
 
 use crate::error::Problems;
+use crate::read::shown;
 use crate::source::{Place, Source};
+use crate::yaml;
 
 /// The longest text that is read, in bytes.
 pub(crate) const LONGEST_TEXT: usize = 1 << 20;
 
-/// The longest line, in bytes. (A message with a place beyond column 65,535 can't be rendered, and a tab is 4 columns.)
+/// The longest line, in bytes.
 const LONGEST_LINE: usize = 16_000;
 
 /// A value of the file.
@@ -77,10 +79,9 @@ pub(crate) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Node>
     }
 }
 
-/// Notes the first line that is too long, and shows its start only.
+/// Notes the first line that is too long.
 fn lines_are_short(text: &str, problems: &mut Problems<'_>) -> bool {
-    /// What is shown of it, and what of that is marked, in bytes.
-    const SHOWN: usize = 100;
+    /// What of it is marked, in bytes.
     const MARKED: usize = 20;
     let mut offset = 0;
     for line in text.split_inclusive('\n') {
@@ -91,7 +92,6 @@ fn lines_are_short(text: &str, problems: &mut Problems<'_>) -> bool {
                 "too long",
                 "break it: between [ ] and { } a line may end after a comma",
             );
-            problems.show_until(offset + boundary(line, SHOWN));
             return false;
         }
         offset += line.len();
@@ -120,19 +120,51 @@ fn note(error: &Yaml, source: &Source, problems: &mut Problems<'_>) {
         ),
         Yaml::DuplicateMappingKey { key, .. } => {
             let key = key.as_deref().unwrap_or("this");
+            let first = line_of_first(key, place, &source.text);
+            let first = first.map_or_else(String::new, |line| format!(": in line {line} already"));
             problems.add(
                 place,
-                format!("`{key}` is there twice"),
+                format!("`{}` is there twice{first}", shown(key)),
                 "the second one",
                 "each name and each key stands once in its map; remove or rename one",
             );
         }
-        _ => problems.add(
+        Yaml::UnknownAnchor { .. } => problems.add_yaml(
+            place,
+            "there is no anchor of this name before it".to_owned(),
+            "an alias",
+            "`*x` repeats what is marked `&x`; text that begins with `*` needs quotes",
+        ),
+        _ if parser_error(error).is_some_and(|kind| yaml::explain(kind, place, &source.text, problems)) => {}
+        _ => problems.add_yaml(
             place,
             format!("this isn't YAML that can be read: {text}"),
             "here",
             "check indentation (spaces, no tabs), brackets, and the space after each colon",
         ),
+    }
+}
+
+/// The line in which a key stands that is there again at `second`; `None` if they share a line.
+fn line_of_first(key: &str, second: Place, text: &str) -> Option<usize> {
+    let start = text[..second.offset].rfind('\n')? + 1;
+    let column = second.offset - start;
+    let is_it = |line: &&str| {
+        line.get(column..).and_then(|rest| rest.strip_prefix(key)).is_some_and(|rest| rest.starts_with(':'))
+    };
+    let above: Vec<&str> = text[..start].lines().collect();
+    Some(above.iter().rposition(is_it)? + 1)
+}
+
+/// What the parser stumbled over, if it was the parser.
+fn parser_error(error: &Yaml) -> Option<&ErrorKind> {
+    match error {
+        Yaml::ExternalMessage { source, .. } => match &**source {
+            ExternalMessageSource::Parser(error) => Some(error.kind()),
+            _ => None,
+        },
+        Yaml::AliasError { error, .. } => parser_error(error),
+        _ => None,
     }
 }
 
@@ -144,11 +176,8 @@ fn is_beyond_limits(error: &Yaml) -> bool {
         | Yaml::AliasReplayLimitExceeded { .. }
         | Yaml::AliasExpansionLimitExceeded { .. }
         | Yaml::AliasReplayStackDepthExceeded { .. } => true,
-        Yaml::ExternalMessage { source, .. } => {
-            matches!(&**source, ExternalMessageSource::Parser(error) if *error.kind() == ErrorKind::RecursionLimitExceeded)
-        }
         Yaml::AliasError { error, .. } => is_beyond_limits(error),
-        _ => false,
+        _ => parser_error(error) == Some(&ErrorKind::RecursionLimitExceeded),
     }
 }
 

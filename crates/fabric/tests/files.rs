@@ -145,7 +145,7 @@ fn the_schema_refuses_what_the_parser_refuses() {
         "topology: { fat-tree: { k: 66 } }\n",
         "topology: { fat-tree: {} }\n",
         "topology: { fattree: { k: 4 } }\n",
-        "topology: { fat-tree: { k: 4 } }\nlinks: { rate: 1Gb }\n",
+        "topology: { fat-tree: { k: 4 } }\nlinks: { rate: 1Gib }\n",
         "topology: { fat-tree: { k: 4 } }\nlinks: { delay: 50 }\n",
         "topology: { fat-tree: { k: 4 } }\nspread: flowlet\n",
         "topology: { fat-tree: { k: 4 } }\nspread:\n",
@@ -191,6 +191,54 @@ fn what_is_not_given_has_its_default() {
     assert_eq!((transport.segment_bytes, transport.header_bytes), (1_448, 66));
     assert_eq!((transport.delayed_ack, transport.rto_min), (Some(Span::from_ms(40)), Span::from_ms(200)));
     assert_eq!(experiment.cases().len(), 1);
+}
+
+#[test]
+fn cases_are_run_so_often_or_until_their_mean_is_known() {
+    let text = |repeat: &str| {
+        format!(
+            "topology: {{ fat-tree: {{ k: 4 }} }}\nexperiments: {{ a: {{ traffic: {{ pattern: random }}, repeat: {repeat} }} }}\n"
+        )
+    };
+    let of = |repeat: &str| {
+        assert_eq!(violations(&text(repeat)), [""; 0], "{repeat}");
+        let fabric = read(&text(repeat));
+        (fabric.experiments[0].repeat, fabric.experiments[0].until)
+    };
+    assert_eq!((of("7"), of("0x10")), ((7, None), (16, None)));
+    let (most, until) = of("{ until: 5 %, at-most: 30 }");
+    let until = until.expect("a bound");
+    assert_eq!((most, until.at_least, until.of), (30, 5, None));
+    assert!((until.share - 0.05).abs() < 1e-12);
+    let (most, until) = of("{ until: 2.5%, at-most: 4, of: fairness }");
+    assert_eq!((most, until.map(|until| (until.at_least, until.of))), (4, Some((4, Some(Metric::Fairness)))));
+    let (_, until) = of("{ until: 5 %, at-most: 30, at-least: 10 }");
+    assert_eq!(until.map(|until| until.at_least), Some(10));
+    for wrong in ["0", "{ until: 5 % }", "{ at-most: 5 }", "{ until: 5 %, at-most: 1 }", "{ until: fast, at-most: 5 }"]
+    {
+        assert_ne!(violations(&text(wrong)), [""; 0], "{wrong}");
+        assert!(parse(&Source { name: "x".to_owned(), text: text(wrong) }).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn units_are_read_as_people_write_them() {
+    let network = |links: &str| format!("topology: {{ fat-tree: {{ k: 4 }} }}\nmtu: 0x5dc\nlinks: {{ {links} }}\n");
+    for links in ["rate: 1Gbps, delay: 50us", "rate: 1 Gb/s, delay: 50 \u{b5}s", "rate: 1000Mb, delay: 50\u{3bc}s"] {
+        let fabric = read(&network(links));
+        let spec = fabric.topology.links[LinkId(0)].spec;
+        assert_eq!((fabric.mtu, spec.rate_bps, spec.delay), (1_500, Some(1_000_000_000), Span::from_us(50)), "{links}");
+        assert_eq!(violations(&network(links)), [""; 0], "{links}");
+    }
+}
+
+#[test]
+fn text_of_a_file_is_shown_and_not_obeyed() {
+    let text = "topology: { fat-tree: { k: 4 } }\ndescription: \"\\e[31mred\\a\"\n\
+                experiments: { a: { title: \"x\\e]0;y\\x9b\", traffic: { pattern: random } } }\n";
+    let fabric = read(text);
+    assert_eq!(fabric.description, "\\x1b[31mred\\x07");
+    assert_eq!(fabric.experiments[0].title, "x\\x1b]0;y\\x9b");
 }
 
 #[test]

@@ -21,9 +21,11 @@ fn survives(text: String) {
                 assert!(problem.span.offset() + problem.span.len() <= source.text.len(), "{problem:?}");
                 assert!(source.text.is_char_boundary(problem.span.offset()));
                 assert!(problem.line >= 1 && problem.column >= 1 && !problem.hint.is_empty());
+                assert!(!problem.code().is_empty(), "{problem:?}");
             }
-            // Rendering reads the text at the marked places.
-            assert!(!format!("{:?}", miette::Report::new(error)).is_empty());
+            // Rendering reads the text at the marked places. Colours are the program's own.
+            let rendered = format!("{:?}", miette::Report::new(error));
+            assert!(!rendered.is_empty() && !rendered.contains(['\r', '\u{7}', '\u{9b}', '\u{202e}', '\u{feff}']));
         }
     }
 }
@@ -38,7 +40,7 @@ const SEEDS: [&str; 6] = [
 ];
 
 /// What mutations put in: YAML's own characters, numbers at the edge, keys in the wrong place.
-const PIECES: [&str; 36] = [
+const PIECES: [&str; 42] = [
     ":",
     "\n",
     "  ",
@@ -75,6 +77,12 @@ const PIECES: [&str; 36] = [
     "election",
     "cluster: {",
     "\u{1f9f5}",
+    "\u{7}",
+    "\\e[1m",
+    "\u{202e}",
+    "0x10",
+    ">= 1 Mbit/s",
+    "repeat: { until: 5 %, at-most: 9 }",
 ];
 
 proptest! {

@@ -37,8 +37,29 @@ fn yaml() {
         ("empty", ""),
         ("not a map", "- fat-tree"),
         ("a tab", "topology:\n\tfat-tree: { k: 4 }\n"),
+        ("a tab for a space", "links: {\trate:\t1Gbit }\nnodes:\n  -\th1\n"),
         ("an open bracket", "topology: { fat-tree: { k: 4 }\nlinks: { rate: 1Gbit }\n"),
+        ("an open bracket of a list", "nodes: [a, b\nlinks: 4\n"),
+        ("an open bracket at the end", "topology: {\n"),
+        ("the wrong bracket", "topology: { fat-tree: { k: 4 ]\n"),
+        ("a bracket too many", "name: x\n}\n"),
+        ("a missing comma", "links: { rate: 1Gbit \"x\" }\n"),
+        ("indented too deep", "topology:\n  fat-tree: { k: 4 }\n   seed: 3\n"),
+        ("indented as nothing above", "experiments:\n a:\n   traffic: { pattern: random }\n  for: 1s\n"),
+        ("a map below a value", "topology: 3\n  x: 1\n"),
+        ("no space after a colon", "name:abc\ntopology: 1\n"),
+        ("two colons", "description: a: b\n"),
+        ("an item in a map", "name: x\n- a\n"),
+        ("a map after a list", "- a\nname: x\n"),
+        ("no colon", "name: x\ntopology\nseed: 4\n"),
+        ("an open quote", "name: \"abc\nlinks: { rate: 1Gbit }\n"),
+        ("an open single quote", "name: 'it''s\n"),
+        ("text after quotes", "name: \"a\" b\n"),
+        ("an escape", "description: \"a \\q b\"\n"),
+        ("an unquoted sign", "name: @x\n"),
+        ("an anchor and an alias", "name: &a *a\n"),
         ("a key twice", "topology: { fat-tree: { k: 4 } }\nspread: ecmp\nspread: single\n"),
+        ("a key twice in a line", "links: { rate: 1Gbit, rate: 2Gbit }\n"),
         ("a name twice", "nodes:\n  h1: host\n  s1: switch\n  h1: host\n"),
         ("two documents", "name: a\n---\nname: b\n"),
         ("an unknown anchor", "topology: { fat-tree: *tree }\n"),
@@ -134,7 +155,7 @@ fn keys_and_names() {
         ("routes that are a list", "topology: { fat-tree: { k: 4 } }\nroutes: [fixed]\n"),
         (
             "all at once",
-            "name: x\ntopologgy: 3\ntopology: { fat-tree: { k: 5 } }\nlinks: { rate: 1Gb }\nspread: flowlet\n\
+            "name: x\ntopologgy: 3\ntopology: { fat-tree: { k: 5 } }\nlinks: { rate: 1Gib }\nspread: flowlet\n\
              experiments: { a: { traffic: { pattern: strid(1) }, for: 0s } }\n",
         ),
     ]));
@@ -145,7 +166,10 @@ fn quantities() {
     let link = |text: &str| format!("topology: {{ fat-tree: {{ k: 4 }} }}\nlinks: {{ {text} }}\n");
     let files: Vec<(&str, String)> = [
         ("rate: fast", "a rate that is no number"),
-        ("rate: 1Gb", "a rate with an unknown unit"),
+        ("rate: 1Gib", "a rate with an unknown unit"),
+        ("rate: 125 MB/s", "a rate in bytes"),
+        ("rate: 10G", "a rate of half a unit"),
+        ("delay: 5 msec", "a delay with another's unit"),
         ("rate: 1000", "a rate without a unit"),
         ("rate: 0Mbit", "a rate of zero"),
         ("rate: 101Tbit", "a rate beyond the fastest"),
@@ -300,6 +324,7 @@ fn traffic() {
         ("pattern: pairs", "pairs without pairs"),
         ("pattern: stride(0)", "a stride of zero"),
         ("pattern: stride(4)", "a stride beyond the hosts"),
+        ("pattern: incast(4)", "an incast of more than the others"),
         ("pattern: stride(two)", "a stride that is no number"),
         ("pattern: staggered(0.5, 0.3)", "a comma between braces"),
         ("pattern: \"staggered(0.5, 0.6)\"", "probabilities above one"),
@@ -359,6 +384,12 @@ fn experiments() {
         ("warm-up: 61min", "a warm-up that is too long"),
         ("repeat: 0", "no runs"),
         ("repeat: 1001", "too many runs"),
+        ("repeat: [3]", "runs that are a list"),
+        ("repeat: { until: 5 % }", "runs without a bound"),
+        ("repeat: { until: 0 %, at-most: 30 }", "an interval of nothing"),
+        ("repeat: { until: 5, at-most: 30 }", "a share without its sign"),
+        ("repeat: { until: 5 %, at-most: 10, at-least: 20 }", "more runs at least than at most"),
+        ("repeat: { until: 5 %, at-most: 30, of: create-mean }", "an interval of what is not measured"),
         ("fro: 1s", "an unknown key"),
         ("vary: { window: [] }", "an axis without values"),
         ("vary: { window: 20 }", "an axis that is no list"),
@@ -405,6 +436,48 @@ fn bounds_of_experiments() {
         let error = parse(&source).expect_err("beyond a bound");
         insta::assert_snapshot!(title, &error.problems()[0]);
     }
+}
+
+#[test]
+fn claims_need_quotes() {
+    let claim = |text: &str| format!("experiments:\n  one:\n    traffic: {{ pattern: random }}\n    {text}\n");
+    let files = [
+        ("in a line", claim("expect:\n      goodput-mean: >= 1 Mbit/s")),
+        ("between brackets", claim("expect: { goodput-mean: >= 1 Mbit/s, drops: <= 0 }")),
+        ("more than", claim("expect:\n      goodput-mean: > 1 Mbit/s # a lot")),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(title, text)| (*title, text.as_str())).collect();
+    insta::assert_snapshot!(all_with_network(&files));
+}
+
+#[test]
+fn names_that_reach_somebody_else() {
+    let network =
+        |nodes: &str, host: &str| format!("nodes: {{ {nodes}, s1: switch }}\nlinks: [ {{ between: [{host}, s1] }} ]\n");
+    let files = [
+        ("localhost", network("LocalHost: host", "LocalHost")),
+        ("an address", network("10.0.0.1: host", "10.0.0.1")),
+        ("an address in hexadecimal", network("0x7f000001: host", "0x7f000001")),
+        ("a number", network("127: host", "127")),
+        ("an IPv6 address", network("\"fe80::1\": host", "\"fe80::1\"")),
+        ("another case", network("h1: host, H1: switch", "h1")),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(title, text)| (*title, text.as_str())).collect();
+    insta::assert_snapshot!(all(&files));
+}
+
+#[test]
+fn control_characters_are_written_out() {
+    let shown = messages("topology: { fat-tree: { k: 4 } }\nspread: \"\u{1b}[31mred\u{7}\"\n\u{9b}x: 1\n");
+    assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn long_lines_are_cut_around_what_is_wrong() {
+    let many: Vec<String> = (1..=300).map(|i| format!("h{i}: host")).collect();
+    let nodes = format!("nodes: {{ {}, x: hots, {} }}\n", many[..150].join(", "), many[150..].join(", "));
+    insta::assert_snapshot!(messages(&nodes));
 }
 
 #[test]

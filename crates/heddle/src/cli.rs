@@ -311,7 +311,7 @@ pub struct FileArg {
 
 #[derive(Debug, Args)]
 pub struct New {
-    /// Name of the fabric; the file is NAME.fabric.yaml
+    /// Name of the fabric; the file is NAME.fabric.yaml. Or that file itself
     pub name: String,
     /// Shape of the network
     #[arg(short, long, value_enum, default_value_t = Topology::LeafSpine)]

@@ -3,6 +3,7 @@
 
 mod cli;
 mod commands;
+mod failure;
 mod output;
 
 use std::io::{IsTerminal, Write};
@@ -28,10 +29,13 @@ pub enum Ending {
     Missed,
     /// Somebody wanted it to end before it was done.
     Interrupted,
+    /// It failed, and why was printed as data.
+    Failed,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    failure::install();
     // A controller's operator wants to know of elections and lost peers without asking; a network's, of carriers and partners.
     let is_server = matches!(cli.command, Command::Controller(_) | Command::Daemon(_));
     log_to_stderr(cli.verbose.saturating_add(u8::from(is_server)));
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
         Ok(Ending::Passed) => ExitCode::SUCCESS,
         Ok(Ending::Missed) => ExitCode::from(1),
         Ok(Ending::Interrupted) => ExitCode::from(130),
+        Ok(Ending::Failed) => ExitCode::from(2),
         Err(report) => {
             // Whoever started it may not listen any more; the status says it, too.
             let _ = writeln!(std::io::stderr(), "{report:?}");
@@ -66,7 +71,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
     let format = cli.output;
     match cli.command {
         Command::New(args) => commands::new(&args)?,
-        Command::Check(args) => commands::check(&args, format)?,
+        Command::Check(args) => return commands::check(&args, format),
         Command::Plan(args) => commands::plan(&args, format)?,
         Command::Up(args) => commands::up(&args, format)?,
         Command::Down(args) => commands::down(&args)?,

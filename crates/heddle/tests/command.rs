@@ -13,7 +13,7 @@ experiments:
     vary: { spread: [single, packet-scatter-random] }
     warm-up: 100ms
     for: 300ms
-    repeat: 3
+    repeat: 5
     expect: { goodput-mean: \">= 1 Mbit/s\" }
 ";
 
@@ -68,6 +68,61 @@ fn a_mistake_is_status_2_with_line_and_hint_and_leaves_nothing() {
         assert!(stderr.contains("lab.fabric.yaml:2") && stderr.contains("queues"), "{stderr}");
     }
     assert!(!desk.path().join("results").exists() && !desk.path().join("heddle").exists());
+}
+
+#[test]
+fn what_is_wrong_with_a_file_comes_as_data() {
+    let check = |text: &str, status: i32| -> Value {
+        let (stdout, stderr) = desk_with(text).expect(status, &["check", "lab.fabric.yaml", "-o", "json"]);
+        assert_eq!(stderr, "", "{stdout}");
+        serde_json::from_str(&stdout).expect("JSON")
+    };
+    let wrong = check(&SMALL.replace("queue: 50", "queues: 50").replace("repeat: 5", "repeat: many"), 2);
+    let problems = wrong["problems"].as_array().expect("a list");
+    let of = |key: &str| problems.iter().map(|problem| problem[key].clone()).collect::<Vec<_>>();
+    assert_eq!((of("line"), of("column")), (vec![2.into(), 9.into()], vec![39.into(), 13.into()]));
+    assert_eq!(of("code"), ["unknown-key", "unexpected-value"]);
+    assert_eq!(
+        (&problems[0]["file"], &problems[0]["hint"]),
+        (&"lab.fabric.yaml".into(), &"did you mean `queue`?".into())
+    );
+    let not_yaml = check("topology:\n\tfat-tree: { k: 4 }\n", 2);
+    assert_eq!((&not_yaml["problems"][0]["code"], &not_yaml["problems"][0]["line"]), (&"yaml".into(), &2.into()));
+    let right = check(&SMALL.replace("repeat: 5", "repeat: 2"), 0);
+    assert_eq!((&right["problems"], &right["links"][0]["spec"]["rate"]), (&serde_json::json!([]), &"100Mbit".into()));
+    let note = &right["notes"][0];
+    assert_eq!((&note["line"], &note["code"]), (&4.into(), &"doubtful".into()), "{note}");
+    assert!(note["message"].as_str().expect("text").contains("intervals of 2 runs are wide"), "{note}");
+}
+
+#[test]
+fn a_new_file_may_be_named_as_a_file() {
+    let desk = Desk::new();
+    for (name, fabric) in [("lab.fabric.yaml", "lab"), ("other.yaml", "other")] {
+        let (_, stderr) = desk.expect(0, &["new", name]);
+        assert!(stderr.contains(&format!("Wrote {name}. Next: heddle run {name}")), "{stderr}");
+        assert!(desk.read(name).contains(&format!("name: \"{fabric}\"")));
+        desk.expect(0, &["check", name]);
+    }
+}
+
+#[test]
+fn the_cause_of_an_error_is_printed_once() {
+    let (_, stderr) = Desk::new().expect(2, &["report", "nowhere"]);
+    assert_eq!(stderr.matches("No such file").count(), 1, "{stderr}");
+}
+
+#[test]
+fn cases_are_run_until_their_mean_is_known() {
+    let desk = desk_with(&SMALL.replace("repeat: 5", "repeat: { until: 60 %, at-most: 40, at-least: 4 }"));
+    let (plan, _) = desk.expect(0, &["plan", "lab.fabric.yaml", "--sim"]);
+    assert!(plan.contains("run: 8 to 80 runs") && plan.contains("4 to 40"), "{plan}");
+    let (table, stderr) = desk.expect(0, &["run", "lab.fabric.yaml", "--sim"]);
+    assert!(table.contains("4 to 40 runs of 0.3 s a case") && table.contains(" runs "), "{table}");
+    assert!(!format!("{table}{stderr}").contains("did not take place"), "{table}{stderr}");
+    let samples = desk.read("results/lab/samples.jsonl").lines().count();
+    assert!((8..80).contains(&samples), "{samples}");
+    assert!(desk.read("results/lab/report.html").contains("4 to 40 runs"));
 }
 
 #[test]

@@ -36,6 +36,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
         }
         found.extend(rounded(experiment));
     }
+    found.extend(few_runs(fabric));
     found.extend(unheard_marks(fabric));
     found.into_iter().collect()
 }
@@ -85,6 +86,29 @@ fn rounded(experiment: &Experiment) -> Option<Doubt> {
             experiment.duration
         ),
         hint: "write whole seconds, so that live and simulated runs measure as long",
+    })
+}
+
+/// Fewer runs have intervals that say little: Student's t is 64 for two runs, 9.9 for three, and 4.6 for five.
+const FEW_RUNS: u32 = 5;
+
+/// Intervals will be wide. Noted at the first experiment only. One run without an expectation is a look at what happens: it has no intervals, and claims nothing.
+/// One run of which something is expected is a judgement that chance may have made.
+fn few_runs(fabric: &Fabric) -> Option<Doubt> {
+    let is_meant = |experiment: &&Experiment| {
+        experiment.repeat < FEW_RUNS && (experiment.repeat > 1 || !experiment.expect.is_empty())
+    };
+    let experiment = fabric.experiments.iter().find(is_meant)?;
+    let message = match experiment.repeat {
+        1 => {
+            "what one run measured is held against what is expected: nobody knows how far the next one lies".to_owned()
+        }
+        runs => format!("99 % intervals of {runs} runs are wide, however alike the runs are"),
+    };
+    Some(Doubt {
+        place: vec!["experiments".to_owned(), experiment.name.clone()],
+        message,
+        hint: "`repeat: 5` or more, or `repeat: { until: 5 %, at-most: 30 }`",
     })
 }
 

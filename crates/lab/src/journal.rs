@@ -14,6 +14,7 @@ use crate::disk::{Lines, failed, read_results};
 use crate::error::Error;
 use crate::measure::environment::Timing;
 use crate::measure::hosts::HostCosts;
+use crate::measure::precision::{CaseKey, Tallies};
 use crate::measure::record::Record;
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, RunKey};
@@ -73,6 +74,13 @@ struct Entry {
     timing: Timing,
 }
 
+/// A run that has ended, and what it is a run of.
+#[derive(Debug)]
+struct Ended {
+    case: CaseKey,
+    entry: Entry,
+}
+
 /// Runs that have ended.
 #[derive(Debug, Default)]
 pub struct Journal {
@@ -81,7 +89,9 @@ pub struct Journal {
     /// What an earlier call kept, until it is known which of this one's runs they are.
     earlier: Mutex<HashMap<RunKey, Entry>>,
     /// By the number of the run in its plan.
-    ended: Mutex<BTreeMap<usize, Entry>>,
+    ended: Mutex<BTreeMap<usize, Ended>>,
+    /// Which cases have been run often enough.
+    tallies: Mutex<Tallies>,
     /// Whether somebody wants the rest of the runs not to take place.
     interrupted: Arc<AtomicBool>,
 }
@@ -157,19 +167,35 @@ impl Journal {
     /// Takes over what an earlier call has measured of a plan; the runs that are left to do.
     pub(crate) fn left_to_do<'a>(&self, plan: &'a Plan) -> Vec<&'a PlannedRun> {
         let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         for run in &plan.runs {
-            ended.extend(earlier.remove(&run.key()).map(|entry| (run.number, entry)));
+            if let Some(entry) = earlier.remove(&run.key()) {
+                self.count(run, entry);
+            }
         }
-        plan.runs.iter().filter(|run| !ended.contains_key(&run.number)).collect()
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        plan.runs.iter().filter(|run| !ended.contains_key(&run.number) && !self.is_enough(run)).collect()
     }
 
     /// Keeps what a run has measured.
     pub(crate) fn keep(&self, run: &PlannedRun, (record, timing): (Record, Timing)) -> Result<(), Error> {
         let entry = Entry { record, timing };
         self.put(&entry)?;
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(run.number, entry);
+        self.count(run, entry);
         Ok(())
+    }
+
+    fn count(&self, run: &PlannedRun, entry: Entry) {
+        let case = run.case_key();
+        if let Some(precision) = &run.precision {
+            self.tallies.lock().unwrap_or_else(PoisonError::into_inner).add(case, precision, &entry.record);
+        }
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(run.number, Ended { case, entry });
+    }
+
+    /// Whether a run need not take place: the mean of its case is known well enough by those before it.
+    pub(crate) fn is_enough(&self, run: &PlannedRun) -> bool {
+        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        run.precision.is_some() && tallies.enough(run.case_key()).is_some_and(|runs| run.repeat > runs)
     }
 
     /// Whether a run may begin, or go on.
@@ -182,10 +208,14 @@ impl Journal {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Hands over what was measured, in the order of the plan.
+    /// Hands over what was measured, in the order of the plan. Runs that were under way when those before them turned out to be enough do not count: how many
+    /// there are depends on how many go side by side.
     pub(crate) fn take_measured(&self) -> Vec<(Record, Timing)> {
         let ended = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
-        ended.into_values().map(|Entry { record, timing }| (record, timing)).collect()
+        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = |ended: &Ended| tallies.enough(ended.case).is_none_or(|runs| ended.entry.record.repeat <= runs);
+        let counted = ended.into_values().filter(counts);
+        counted.map(|Ended { entry: Entry { record, timing }, .. }| (record, timing)).collect()
     }
 
     /// All runs are done, and their results are written: it is not needed any more.
@@ -311,6 +341,33 @@ mod tests {
             let error = resume(folder.path(), "a").unwrap_err();
             assert!(matches!(error, Error::Format { line, .. } if line == wrong), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    fn runs_beyond_those_that_are_enough_do_not_count() {
+        let mut fabric = testing::tree(2, 1, 2, true);
+        let until = fabric::Until { share: 0.05, of: Some(fabric::Metric::Drops), at_least: 2 };
+        fabric.experiments.push(fabric::Experiment { repeat: 6, until: Some(until), ..testing::experiment(0.0) });
+        let plan = plan(&fabric, &Options::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let journal = begin(folder.path());
+        let of_case = |case: usize| plan.runs.iter().filter(move |run| run.at.1 == case);
+        assert!(of_case(0).all(|run| !journal.is_enough(run)));
+        // Nothing is dropped in any run: two are enough. A third one was under way, and a run of another case.
+        for run in of_case(0).take(3).chain(of_case(1).take(1)) {
+            journal.keep(run, ended(run)).unwrap();
+        }
+        let left = |journal: &Journal| -> Vec<(usize, u32)> {
+            journal.left_to_do(&plan).iter().map(|run| (run.at.1, run.repeat)).filter(|(case, _)| *case < 2).collect()
+        };
+        let others: Vec<(usize, u32)> = (2..=6).map(|repeat| (1, repeat)).collect();
+        assert_eq!(left(&journal), others);
+        drop(journal);
+        let journal = resume(folder.path(), "a").unwrap();
+        assert_eq!(left(&journal), others, "another call knows it from the file");
+        let counted: Vec<(usize, u32)> =
+            journal.take_measured().iter().map(|(record, _)| (record.case, record.repeat)).collect();
+        assert_eq!(counted, [(0, 1), (1, 1), (0, 2)]);
     }
 
     #[test]

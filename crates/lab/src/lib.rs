@@ -62,6 +62,7 @@ pub use measure::cluster_record::{ClusterRecord, Latencies, OperationRecord, RAW
 pub use measure::environment::{Environment, SimulatorSpeed, Timing};
 pub use measure::hosts::{HostCosts, NoHostCosts};
 pub use measure::metric::{metric_name, metric_value};
+pub use measure::precision::Precision;
 pub use measure::record::{BondRecord, FlowRecord, LinkRecord, OrderRecord, Record};
 pub use measure::statistics;
 pub use measure::time_series::{FlowSeries, LinkSeries, TimeSeries};

@@ -7,6 +7,7 @@ pub(crate) mod cpu;
 pub(crate) mod environment;
 pub(crate) mod hosts;
 pub(crate) mod metric;
+pub(crate) mod precision;
 pub(crate) mod record;
 pub mod statistics;
 pub(crate) mod time_series;

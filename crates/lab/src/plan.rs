@@ -24,6 +24,7 @@ use crate::labels::Labels;
 use crate::linux_limits;
 use crate::measure::carried::Excess;
 use crate::measure::environment::Timing;
+use crate::measure::precision::{CaseKey, Precision};
 use crate::measure::record::Record;
 use crate::options::Options;
 use crate::pattern::{self, NoPairs};
@@ -68,6 +69,12 @@ pub struct PlannedRun {
     pub flows: usize,
     /// Seconds of warm-up and measurement, on the driver's clock. Where controllers are asked it is an estimate.
     pub seconds: f64,
+    /// Whether it takes place only if its case's mean is not known well enough by then (`repeat: { until: .. }`).
+    #[serde(rename = "optional", skip_serializing_if = "std::ops::Not::not")]
+    pub is_optional: bool,
+    /// How well its case's mean shall be known.
+    #[serde(skip)]
+    pub(crate) precision: Option<Precision>,
     /// Its place in [`Plan::runs`].
     #[serde(skip)]
     pub(crate) number: usize,
@@ -118,6 +125,11 @@ impl PlannedRun {
             busy_cores: None,
             cluster: None,
         }
+    }
+
+    /// The case and driver whose run it is.
+    pub(crate) const fn case_key(&self) -> CaseKey {
+        (self.driver, self.at)
     }
 
     /// What tells it from the other runs of its file.
@@ -395,7 +407,7 @@ fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, rep
             (load.clients as usize, lasts.max(asks))
         }
     };
-    let name = experiment.name.clone();
+    let (name, precision) = (experiment.name.clone(), Precision::of(experiment));
     Ok(PlannedRun {
         experiment: name,
         labels,
@@ -404,6 +416,8 @@ fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, rep
         seed,
         flows,
         seconds,
+        is_optional: precision.is_some_and(|precision| repeat > precision.at_least),
+        precision,
         number: 0,
         at: (0, 0),
     })
@@ -432,6 +446,16 @@ impl Plan {
         fabric.experiments[self.cases[run.at.0].0].work.cluster().is_some()
     }
 
+    /// How many runs there are: `12 runs`, `10 to 60 runs`.
+    pub fn runs_in_words(&self) -> String {
+        let (most, least) = (self.runs.len(), self.runs.iter().filter(|run| !run.is_optional).count());
+        match most {
+            1 => "1 run".to_owned(),
+            _ if least < most => format!("{least} to {most} runs"),
+            _ => format!("{most} runs"),
+        }
+    }
+
     /// The runs for a terminal: a line for each case and driver.
     pub fn table(&self) -> String {
         let asks = |slot: usize| self.cases[slot].1.first().is_some_and(|case| case.work.cluster().is_some());
@@ -443,10 +467,16 @@ impl Plan {
         let mut grid = Grid::new(&["experiment", "case", "driver", flows, "runs", "each", "together"]);
         for (run, runs) in self.grouped() {
             let each = Span::from_ps((run.seconds * 1e12).round() as u64).to_string();
-            let together = format!("{:.1} s", run.seconds * f64::from(runs));
+            let together = |runs: u32| format!("{:.1} s", run.seconds * f64::from(runs));
+            let (runs, together) = match run.precision.map(|precision| precision.at_least) {
+                Some(least) if least < runs => {
+                    (format!("{least} to {runs}"), format!("{} to {}", together(least), together(runs)))
+                }
+                _ => (runs.to_string(), together(runs)),
+            };
             let driver = run.driver.word().to_owned();
             let (name, case) = (run.experiment.clone(), run.labels.to_string());
-            grid.row(vec![name, case, driver, run.flows.to_string(), runs.to_string(), each, together]);
+            grid.row(vec![name, case, driver, run.flows.to_string(), runs, each, together]);
         }
         let mut text = grid.render(&[3, 4, 5, 6]);
         for (slot, number) in &self.not_simulated {

@@ -8,6 +8,8 @@ mod model;
 mod over_time;
 mod words;
 
+use std::collections::BTreeMap;
+
 use fabric::{DriverKind, Experiment, Fabric, Metric, Work};
 use topology::{NodeKind, Side};
 
@@ -26,8 +28,9 @@ pub use self::over_time::{Parting, Quantity};
 use crate::labels::Labels;
 use crate::measure::environment::{Environment, SimulatorSpeed, Timing};
 use crate::measure::metric::{metric_value, usual};
+use crate::measure::precision::Precision;
 use crate::measure::record::Record;
-use crate::measure::statistics::{paired, summarise};
+use crate::measure::statistics::{Difference, paired, summarise};
 use crate::plan::Plan;
 
 impl Results {
@@ -111,8 +114,9 @@ fn experiment_result(
             .collect(),
         Work::Cluster(_) => Metric::all().filter(|metric| metric.is_of_cluster()).collect(),
     };
-    let values = |case: usize, driver, metric| -> Vec<f64> {
-        records_of(records, &experiment.name, case, driver).filter_map(|r| metric_value(r, metric)).collect()
+    let values = |case: usize, driver, metric| -> Vec<(u32, f64)> {
+        let records = records_of(records, &experiment.name, case, driver);
+        records.filter_map(|record| Some((record.repeat, metric_value(record, metric)?))).collect()
     };
     let cases: Vec<CaseResult> = labels
         .into_iter()
@@ -138,6 +142,7 @@ fn experiment_result(
         seconds: experiment.duration.as_secs_f64(),
         warm_up_seconds: experiment.warm_up.as_secs_f64(),
         repeat: experiment.repeat,
+        precision: Precision::of(experiment),
         comparisons: comparisons(experiment, &cases, drivers, metrics[0], values),
         verdicts: judge(experiment, &cases, drivers, is_left_out),
         not_simulated,
@@ -147,11 +152,23 @@ fn experiment_result(
     }
 }
 
-fn cell(metric: Metric, values: impl Fn(DriverKind) -> Vec<f64>) -> Option<Cell> {
+/// What was measured in each repetition.
+type Values = Vec<(u32, f64)>;
+
+fn cell(metric: Metric, values: impl Fn(DriverKind) -> Values) -> Option<Cell> {
     let (live, sim) = (values(DriverKind::Live), values(DriverKind::Sim));
-    let difference = if live.len() == sim.len() { paired(&live, &sim) } else { None };
-    let cell = Cell { metric, live: summarise(&live), sim: summarise(&sim), difference };
+    let summary = |values: &Values| summarise(&values.iter().map(|(_, value)| *value).collect::<Vec<f64>>());
+    let cell = Cell { metric, live: summary(&live), sim: summary(&sim), difference: by_repetition(&live, &sim) };
     (cell.live.is_some() || cell.sim.is_some()).then_some(cell)
+}
+
+/// The difference over the repetitions that both have. One that only happens to be there on both sides, among others, says nothing.
+fn by_repetition(a: &Values, b: &Values) -> Option<Difference> {
+    let of_b: BTreeMap<u32, f64> = b.iter().copied().collect();
+    let pairs = a.iter().filter_map(|(repeat, a)| Some((*a, *of_b.get(repeat)?)));
+    let (of_a, of_b): (Vec<f64>, Vec<f64>) = pairs.unzip();
+    let are_pairs = of_a.len() > 1 || a.len() == b.len();
+    paired(&of_a, &of_b).filter(|_| are_pairs)
 }
 
 /// Each value of a policy axis against the axis's first one, all else equal.
@@ -160,7 +177,7 @@ fn comparisons(
     cases: &[CaseResult],
     drivers: &[DriverKind],
     metric: Metric,
-    values: impl Fn(usize, DriverKind, Metric) -> Vec<f64>,
+    values: impl Fn(usize, DriverKind, Metric) -> Values,
 ) -> Vec<Comparison> {
     let mut found = Vec::new();
     for axis in experiment.vary.iter().filter(|axis| axis.values.iter().all(|(_, setting)| setting.is_policy())) {
@@ -174,7 +191,7 @@ fn comparisons(
             let Some(base) = base else { continue };
             for &driver in drivers {
                 let (a, b) = (values(case, driver, metric), values(base, driver, metric));
-                if let Some(difference) = paired(&a, &b).filter(|_| a.len() == b.len()) {
+                if let Some(difference) = by_repetition(&a, &b) {
                     found.push(Comparison {
                         axis: axis.key.clone(),
                         value: value.to_owned(),

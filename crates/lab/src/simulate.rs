@@ -1,6 +1,7 @@
 //! Simulated runs, side by side on the machine's cores.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_n
 use crate::measure::time_series::{FlowMoment, Moment, TimeSeries};
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
-use crate::progress::Progress;
+use crate::progress::{Progress, RunTime};
 
 /// Flows start within this time of each other. Live, iperf3's clients are started within 30 ms and then exchange their
 /// parameters. It matters: flows in lockstep meet at queues in ways that no real network shows (two-way traffic on one
@@ -39,27 +40,57 @@ pub(crate) fn simulate(
     (options, journal): (&Options, &Journal),
 ) -> Result<(), Error> {
     let routes = Arc::new(Routes::compute(&fabric.topology));
-    let progress = Progress::start(options.progress, "simulated", runs.iter().map(|run| run.seconds));
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
         .build()
         .map_err(|error| Error::Threads { threads: options.threads, message: error.to_string() })?;
-    pool.install(|| {
-        runs.par_iter().with_max_len(1).try_for_each(|run| {
-            journal.check()?;
-            let (index, cases) = &plan.cases[run.at.0];
-            let (experiment, case) = (&fabric.experiments[*index], &cases[run.at.1]);
-            let result = match &case.work {
-                Work::Traffic(_) => one((fabric, &routes), experiment, case, run, (options, journal)),
-                Work::Cluster(_) => one_cluster(fabric, experiment, case, run),
-            };
-            progress.done(run.seconds);
-            journal.keep(run, result?)
-        })
+    let threads = pool.current_num_threads();
+    let progress = Progress::start(options.progress, "simulated", RunTime::Simulated(threads), runs);
+    let one = |run: &&PlannedRun| {
+        journal.check()?;
+        progress.begin(run);
+        let (index, cases) = &plan.cases[run.at.0];
+        let (experiment, case) = (&fabric.experiments[*index], &cases[run.at.1]);
+        let result = match &case.work {
+            Work::Traffic(_) => one_of_traffic((fabric, &routes), experiment, case, run, (options, journal)),
+            Work::Cluster(_) => one_cluster(fabric, experiment, case, run),
+        };
+        progress.end(run);
+        journal.keep(run, result?)
+    };
+    let mut left = runs.to_vec();
+    loop {
+        let (enough, needed): (Vec<&PlannedRun>, Vec<&PlannedRun>) =
+            left.into_iter().partition(|run| journal.is_enough(run));
+        for run in enough {
+            progress.leave_out(run);
+        }
+        let (now, later) = next(needed, threads);
+        if now.is_empty() {
+            return Ok(());
+        }
+        pool.install(|| now.par_iter().with_max_len(1).try_for_each(one))?;
+        left = later;
+    }
+}
+
+/// The runs that go now, and those that are left: first all that are needed for sure; then, of each case that needs more, as many as keep all threads busy. Whatever
+/// turns out not to have been needed is not counted.
+fn next(left: Vec<&PlannedRun>, threads: usize) -> (Vec<&PlannedRun>, Vec<&PlannedRun>) {
+    if left.iter().any(|run| !run.is_optional) {
+        return left.into_iter().partition(|run| !run.is_optional);
+    }
+    let cases = left.iter().map(|run| run.at).collect::<BTreeSet<_>>().len();
+    let each = threads.div_ceil(cases.max(1));
+    let mut chosen: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+    left.into_iter().partition(|run| {
+        let of_case = chosen.entry(run.at).or_default();
+        *of_case += 1;
+        *of_case <= each
     })
 }
 
-fn one(
+fn one_of_traffic(
     (fabric, routes): (&Fabric, &Arc<Routes>),
     experiment: &Experiment,
     case: &Case,

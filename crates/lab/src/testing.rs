@@ -115,6 +115,7 @@ pub(crate) fn experiment(limit: f64) -> Experiment {
         warm_up: Span::from_ms(50),
         time_series: None,
         repeat: 3,
+        until: None,
         expect: vec![Expectation {
             metric: Metric::GoodputMean,
             only: vec![("spread".to_owned(), "single".to_owned())],

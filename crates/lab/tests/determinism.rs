@@ -24,7 +24,11 @@ experiments:
 ";
 
 fn run(seed: Option<u64>, threads: usize) -> Results {
-    let source = Source { name: "small.fabric.yaml".to_owned(), text: FILE.to_owned() };
+    run_of(FILE, seed, threads)
+}
+
+fn run_of(text: &str, seed: Option<u64>, threads: usize) -> Results {
+    let source = Source { name: "small.fabric.yaml".to_owned(), text: text.to_owned() };
     let fabric = fabric::parse(&source).expect("the file is right");
     let options = Options { drivers: vec![DriverKind::Sim], seed, threads, ..Options::default() };
     lab::run(&source, &fabric, &options, &lab::Journal::in_memory()).expect("simulated runs don't fail").results
@@ -82,4 +86,51 @@ fn what_is_measured_has_a_sensible_size() {
         assert_eq!(goodput.n, 3);
     }
     assert!(results.passed());
+}
+
+/// Of a random pattern: means differ from run to run.
+const UNTIL: &str = "
+name: until
+topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }
+links: { rate: 100Mbit, delay: 50us, queue: 20 }
+experiments:
+  drawn:
+    traffic: { pattern: random, transport: newreno }
+    vary: { spread: [single, packet-scatter-random] }
+    warm-up: 20ms
+    for: 50ms
+    repeat: { until: 40 %, at-most: 40, at-least: 3 }
+  same:
+    traffic: { pattern: stride(1), transport: sack }
+    for: 50ms
+    repeat: { until: 1 %, at-most: 7, of: fairness, at-least: 2 }
+  never:
+    traffic: { pattern: random, transport: newreno }
+    for: 20ms
+    repeat: { until: 0.0001 %, at-most: 4, at-least: 2 }
+";
+
+#[test]
+fn cases_are_run_until_their_means_are_known_whatever_the_number_of_threads() {
+    let one = run_of(UNTIL, Some(3), 1);
+    let runs = |results: &Results, experiment: usize| -> Vec<u32> {
+        results.experiments[experiment].cases.iter().map(|case| case.cells[0].sim.map_or(0, |sim| sim.n)).collect()
+    };
+    assert!(runs(&one, 0).iter().all(|runs| (3..40).contains(runs)), "{:?}", runs(&one, 0));
+    assert_eq!((runs(&one, 1), runs(&one, 2)), (vec![2], vec![4]));
+    let precision = one.experiments[0].precision.expect("it was asked for");
+    for case in &one.experiments[0].cases {
+        let sim = case.summary(precision.metric, DriverKind::Sim).expect("simulated");
+        assert!(sim.interval.expect("several runs") <= precision.share * sim.mean, "{sim:?}");
+    }
+    for threads in [2, 5] {
+        let again = run_of(UNTIL, Some(3), threads);
+        assert!(one.samples() == again.samples(), "other samples with {threads} threads");
+        assert_eq!(one.experiments, again.experiments);
+    }
+    let table = one.table_within(200);
+    for part in ["3 to 40 runs", "sim: after 4 runs, the 99 % interval of goodput, mean is still", "runs"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    assert_eq!(table.matches("is still").count(), 1, "{table}");
 }

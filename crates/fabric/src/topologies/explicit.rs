@@ -9,7 +9,7 @@ use crate::document::{NodeLong, NodeText, NodeWord};
 use crate::error::Problems;
 use crate::graph;
 use crate::links::{LinkEntry, LinkText, merged, note_idle};
-use crate::names::nearest;
+use crate::names::{canonical, nearest, reaches};
 use crate::read::{Mapping, Name};
 use crate::source::{At, Place};
 
@@ -37,6 +37,7 @@ pub(crate) fn explicit(
     if !fits(nodes.place, hosts.len(), switches.len(), problems) {
         return None;
     }
+    check_names(&nodes.value, &hosts, problems);
     for (i, (name, text)) in hosts.iter().enumerate() {
         let host = graph::host(&mut topology, name.value.0.clone(), position(i), None);
         topology.nodes[host].forwards = matches!(&text.value, NodeText::Long(long) if long.does_forward());
@@ -60,6 +61,33 @@ pub(crate) fn explicit(
     let whole = whole && check_connected(&topology, nodes, problems);
     topology.arrange();
     whole.then_some(topology)
+}
+
+/// Each name means one node, whoever looks it up.
+fn check_names(nodes: &Mapping<Name, NodeText>, hosts: &[&(At<Name>, At<NodeText>)], problems: &mut Problems<'_>) {
+    for (name, _) in hosts {
+        let Name(text) = &name.value;
+        if let Some(whom) = reaches(text) {
+            problems.add(
+                name.place,
+                format!("no host can be called `{text}`: programs reach {whom} by that"),
+                "reaches somebody else",
+                "give it another name, with a letter first: `h1`",
+            );
+        }
+    }
+    let mut known: BTreeMap<String, &str> = BTreeMap::new();
+    for (name, _) in &nodes.0 {
+        let Name(text) = &name.value;
+        if let Some(other) = known.insert(canonical(text), text) {
+            problems.add(
+                name.place,
+                format!("`{text}` and `{other}` are one name: who looks for a host does not care for case, nor for a dot at the end"),
+                "there already",
+                "give it another name",
+            );
+        }
+    }
 }
 
 /// Host i (from 0) has the address 10.0.0.(i + 1), carried on at 254 so that no address ends in 0 or 255.

@@ -5,9 +5,11 @@ use std::io::Write;
 
 use fabric::{Fabric, Source};
 use miette::{Report, miette};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{explain_of, file, located};
+use crate::Ending;
 use crate::cli::{FileArg, Format, New, Plan, Topology};
 use crate::output::{Rows, print_json, put};
 
@@ -19,8 +21,11 @@ pub fn new(args: &New) -> Result<(), Report> {
         Topology::Bcube => fabric::Template::Bcube,
         Topology::Explicit => fabric::Template::Explicit,
     };
-    let text = fabric::template(&args.name, topology)?;
-    let path = format!("{}.fabric.yaml", args.name);
+    // Whoever names a file means that one.
+    let path = if is_file(&args.name) { args.name.clone() } else { format!("{}.fabric.yaml", args.name) };
+    let name =
+        if is_file(&args.name) { Source { name: path.clone(), text: String::new() }.stem() } else { args.name.clone() };
+    let text = fabric::template(&name, topology)?;
     let mut options = OpenOptions::new();
     if args.force {
         options.create(true).truncate(true)
@@ -39,42 +44,121 @@ pub fn new(args: &New) -> Result<(), Report> {
     Ok(())
 }
 
-/// Reads a file and says what is in it.
-pub fn check(args: &FileArg, format: Format) -> Result<(), Report> {
-    let (source, fabric) = file::read(&args.file)?;
-    live::check_captures(&fabric, &live::folder_of(&source)).map_err(|error| explain_of(&source, error))?;
-    // Not mistakes: others run live.
-    for error in lab::not_simulated(&fabric) {
-        let message = format!("`heddle run --sim` will refuse this: {error}");
-        note(&source, &error.place_in_file(), &message, error.hint().as_deref());
-    }
-    note_doubts(&source, &fabric);
+/// Whether a fabric's name is that of a file.
+fn is_file(name: &str) -> bool {
+    [".yaml", ".yml"].iter().any(|end| name.ends_with(end))
+}
+
+/// Reads a file and says what is in it. As JSON, a file that is wrong is data as well: its problems go to standard output, each with its place.
+pub fn check(args: &FileArg, format: Format) -> Result<Ending, Report> {
+    let (source, checked) = file::check(&args.file)?;
+    let checked = checked.and_then(|fabric| {
+        let found = live::check_captures(&fabric, &live::folder_of(&source));
+        found.map(|()| fabric).map_err(|error| explain_of(&source, error))
+    });
+    let fabric = match (checked, format) {
+        (Ok(fabric), _) => fabric,
+        (Err(report), Format::Json) => {
+            print_json(&json!({ "file": source.name, "problems": problems(&source, &report) }))?;
+            return Ok(Ending::Failed);
+        }
+        (Err(report), _) => return Err(report),
+    };
+    let notes = notes(&source, &fabric);
     match format {
-        Format::Table => put(&format!("{}: {}\n", source.name, summary(&fabric))),
-        Format::Json => print_json(&fabric),
+        Format::Table => {
+            notes.iter().for_each(Note::print);
+            put(&format!("{}: {}\n", source.name, summary(&fabric)))?;
+        }
+        Format::Json => {
+            let mut value = fabric::in_units(&fabric);
+            value["file"] = json!(source.name);
+            value["problems"] = json!([]);
+            value["notes"] = json!(notes);
+            print_json(&value)?;
+        }
         Format::Csv => {
+            notes.iter().for_each(Note::print);
             let mut rows = Rows::new(&["what", "number"]);
             for (what, number) in counts(&fabric) {
                 rows.push([json!(what), json!(number)]);
             }
-            put(&rows.render(format))
+            put(&rows.render(format))?;
         }
     }
+    Ok(Ending::Passed)
+}
+
+/// What is wrong with a file, one object a problem. Lines and columns count from 1, columns in characters.
+fn problems(source: &Source, report: &Report) -> Vec<Value> {
+    let problem = |problem: &fabric::Problem| {
+        json!({
+            "file": source.name,
+            "line": problem.line,
+            "column": problem.column,
+            "code": problem.code(),
+            "message": problem.message,
+            "hint": problem.hint,
+        })
+    };
+    match report.downcast_ref::<fabric::Error>() {
+        Some(error) => error.problems().iter().map(problem).collect(),
+        // Something that the file names, and that stands at no place of it.
+        None => vec![json!({
+            "file": source.name,
+            "line": 1,
+            "column": 1,
+            "code": "refused",
+            "message": report.to_string(),
+            "hint": report.help().map(|hint| hint.to_string()),
+        })],
+    }
+}
+
+/// Something that is worth knowing about what stands at a place of a file, and is no mistake.
+#[derive(Serialize)]
+struct Note {
+    file: String,
+    line: usize,
+    column: usize,
+    code: &'static str,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Note {
+    fn new(source: &Source, place: &[String], code: &'static str, (message, hint): (String, Option<String>)) -> Self {
+        let found = located(source, place, &message, None);
+        let at = found.as_ref().and_then(|error| error.problems().first());
+        let (line, column) = at.map_or((1, 1), |problem| (problem.line, problem.column));
+        Self { file: source.name.clone(), line, column, code, message, hint }
+    }
+
+    fn print(&self) {
+        let hint = self.hint.as_ref().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+        eprintln!("{}:{}: note: {}{hint}", self.file, self.line, self.message);
+    }
+}
+
+/// What a file cannot do though it is right, and what in it is hardly meant.
+fn notes(source: &Source, fabric: &Fabric) -> Vec<Note> {
+    // Not mistakes: others run live.
+    let refused = lab::not_simulated(fabric).into_iter().map(|error| {
+        let message = format!("`heddle run --sim` will refuse this: {error}");
+        Note::new(source, &error.place_in_file(), "not-simulated", (message, error.hint()))
+    });
+    refused.chain(doubts(source, fabric)).collect()
+}
+
+fn doubts(source: &Source, fabric: &Fabric) -> Vec<Note> {
+    let note =
+        |doubt: lab::Doubt| Note::new(source, &doubt.place, "doubtful", (doubt.message, Some(doubt.hint.to_owned())));
+    lab::doubts(fabric).into_iter().map(note).collect()
 }
 
 /// Notes what in a file is hardly meant.
 pub fn note_doubts(source: &Source, fabric: &Fabric) {
-    for doubt in lab::doubts(fabric) {
-        note(source, &doubt.place, &doubt.message, Some(doubt.hint));
-    }
-}
-
-/// Something that is worth knowing about what stands at a place of a file.
-fn note(source: &Source, place: &[String], message: &str, hint: Option<&str>) {
-    let found = located(source, place, message, None);
-    let line = found.as_ref().and_then(|error| error.problems().first()).map_or(1, |problem| problem.line);
-    let hint = hint.map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
-    eprintln!("{}:{line}: note: {message}{hint}", source.name);
+    doubts(source, fabric).iter().for_each(Note::print);
 }
 
 fn counts(fabric: &Fabric) -> Vec<(&'static str, usize)> {
@@ -115,13 +199,13 @@ pub fn plan(args: &Plan, format: Format) -> Result<(), Report> {
     } else {
         Some(lab::plan(&fabric, &super::measure::options(&args.selection)?)?)
     };
-    let runs = plan.as_ref().map_or(0, |plan| plan.runs.len());
+    let runs = plan.as_ref().map_or_else(|| "0 runs".to_owned(), lab::Plan::runs_in_words);
     match format {
-        Format::Json => print_json(&json!({ "fabric": fabric, "up": changes, "runs": plan })),
+        Format::Json => print_json(&json!({ "fabric": fabric::in_units(&fabric), "up": changes, "runs": plan })),
         Format::Csv => put(&plan.map_or_else(String::new, |plan| plan.csv())),
         Format::Table => {
             let table = plan.map_or_else(String::new, |plan| plan.table());
-            put(&format!("{}: {}\nup:  {changes}\nrun: {runs} runs\n{table}", source.name, summary(&fabric)))
+            put(&format!("{}: {}\nup:  {changes}\nrun: {runs}\n{table}", source.name, summary(&fabric)))
         }
     }
 }

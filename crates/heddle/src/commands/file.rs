@@ -11,8 +11,14 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads and checks a file; `-` is standard input.
 pub fn read(path: &Path) -> Result<(Source, Fabric), Report> {
+    let (source, fabric) = check(path)?;
+    Ok((source, fabric?))
+}
+
+/// Reads a file, and what came of checking it.
+pub fn check(path: &Path) -> Result<(Source, Result<Fabric, Report>), Report> {
     let source = Source { name: path.display().to_string(), text: text_of(path)? };
-    let fabric = fabric::parse(&source)?;
+    let fabric = fabric::parse(&source).map_err(Report::new);
     Ok((source, fabric))
 }
 

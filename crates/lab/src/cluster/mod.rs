@@ -38,7 +38,7 @@ use crate::measure::record::Record;
 use crate::options::Options;
 use crate::plan::controllers::has_partitions;
 use crate::plan::{Plan, PlannedRun, controllers_of};
-use crate::progress::Progress;
+use crate::progress::{Progress, RunTime};
 
 /// Runs `runs`, all of which ask controllers, in their order, and keeps what each measured.
 pub(crate) fn run(
@@ -47,12 +47,16 @@ pub(crate) fn run(
     runs: &[&PlannedRun],
     (options, journal): (&Options, &Journal),
 ) -> Result<(), Error> {
-    let progress = Progress::start(options.progress, "live", runs.iter().map(|run| run.seconds));
+    let progress = Progress::start(options.progress, "live", RunTime::Asking, runs);
     let mut kept: Option<Nodes> = None;
     for run in runs {
+        if journal.is_enough(run) {
+            progress.leave_out(run);
+            continue;
+        }
         journal.check()?;
         let (index, cases) = &plan.cases[run.at.0];
-        progress.at(format!("{}: {}", run.experiment, run.labels));
+        progress.begin(run);
         let duration = fabric.experiments[*index].duration;
         let case = &cases[run.at.1];
         let started = Instant::now();
@@ -61,7 +65,7 @@ pub(crate) fn run(
             Error::Controllers { experiment, case, repeat: run.repeat, message }
         })?;
         journal.keep(run, (record(run, cluster, seconds), run.timing(started)))?;
-        progress.done(run.seconds);
+        progress.end(run);
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_n
 use crate::measure::time_series::TimeSeries;
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
-use crate::progress::Progress;
+use crate::progress::{Progress, RunTime};
 
 /// What an idle network needs to forget the run before: queues drain, connections close.
 const REST: Duration = Duration::from_millis(200);
@@ -109,18 +109,22 @@ impl<'a> LiveRuns<'a> {
 
     /// Runs `runs` in their order, keeps what each measured, and takes the network down.
     pub fn run(mut self, plan: &Plan, runs: &[&PlannedRun], journal: &Journal) -> Result<(), Error> {
-        let progress = Progress::start(self.options.progress, "live", runs.iter().map(|run| run.seconds));
+        let progress = Progress::start(self.options.progress, "live", RunTime::Live, runs);
         for run in runs {
+            if journal.is_enough(run) {
+                progress.leave_out(run);
+                continue;
+            }
             journal.check()?;
             let (index, cases) = &plan.cases[run.at.0];
-            progress.at(format!("{}: {}", run.experiment, run.labels));
+            progress.begin(run);
             let experiment = &self.fabric.experiments[*index];
             let step = self.options.step_of(experiment);
             let times = (experiment.warm_up, experiment.duration);
             let measured = self.one(&cases[run.at.1], run, times, (step, journal));
             // Programs of a run are ended by the same signal as this one.
             journal.keep(run, measured.or_else(|error| journal.check().and(Err(error)))?)?;
-            progress.done(run.seconds);
+            progress.end(run);
         }
         drop(progress);
         Ok(self.network.down()?)

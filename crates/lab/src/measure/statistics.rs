@@ -40,11 +40,15 @@ pub struct Difference {
     pub mean: f64,
     /// Half the width of its 99 % confidence interval (Student's t over the pairs' differences). `None` for one pair.
     pub interval: Option<f64>,
-    /// The mean difference as a fraction of the mean of `b`. `None` if that is zero.
+    /// The mean difference as a fraction of the mean of `b`. `None` if that is near nothing: its own interval holds zero, or the difference is more than
+    /// ten times as much.
     pub relative: Option<f64>,
     /// `interval` as a fraction of the mean of `b`.
     pub relative_interval: Option<f64>,
 }
+
+/// As a fraction of a base, no difference is larger: that base is near nothing, and a fraction of it says nothing.
+const RELATIVE_MAX: f64 = 10.0;
 
 /// Two sets of samples that do not form pairs, by their ranks (Mann and Whitney, 1947): it looks at which are larger, not at by how much.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -126,16 +130,20 @@ pub fn median_interval(samples: &[f64]) -> Option<(f64, (f64, f64))> {
 pub fn paired(a: &[f64], b: &[f64]) -> Option<Difference> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
     let summary = summarise(&differences)?;
-    Some(difference(summary.n, summary.mean, summary.interval, mean(&b[..differences.len()])))
+    let base = summarise(&b[..differences.len()])?;
+    Some(difference(summary.n, summary.mean, summary.interval, (base.mean, base.interval)))
 }
 
 /// Compares two means where samples do not form pairs: without an interval.
 pub fn unpaired(a: f64, b: f64) -> Difference {
-    difference(0, a - b, None, Some(b))
+    difference(0, a - b, None, (b, None))
 }
 
-fn difference(n: u32, mean: f64, interval: Option<f64>, base: Option<f64>) -> Difference {
-    let base = base.filter(|&base| base != 0.0).map(f64::abs);
+/// `base`: the mean of what it is held against, and half the width of its interval.
+fn difference(n: u32, mean: f64, interval: Option<f64>, (base, of_base): (f64, Option<f64>)) -> Difference {
+    let base = base.abs();
+    let is_something = base > of_base.unwrap_or(0.0) && mean.abs() <= RELATIVE_MAX * base;
+    let base = is_something.then_some(base);
     Difference {
         n,
         mean,
@@ -227,7 +235,18 @@ mod tests {
         close(difference.mean, 1.58, 1e-12);
         close(difference.interval.unwrap(), 1.2641, 1e-3);
         close(difference.mean / (difference.interval.unwrap() / student_t(9)), 4.0621, 1e-4);
-        close(difference.relative.unwrap(), 1.58 / 0.75, 1e-12);
+        // What the first drug did may have been nothing.
+        assert_eq!((difference.relative, difference.relative_interval), (None, None));
+    }
+
+    #[test]
+    fn a_difference_is_no_fraction_of_nothing() {
+        let relative = |a: &[f64], b: &[f64]| paired(a, b).unwrap().relative;
+        assert_eq!(relative(&[103.0, 104.0], &[100.0, 100.0]), Some(0.035));
+        assert_eq!(relative(&[5.0, 5.0], &[0.0, 0.0]), None);
+        assert_eq!(relative(&[5.0, 5.0, 5.0], &[0.0, 1.0, 0.0]), None, "its interval holds zero");
+        assert_eq!((relative(&[111.0], &[10.0]), relative(&[110.0], &[10.0])), (None, Some(10.0)));
+        assert_eq!((unpaired(1.0, 0.0).relative, unpaired(1.5, 1.0).relative), (None, Some(0.5)));
     }
 
     #[test]

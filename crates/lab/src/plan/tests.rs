@@ -25,6 +25,22 @@ fn cases_take_turns_within_a_repetition() {
 }
 
 #[test]
+fn runs_that_may_be_left_out_are_marked() {
+    let mut fabric = fabric();
+    assert_eq!(plan(&fabric, &both()).unwrap().runs_in_words(), "24 runs");
+    fabric.experiments[0].repeat = 30;
+    fabric.experiments[0].until = Some(fabric::Until { share: 0.05, of: None, at_least: 5 });
+    let plan = plan(&fabric, &Options::default()).unwrap();
+    assert_eq!(plan.runs_in_words(), "20 to 120 runs");
+    let table = plan.table();
+    assert!(table.contains("5 to 30") && table.contains("0.8 s to 4.5 s"), "{table}");
+    let optional = plan.runs.iter().filter(|run| run.is_optional).map(|run| run.repeat).min();
+    assert_eq!(optional, Some(6));
+    let json = serde_json::to_value(&plan.runs).unwrap();
+    assert_eq!((json[0].get("optional"), &json[119]["optional"]), (None, &true.into()));
+}
+
+#[test]
 fn what_is_compared_has_the_same_pairs() {
     let fabric = fabric();
     let plan = plan(&fabric, &both()).unwrap();

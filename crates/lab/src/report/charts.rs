@@ -210,15 +210,13 @@ pub(super) fn samples(svg: &mut Svg, x: impl Fn(f64) -> f64, sorted: &[f64], str
 
 /// How policies compare: each difference in per cent with its interval, around a line at zero.
 pub(super) fn forest(experiment: &ExperimentResult) -> Option<String> {
-    let shown: Vec<_> = experiment
-        .comparisons
-        .iter()
-        .filter_map(|comparison| Some((comparison, comparison.difference.relative?)))
-        .collect();
-    let reach = |(comparison, relative): &(&crate::results::Comparison, f64)| {
-        relative.abs() + comparison.difference.relative_interval.unwrap_or(0.0).min(relative.abs().max(0.05))
+    // What is held against next to nothing has no place on the axis, but a row.
+    let shown = &experiment.comparisons;
+    let reach = |comparison: &crate::results::Comparison| {
+        let relative = comparison.difference.relative?.abs();
+        Some(relative + comparison.difference.relative_interval.unwrap_or(0.0).min(relative.max(0.05)))
     };
-    let max = shown.iter().map(reach).fold(0.01, f64::max);
+    let max = shown.iter().filter_map(reach).fold(0.01, f64::max);
     if shown.is_empty() || !max.is_finite() {
         return None;
     }
@@ -226,7 +224,7 @@ pub(super) fn forest(experiment: &ExperimentResult) -> Option<String> {
         let common = if comparison.labels.0.is_empty() { String::new() } else { format!("{}: ", comparison.labels) };
         common + &comparison.policies()
     };
-    let labels: Vec<String> = shown.iter().map(|(comparison, _)| label(comparison)).collect();
+    let labels: Vec<String> = shown.iter().map(label).collect();
     let is_new = |i: usize| i == 0 || labels[i] != labels[i - 1];
     let groups = (0..shown.len()).filter(|&i| is_new(i)).count();
     let height = TOP + (LABEL + GAP) * groups as f64 + BAR * shown.len() as f64;
@@ -242,20 +240,23 @@ pub(super) fn forest(experiment: &ExperimentResult) -> Option<String> {
         svg.text("tick", (x(at), TOP - 9.0), Anchor::Middle, &text.replace('-', "−"));
     }
     let mut y = TOP - GAP;
-    for (i, (comparison, relative)) in shown.iter().enumerate() {
+    for (i, comparison) in shown.iter().enumerate() {
         if is_new(i) {
             y += GAP + LABEL;
             svg.label((LEFT, y - LABEL + 12.0), &labels[i]);
         }
         y += BAR;
         let middle = y - BAR / 2.0;
-        if let Some(half) = comparison.difference.relative_interval {
+        let relative = comparison.difference.relative;
+        if let Some((relative, half)) = relative.zip(comparison.difference.relative_interval) {
             let (low, high) = (relative - half, relative + half);
             whisker(&mut svg, [(x(low), low >= -max), (x(high), high <= max)], middle);
         }
-        let shown = quantity::difference(&comparison.difference);
+        let shown = quantity::difference(&comparison.difference, comparison.metric.unit());
         let tip = format!("{}, {}: {shown}", labels[i], driver_word(comparison.driver));
-        svg.circle(&format!("point {}", driver_class(comparison.driver)), (x(*relative), middle), 4.0, &tip);
+        if let Some(relative) = relative {
+            svg.circle(&format!("point {}", driver_class(comparison.driver)), (x(relative), middle), 4.0, &tip);
+        }
         svg.text("value", (WIDTH - RIGHT + 8.0, middle + 3.5), Anchor::Start, &shown);
     }
     Some(svg.finish(&format!("How policies compare in {}", experiment.name)))

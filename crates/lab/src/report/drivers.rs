@@ -80,7 +80,7 @@ impl DriverComparison<'_> {
     }
 
     /// One line for each experiment, case and metric, in the units of [`Results::csv`]. `difference` is live minus simulated, `relative` that as
-    /// a fraction of the simulated mean; `within` is `true`, `false`, or empty for what is not judged.
+    /// a fraction of the simulated mean, empty where that is near nothing; `within` is `true`, `false`, or empty for what is not judged.
     pub fn csv(&self) -> String {
         let mut text = "experiment,case,metric,live_n,live_mean,live_interval,sim_n,sim_mean,sim_interval,\
                         difference,relative,within\n"
@@ -146,7 +146,7 @@ fn line(experiment: &ComparedExperiment, compared: &ComparedMetric) -> [String; 
         heading(experiment.result, *metric),
         show(live),
         show(sim),
-        difference.as_ref().map_or_else(unknown, quantity::difference),
+        difference.as_ref().map_or_else(unknown, |by| quantity::difference(by, metric.unit())),
         tolerance.map_or_else(String::new, |tolerance| tolerance.to_string()),
         match within {
             Some(true) => "yes".to_owned(),
@@ -192,7 +192,8 @@ fn partings(partings: &[Parting]) -> Option<MostApart> {
         };
         let from = [format!("{from_seconds:.2} s")].into_iter();
         let most_at = most_at.clone().unwrap_or_else(|| "-".to_owned());
-        let figures = from.chain(figures(scale, Some(*means))).chain([most_at]).chain(figures(scale, *most));
+        let figures = |means| figures((quantity.unit(), scale), means);
+        let figures = from.chain(figures(Some(*means))).chain([most_at]).chain(figures(*most));
         part_row(experiment, labels, name, figures)
     };
     let words = ["experiment", "case", "what parts", "from", "live", "simulated", "difference"];
@@ -204,21 +205,21 @@ fn partings(partings: &[Parting]) -> Option<MostApart> {
 
 fn flows(flows: &[ComparedFlow]) -> Option<MostApart> {
     let largest = flows.iter().map(|flow| flow.goodput_bps).fold(0.0, larger);
-    let goodput = Scale::of(Unit::BitsPerSecond, largest);
-    let count = Scale::of(Unit::Count, 0.0);
+    let goodput = (Unit::BitsPerSecond, Scale::of(Unit::BitsPerSecond, largest));
+    let count = (Unit::Count, Scale::of(Unit::Count, 0.0));
     let row = |flow: &ComparedFlow| {
         let way = format!("{} > {}", flow.from, flow.to);
         let figures = figures(goodput, Some(flow.goodput_bps)).chain(figures(count, Some(flow.retransmits)));
         part_row(flow.experiment, flow.labels, way, figures)
     };
-    let names = ["flow", &format!("goodput\n({})", goodput.unit), "retransmits"];
+    let names = ["flow", &format!("goodput\n({})", goodput.1.unit), "retransmits"];
     let title = "flows that differ most";
     (!flows.is_empty()).then(|| MostApart::new(title, names, flows.iter().map(row).collect()))
 }
 
 fn links(links: &[ComparedLink]) -> Option<MostApart> {
-    let share = Scale::of(Unit::Share, 0.0);
-    let count = Scale::of(Unit::Count, 0.0);
+    let share = (Unit::Share, Scale::of(Unit::Share, 0.0));
+    let count = (Unit::Count, Scale::of(Unit::Count, 0.0));
     let row = |link: &ComparedLink| {
         let number = link.number.map_or_else(String::new, |number| format!(" {number}"));
         let way = format!("{} > {}{number}", link.from, link.to);
@@ -239,9 +240,11 @@ fn part_row(experiment: &str, labels: &Labels, way: String, figures: impl Iterat
 }
 
 /// Live, simulated, and the difference.
-fn figures(scale: Scale, means: Option<Means>) -> impl Iterator<Item = String> {
-    let texts =
-        means.map(|means| [scale.plain(means.live), scale.plain(means.sim), quantity::difference(&means.difference())]);
+fn figures((unit, scale): (Unit, Scale), means: Option<Means>) -> impl Iterator<Item = String> {
+    let texts = means.map(|means| {
+        let difference = quantity::difference(&means.difference(), unit);
+        [scale.plain(means.live), scale.plain(means.sim), difference]
+    });
     texts.unwrap_or_else(|| [const { "-" }; 3].map(str::to_owned)).into_iter()
 }
 

@@ -9,7 +9,7 @@ use super::html::{driver_class, driver_key, driver_word, table};
 use super::latency::other_metrics;
 use super::quantity::{self, Scale};
 use super::svg::escape;
-use super::table::{alike, has_published, heading, is_summed_up, published_text, scale_of};
+use super::table::{alike, has_published, heading, is_summed_up, published_text, runs_text, scale_of};
 use super::{charts, cluster, drivers, network, over_time};
 use crate::measure::metric::metric_name;
 use crate::measure::statistics;
@@ -112,7 +112,7 @@ impl Results {
 
     fn experiment(&self, experiment: &ExperimentResult) -> String {
         let title = if experiment.title.is_empty() { &experiment.name } else { &experiment.title };
-        let runs = if experiment.repeat == 1 { "one run".to_owned() } else { format!("{} runs", experiment.repeat) };
+        let runs = if experiment.repeat == 1 { "one run".to_owned() } else { experiment.runs_in_words() };
         let warm_up = if experiment.warm_up_seconds > 0.0 {
             format!(" after a warm-up of {} s", experiment.warm_up_seconds)
         } else {
@@ -307,7 +307,7 @@ fn table_html(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
             let others = cells.chain(published).map(|text| format!("<td>{text}</td>"));
             first.into_iter().chain(others).collect::<Vec<_>>()
         });
-        format!("<tr>{}{}</tr>\n", case_head(case), cells.collect::<String>())
+        format!("<tr>{}{}</tr>\n", case_head(experiment, case, drivers), cells.collect::<String>())
     };
     table("", &head, &experiment.cases.iter().map(row).collect::<String>())
 }
@@ -326,7 +326,7 @@ fn stacked_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[D
             let spans = spans.map(|(class, text)| format!("<span class=\"{class}\">{text}</span>"));
             format!("<td>{}</td>", spans.collect::<String>())
         });
-        format!("<tr>{}{}</tr>\n", case_head(case), cells.collect::<String>())
+        format!("<tr>{}{}</tr>\n", case_head(experiment, case, drivers), cells.collect::<String>())
     };
     let rows: String = experiment.cases.iter().map(row).collect();
     let key = "<div class=\"key\"><span><i class=\"live\"></i>live</span><span><i class=\"sim\"></i>simulated</span>\
@@ -342,7 +342,7 @@ fn cell_texts(experiment: &ExperimentResult, case: &CaseResult, metric: Metric, 
     let mut texts: Vec<String> = drivers.iter().map(show).collect();
     if drivers.len() > 1 {
         let difference = case.cell(metric).and_then(|cell| cell.difference.as_ref());
-        texts.push(difference.map_or_else(unknown, quantity::difference));
+        texts.push(difference.map_or_else(unknown, |by| quantity::difference(by, metric.unit())));
     }
     texts
 }
@@ -367,8 +367,10 @@ fn bond_table(experiment: &ExperimentResult) -> String {
     )
 }
 
-fn case_head(case: &CaseResult) -> String {
-    format!("<th scope=\"row\">{}</th>", escape(&case.labels.to_string()))
+fn case_head(experiment: &ExperimentResult, case: &CaseResult, drivers: &[DriverKind]) -> String {
+    let runs =
+        experiment.precision.map(|_| format!("<br><span class=\"small\">{} runs</span>", runs_text(case, drivers)));
+    format!("<th scope=\"row\">{}{}</th>", escape(&case.labels.to_string()), runs.unwrap_or_default())
 }
 
 fn headline(results: &Results) -> (&'static str, &'static str, String) {

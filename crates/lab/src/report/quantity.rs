@@ -51,22 +51,27 @@ impl Scale {
 
     /// `245.53 ± 0.12`: the interval has two significant digits, the mean as many decimals as it.
     pub fn with_interval(self, summary: &Summary) -> String {
-        let mean = summary.mean / self.one;
-        let Some(half) = summary.interval.map(|half| half / self.one) else { return self.plain(summary.mean) };
+        let (mean, half) = self.mean_and_half(summary.mean, summary.interval);
+        half.map_or_else(|| mean.clone(), |half| format!("{mean} ± {half}"))
+    }
+
+    /// A mean and half the width of its interval, with as many decimals.
+    fn mean_and_half(self, mean: f64, half: Option<f64>) -> (String, Option<String>) {
+        let plain = self.plain(mean);
+        let mean = mean / self.one;
+        let Some(half) = half.map(|half| half / self.one) else { return (plain, None) };
         // An interval of nothing (equal runs) says nothing about the digits.
         if half <= mean.abs() * 1e-6 {
-            return format!("{} ± 0", self.plain(summary.mean));
+            return (plain, Some("0".to_owned()));
         }
         let decimals = decimals_for(half, 2).min(decimals_for(mean, 4).max(1));
-        format!("{} ± {}", fixed(mean, decimals), fixed(half, decimals))
+        (fixed(mean, decimals), Some(fixed(half, decimals)))
     }
 }
 
-/// `+3.1 % ± 0.4`, or `-` where there is nothing to compare with.
-pub fn difference(difference: &Difference) -> String {
-    let Some(relative) = difference.relative else {
-        return if difference.mean == 0.0 { "0 %".to_owned() } else { "-".to_owned() };
-    };
+/// `+3.1 % ± 0.4`; `+12.4 Mbit/s ± 1.9` where that is held against next to nothing.
+pub fn difference(difference: &Difference, unit: Unit) -> String {
+    let Some(relative) = difference.relative else { return absolute(difference, unit) };
     let percent = relative * 100.0;
     let half = difference.relative_interval.map_or(0.0, |half| half * 100.0);
     let decimals = usize::from(percent.abs() < 100.0 && half < 10.0);
@@ -82,6 +87,24 @@ pub fn difference(difference: &Difference) -> String {
         Some(_) => format!("{mean} ± {}", fixed(half, decimals)),
         None => mean,
     }
+}
+
+/// A difference in its own unit.
+fn absolute(difference: &Difference, unit: Unit) -> String {
+    if difference.mean == 0.0 && difference.interval.unwrap_or(0.0) == 0.0 {
+        return "0 %".to_owned();
+    }
+    let scale = Scale::of(unit, difference.mean.abs().max(difference.interval.unwrap_or(0.0)));
+    // A share of shares is something else.
+    let unit = if scale.unit == "%" { "points" } else { scale.unit };
+    let (mean, half) = scale.mean_and_half(difference.mean.abs(), difference.interval);
+    let sign = match mean.trim_matches(['0', '.']) {
+        "" => "",
+        _ if difference.mean < 0.0 => "−",
+        _ => "+",
+    };
+    let mean = join(&format!("{sign}{mean}"), unit);
+    half.map_or_else(|| mean.clone(), |half| format!("{mean} ± {half}"))
 }
 
 /// `8.41 M`, `512 k`: a count that need not be exact.
@@ -143,13 +166,22 @@ mod tests {
 
     #[test]
     fn differences_are_signed_percentages() {
-        let show = |a: &[f64], b: &[f64]| difference(&paired(a, b).unwrap());
+        let show = |a: &[f64], b: &[f64]| difference(&paired(a, b).unwrap(), Unit::BitsPerSecond);
         assert_eq!(show(&[103.0], &[100.0]), "+3.0 %");
         assert_eq!(show(&[96.9], &[100.0]), "−3.1 %");
         assert_eq!(show(&[100.0, 100.0], &[100.0, 100.0]), "0.0 % ± 0.0");
         assert_eq!(show(&[100.01], &[100.0]), "0.0 %");
-        assert_eq!(show(&[1.0], &[0.0]), "-");
         assert_eq!(show(&[0.0], &[0.0]), "0 %");
+    }
+
+    #[test]
+    fn what_is_held_against_nothing_stands_in_its_unit() {
+        let show = |a: &[f64], b: &[f64], unit| difference(&paired(a, b).unwrap(), unit);
+        assert_eq!(show(&[114.0], &[1.0], Unit::Count), "+113");
+        assert_eq!(show(&[0.0, 0.0], &[3e6, 1e6], Unit::BitsPerSecond), "−2 Mbit/s ± 64");
+        assert_eq!(show(&[0.25], &[0.0], Unit::Share), "+25 points");
+        assert_eq!(show(&[1.0, 2.0, 3.0], &[0.0, 1.0, 2.0], Unit::Count), "+1 ± 0");
+        assert_eq!(show(&[1.0, 0.0], &[0.0, 1.0], Unit::Count), "0 ± 64");
     }
 
     #[test]

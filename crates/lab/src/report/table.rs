@@ -29,7 +29,7 @@ impl Results {
     pub fn table_within(&self, width: u16) -> String {
         let mut text = String::new();
         for experiment in &self.experiments {
-            let runs = if experiment.repeat == 1 { "1 run".to_owned() } else { format!("{} runs", experiment.repeat) };
+            let runs = experiment.runs_in_words();
             text.push_str(&opening_line(&experiment.name, &experiment.title));
             if experiment.asks.is_empty() {
                 let _ = writeln!(text, "{}; {runs} of {} s a case", experiment.traffic, experiment.seconds);
@@ -48,7 +48,7 @@ impl Results {
                     "  {common}{}: {} {} ({})",
                     comparison.policies(),
                     metric_name(comparison.metric),
-                    quantity::difference(&comparison.difference),
+                    quantity::difference(&comparison.difference, comparison.metric.unit()),
                     comparison.driver.word()
                 );
             }
@@ -163,7 +163,7 @@ fn cluster_tables(experiment: &ExperimentResult, drivers: &[DriverKind], width: 
     let drivers = &experiment.drivers_of(drivers);
     let mut text = String::new();
     if let Some(latencies) = LatencyTable::of(experiment, drivers) {
-        text.push_str(&latency_table(experiment, &latencies, drivers.len() > 1, width));
+        text.push_str(&latency_table(experiment, &latencies, drivers, width));
     }
     let others = other_metrics(experiment);
     if !others.is_empty() {
@@ -173,7 +173,13 @@ fn cluster_tables(experiment: &ExperimentResult, drivers: &[DriverKind], width: 
 }
 
 /// A block a case with a line for each operation.
-fn latency_table(experiment: &ExperimentResult, latencies: &LatencyTable, both: bool, width: u16) -> String {
+fn latency_table(
+    experiment: &ExperimentResult,
+    latencies: &LatencyTable,
+    drivers: &[DriverKind],
+    width: u16,
+) -> String {
+    let both = drivers.len() > 1;
     let mut headings = vec!["case".to_owned(), "operation".to_owned()];
     headings.extend(both.then(|| "driver".to_owned()));
     let words = headings.len();
@@ -188,7 +194,8 @@ fn latency_table(experiment: &ExperimentResult, latencies: &LatencyTable, both: 
             line.extend(latencies.published.as_ref().map(|_| row.published.clone().unwrap_or_default()));
             line
         });
-        grid.row(block(case.labels.to_string(), lines, headings.len()));
+        let about = with_runs(experiment, case, drivers, case.labels.to_string());
+        grid.row(block(about, lines, headings.len()));
     }
     grid.render_within(&(words..headings.len()).collect::<Vec<_>>(), width)
 }
@@ -210,6 +217,7 @@ fn bond_table(experiment: &ExperimentResult, width: u16) -> String {
 fn wide_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[DriverKind]) -> String {
     let both = drivers.len() > 1;
     let mut headings = vec!["case".to_owned()];
+    headings.extend(experiment.precision.map(|_| "runs".to_owned()));
     for &metric in metrics {
         let name = heading(experiment, metric).replace(' ', "\n");
         if both {
@@ -225,6 +233,7 @@ fn wide_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
     let mut grid = Grid::new(&headings);
     for case in &experiment.cases {
         let mut row = vec![case.labels.to_string()];
+        row.extend(experiment.precision.map(|_| runs_text(case, drivers)));
         for &metric in metrics {
             row.extend(cells(experiment, case, metric, drivers));
             if has_published(experiment, metric) {
@@ -234,6 +243,18 @@ fn wide_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
         grid.row(row);
     }
     grid.render(&(1..headings.len()).collect::<Vec<_>>())
+}
+
+/// What a block is about, and how many runs that was where it differs from case to case.
+fn with_runs(experiment: &ExperimentResult, case: &CaseResult, drivers: &[DriverKind], about: String) -> String {
+    let runs = experiment.precision.map(|_| runs_text(case, drivers) + " runs");
+    let lines = [Some(about).filter(|about| !about.is_empty()), runs];
+    lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// How many runs a case had, one number a driver.
+pub(crate) fn runs_text(case: &CaseResult, drivers: &[DriverKind]) -> String {
+    drivers.iter().map(|&driver| case.runs(driver).to_string()).collect::<Vec<_>>().join(" / ")
 }
 
 /// Puts empty lines above headings of fewer lines than the tallest one.
@@ -264,7 +285,8 @@ fn long_table(experiment: &ExperimentResult, metrics: &[Metric], drivers: &[Driv
             line.extend(published.then(|| published_text(experiment, case, metric)));
             line
         });
-        grid.row(block(label_lines(&case.labels), lines, headings.len()));
+        let about = with_runs(experiment, case, drivers, label_lines(&case.labels));
+        grid.row(block(about, lines, headings.len()));
     }
     grid.render_within(&(2..headings.len()).collect::<Vec<_>>(), width)
 }
@@ -301,7 +323,7 @@ fn cells(experiment: &ExperimentResult, case: &CaseResult, metric: Metric, drive
     let mut texts: Vec<String> = drivers.iter().map(|&driver| show(case.summary(metric, driver))).collect();
     if drivers.len() > 1 {
         let difference = case.cell(metric).and_then(|cell| cell.difference.as_ref());
-        texts.push(difference.map_or_else(|| "-".to_owned(), quantity::difference));
+        texts.push(difference.map_or_else(|| "-".to_owned(), |by| quantity::difference(by, metric.unit())));
     }
     texts
 }

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::bonds::BondResult;
 use crate::labels::Labels;
 use crate::measure::environment::{Environment, SimulatorSpeed};
+use crate::measure::metric::metric_name;
+use crate::measure::precision::Precision;
 use crate::measure::record::Record;
 use crate::measure::statistics::{Difference, Summary};
 use crate::plan::{not_live_in_words, not_simulated_in_words};
@@ -91,8 +93,11 @@ pub struct ExperimentResult {
     pub seconds: f64,
     /// Time left out before it, seconds.
     pub warm_up_seconds: f64,
-    /// Runs of each case and driver.
+    /// Runs of each case and driver; with `precision`: at most.
     pub repeat: u32,
+    /// How well each mean was to be known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
     /// What tables show, in order.
     pub metrics: Vec<Metric>,
     /// In the order of the plan.
@@ -207,9 +212,9 @@ impl Results {
         (!warnings.is_empty()).then(|| warnings.join("; "))
     }
 
-    /// What went wrong with the controllers of an experiment: requests that failed, answers that contradict each other.
+    /// What a reader must know of an experiment: means that are not known well enough, requests that failed, answers that contradict each other.
     pub(crate) fn notes(&self, experiment: &ExperimentResult) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes = experiment.imprecise();
         for record in self.records.iter().filter(|record| record.experiment == experiment.name) {
             let Some(cluster) = &record.cluster else { continue };
             let run = format!("{}, {}, repeat {}", record.labels, record.driver.word(), record.repeat);
@@ -276,6 +281,50 @@ impl ExperimentResult {
         let case = |number: &usize| self.cases.get(*number).map_or_else(String::new, |case| case.labels.to_string());
         format!("{}: {why}", cases.iter().map(case).collect::<Vec<_>>().join("; "))
     }
+
+    /// How many runs each case has: `3 runs`, `5 to 30 runs`.
+    pub(crate) fn runs_in_words(&self) -> String {
+        match (self.repeat, self.precision.map(|precision| precision.at_least)) {
+            (1, _) => "1 run".to_owned(),
+            (most, Some(least)) if least < most => format!("{least} to {most} runs"),
+            (most, _) => format!("{most} runs"),
+        }
+    }
+
+    /// Cases whose means are not known as well as the file asks, after all the runs that it allows: a line each.
+    fn imprecise(&self) -> Vec<String> {
+        let Some(precision) = self.precision else { return Vec::new() };
+        let mut lines = Vec::new();
+        for case in &self.cases {
+            let name = if case.labels.0.is_empty() { String::new() } else { format!("{}, ", case.labels) };
+            for driver in [DriverKind::Live, DriverKind::Sim] {
+                let Some(summary) = case.summary(precision.metric, driver) else { continue };
+                if summary.n < precision.at_most || precision.is_met(summary) {
+                    continue;
+                }
+                let wide = match summary.interval.map(|half| half / summary.mean.abs()) {
+                    Some(share) if share.is_finite() => format!("±{} % of it", rounded(share)),
+                    _ => "wider than the mean itself".to_owned(),
+                };
+                lines.push(format!(
+                    "{name}{}: after {} runs, the 99 % interval of {} is still {wide}, not ±{} %",
+                    driver.word(),
+                    summary.n,
+                    metric_name(precision.metric),
+                    rounded(precision.share),
+                ));
+            }
+        }
+        lines
+    }
+}
+
+/// A share in per cent, with two significant digits.
+fn rounded(share: f64) -> String {
+    let percent = share * 100.0;
+    let decimals = usize::from(percent < 9.95);
+    let text = format!("{percent:.decimals$}");
+    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
 impl Comparison {
@@ -289,6 +338,11 @@ impl CaseResult {
     /// The cell of `metric`.
     pub fn cell(&self, metric: Metric) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.metric == metric)
+    }
+
+    /// How many runs of `driver` it had.
+    pub fn runs(&self, driver: DriverKind) -> u32 {
+        self.cells.iter().filter_map(|cell| cell.summary(driver)).map(|summary| summary.n).max().unwrap_or(0)
     }
 
     /// The summary of `metric` over the runs of `driver`.
