@@ -94,7 +94,10 @@ pub(crate) fn explain(kind: &ErrorKind, place: Place, text: &str, problems: &mut
         _ => None,
     };
     let Some(Complaint { what, label, hint, place }) = complaint else { return false };
-    problems.add_yaml(place, what, label, hint);
+    // The parser's place may be the end of the text, or behind a mark of byte order that it does not count.
+    let rest = &text[place.offset..];
+    let len = (0..=place.len.min(rest.len())).rev().find(|&len| rest.is_char_boundary(len)).unwrap_or(0);
+    problems.add_yaml(Place { len, ..place }, what, label, hint);
     true
 }
 
