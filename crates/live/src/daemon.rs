@@ -294,6 +294,7 @@ impl Shared {
             }
             Request::Counters => Reply::Counters(network.counters()),
             Request::Unconverged => Reply::Unconverged(network.unconverged()),
+            Request::Salts => Reply::Salts(network.salts()),
             Request::SetLink { a, b, number, up } => Reply::Links(network.set_link(&a, &b, number, up)?),
             Request::Enter { host } => {
                 network.host(&host)?;
