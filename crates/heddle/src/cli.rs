@@ -162,8 +162,8 @@ pub enum Command {
     Shell(Shell),
     /// Ask whether hosts of a running network reach each other
     ///
-    /// Two hosts, or with --all every pair of them (Mininet's pingall). Each host that asks sends ICMP echo requests by itself, 16 hosts at one time, and no more than
-    /// four questions of one host wait for an answer; so the network is not flooded, and what is dead holds up the rest for moments only.
+    /// Two hosts, or with --all every pair of them (Mininet's pingall). Hosts ask each other in rounds, each one other at one time, so the network is not flooded; a round waits
+    /// 50 ms at most, so the dead hold up nobody for long. Answers that come later still count.
     ///
     /// With --all, prints a matrix of mean round-trip times in milliseconds, a row for each host that asks (above 16 hosts, one line with a summary for each), and `N/M received`.
     /// With -o json or -o csv, one row a pair: sent, received, the shortest, mean and longest round-trip time, and what kept answers away.

@@ -51,6 +51,7 @@ pub use clean::{Cleaned, clean};
 pub use command::{end_with_parent, unblock_signals};
 pub use control::{Applied, Counters, LinksSet, Status};
 pub use convergence::{CONVERGENCE_MAX, UnconvergedBond, UnconvergedMember};
+pub use daemon::raise_file_limit;
 pub use dataplane::{FLOWS_COUNTED_MAX, RING_FRAMES};
 pub use error::Error;
 pub use instance::{Instance, StartOptions, folder_of};

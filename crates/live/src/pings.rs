@@ -1,12 +1,17 @@
 //! Whether other hosts answer (ICMP echo, RFC 792), asked by one program in a host for all of them: one program a pair would be ten thousand in a network of a
 //! hundred hosts.
+//!
+//! Whoever starts these programs says by their standard input whom each is to ask next, and hears when that one has answered or is not waited for any more; so he
+//! can have hosts ask each other in pairs, round by round. The kernel has one table of neighbours for all network namespaces, of 1,024 entries
+//! (`net.ipv4.neigh.default.gc_thresh3`), and sends nothing to whom it has no place for. In rounds it need not remember more than a few neighbours of each host: older ones are
+//! taken out of its table.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use machine::{Span, Step, Time};
+use machine::{Span, Time};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -18,10 +23,13 @@ use wire::{Ipv4Packet, checksum, protocol};
 use crate::Error;
 use crate::datagrams::Monotonic;
 
-mod schedule;
+mod asker;
+mod neighbour;
 
-pub use schedule::Pace;
-use schedule::Schedule;
+use asker::Asker;
+
+/// How many neighbours the kernel is to have in its table for all hosts together: a margin below what it takes.
+const NEIGHBOURS_MAX: usize = 700;
 
 /// ICMP's types (RFC 792).
 const ECHO_REPLY: u8 = 0;
@@ -53,44 +61,158 @@ pub struct Answers {
     pub failure: Option<String>,
 }
 
-/// Asks hosts whether they are there, from the network of this process. Ends early when standard input does: who wanted to know has gone.
+/// Of how many neighbours each host's entry may stay, if so many hosts ask each other.
+pub fn remembered_max(hosts: usize) -> usize {
+    (NEIGHBOURS_MAX / hosts.max(1)).max(1)
+}
+
+/// Asks hosts whether they are there, from the network of this process: those whose numbers come by standard input, a line each. When one has answered, or is not waited for
+/// any more, an empty line goes to `out`. When the input ends, the last answers are waited for.
 ///
 /// # Errors
-/// If there is no raw socket to be had, or the kernel does not wait.
-pub fn ask(destinations: &[Ipv4Addr], pace: Pace) -> Result<Vec<Answers>, Error> {
-    let socket = open()?;
-    let clock = Monotonic::start()?;
-    let id = std::process::id() as u16;
-    let mut schedule = Schedule::new(destinations.len(), pace);
-    let mut failures: Vec<Option<String>> = vec![None; destinations.len()];
+/// If there is no raw socket to be had, the kernel does not wait, or `out` is closed.
+pub fn ask(
+    destinations: &[Ipv4Addr],
+    remembered_max: usize,
+    patience: Span,
+    out: &mut impl Write,
+) -> Result<Vec<Answers>, Error> {
+    let mut asking = Asking {
+        socket: open()?,
+        clock: Monotonic::start()?,
+        id: std::process::id() as u16,
+        asker: Asker::new(destinations.len(), remembered_max),
+        failures: vec![None; destinations.len()],
+    };
+    let (mut input, mut is_busy, mut has_ended) = (Vec::new(), false, false);
     loop {
-        let now = clock.now()?;
-        match schedule.poll(now) {
-            Step::Do(number) => {
-                let to = schedule.destination(number);
-                schedule.sent(now, number);
-                if let Err(errno) = send(&socket, destinations[to], id, number) {
-                    schedule.failed(number);
-                    failures[to] = Some(errno.desc().to_lowercase());
-                }
+        let now = asking.clock.now()?;
+        let busy_until = asking.asker.busy_until(now);
+        if is_busy && busy_until.is_none() {
+            is_busy = false;
+            let said = out.write_all(b"\n").and_then(|()| out.flush());
+            said.map_err(|source| Error::System { step: "say that a host has answered", source })?;
+        }
+        let until = if is_busy { busy_until } else { None };
+        let until = until.or_else(|| has_ended.then(|| asking.asker.open_until(now, patience)).flatten());
+        if has_ended && until.is_none() {
+            break;
+        }
+        if !is_busy && let Some(line) = take_line(&mut input) {
+            if let Some(to) = line.trim().parse().ok().filter(|to| *to < destinations.len()) {
+                asking.ask(now, to, destinations)?;
             }
-            Step::Wait(Time::NEVER) => break,
-            Step::Wait(until) => {
-                if !wait(&socket, until.since(now))? {
-                    break;
+            is_busy = true;
+            continue;
+        }
+        let (came, is_readable) = asking.wait(until.map(|until| until.since(now)), !is_busy && !has_ended)?;
+        if came {
+            asking.receive()?;
+        }
+        if is_readable {
+            has_ended = !read_more(&mut input)?;
+        }
+    }
+    for destination in asking.asker.left_over() {
+        neighbour::forget(&asking.socket, destinations[destination])?;
+    }
+    Ok(asking.answers())
+}
+
+/// The next whole line.
+fn take_line(input: &mut Vec<u8>) -> Option<String> {
+    let end = input.iter().position(|byte| *byte == b'\n')?;
+    let line: Vec<u8> = input.drain(..=end).collect();
+    Some(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// Reads more of standard input; false at its end.
+fn read_more(input: &mut Vec<u8>) -> Result<bool, Error> {
+    let mut bytes = [0; 256];
+    match nix::unistd::read(io::stdin().as_fd(), &mut bytes) {
+        Ok(n) => {
+            input.extend_from_slice(&bytes[..n]);
+            Ok(n > 0)
+        }
+        Err(Errno::EINTR) => Ok(true),
+        Err(errno) => Err(Error::system("read whom to ask")(errno)),
+    }
+}
+
+/// What asks and hears.
+struct Asking {
+    socket: OwnedFd,
+    clock: Monotonic,
+    /// By which answers are known from those of other programs.
+    id: u16,
+    asker: Asker,
+    /// By destination: why there was no answer.
+    failures: Vec<Option<String>>,
+}
+
+impl Asking {
+    fn ask(&mut self, now: Time, to: usize, destinations: &[Ipv4Addr]) -> Result<(), Error> {
+        let (number, forgotten) = self.asker.ask(now, to);
+        if let Some(forgotten) = forgotten {
+            neighbour::forget(&self.socket, destinations[forgotten])?;
+        }
+        if let Err(errno) = send(&self.socket, destinations[to], self.id, number) {
+            self.asker.failed(number);
+            self.failures[to] = Some(errno.desc().to_lowercase());
+        }
+        Ok(())
+    }
+
+    /// Waits for so long, or until something has come: to the socket, and, if that is to be looked at, by standard input.
+    fn wait(&self, at_most: Option<Span>, with_input: bool) -> Result<(bool, bool), Error> {
+        let stdin = io::stdin();
+        let mut fds =
+            [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN), PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        let fds = if with_input { &mut fds[..] } else { &mut fds[..1] };
+        // Whole milliseconds, and never too short.
+        let ms = at_most.map(|span| Duration::from_millis(span.as_ns().div_ceil(1_000_000)));
+        let timeout = ms.map_or(PollTimeout::NONE, |ms| PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX));
+        match poll(fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(Error::system("wait for answers")(errno)),
+        }
+        let is_ready = |at: usize| fds.get(at).is_some_and(|fd| fd.any().unwrap_or(false));
+        Ok((is_ready(0), is_ready(1)))
+    }
+
+    /// Takes all that has come.
+    fn receive(&mut self) -> Result<(), Error> {
+        let mut buffer = [0; 1_500];
+        loop {
+            let n = match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(n) => n,
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(Error::system("receive answers")(errno)),
+            };
+            let now = self.clock.now()?;
+            match read(&buffer[..n], self.id) {
+                Some(Heard::Answer(number)) => self.asker.answered(now, number),
+                Some(Heard::Unreachable(low, code)) => {
+                    if let Some(to) = self.asker.open_question(low).and_then(|number| self.asker.failed(number)) {
+                        self.failures[to] = Some(unreachable(code).to_owned());
+                    }
                 }
-                receive(&socket, id, &mut schedule, &mut failures, &clock)?;
+                None => {}
             }
         }
     }
-    let answers = schedule.tallies().iter().zip(failures).map(|(tally, failure)| Answers {
-        sent: tally.sent,
-        received: tally.received,
-        rtt_ns: (tally.received > 0)
-            .then(|| [tally.min, tally.total / u64::from(tally.received), tally.max].map(Span::as_ns)),
-        failure: (tally.received < tally.sent).then(|| failure.unwrap_or_else(|| "no answer".to_owned())),
-    });
-    Ok(answers.collect())
+
+    fn answers(self) -> Vec<Answers> {
+        let of = |(tally, failure): (&asker::Tally, Option<String>)| Answers {
+            sent: tally.sent,
+            received: tally.received,
+            rtt_ns: (tally.received > 0)
+                .then(|| [tally.min, tally.total / u64::from(tally.received), tally.max].map(Span::as_ns)),
+            failure: (tally.received < tally.sent).then(|| failure.unwrap_or_else(|| "no answer".to_owned())),
+        };
+        self.asker.tallies().iter().zip(self.failures).map(of).collect()
+    }
 }
 
 fn open() -> Result<OwnedFd, Error> {
@@ -117,49 +239,6 @@ fn echo(id: u16, number: u32) -> [u8; ECHO_BYTES] {
     let sum = checksum::internet(&message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
     message
-}
-
-/// Waits for so long, or until something has come; false if standard input has ended.
-fn wait(socket: &OwnedFd, at_most: Span) -> Result<bool, Error> {
-    let stdin = io::stdin();
-    let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN), PollFd::new(stdin.as_fd(), PollFlags::empty())];
-    // Whole milliseconds, and never too short.
-    let ms = at_most.as_ns().div_ceil(1_000_000);
-    let timeout = PollTimeout::try_from(Duration::from_millis(ms)).unwrap_or(PollTimeout::MAX);
-    match poll(&mut fds, timeout) {
-        Ok(_) | Err(Errno::EINTR) => {}
-        Err(errno) => return Err(Error::system("wait for answers")(errno)),
-    }
-    Ok(!fds[1].revents().is_some_and(|events| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)))
-}
-
-/// Takes all that has come.
-fn receive(
-    socket: &OwnedFd,
-    id: u16,
-    schedule: &mut Schedule,
-    failures: &mut [Option<String>],
-    clock: &Monotonic,
-) -> Result<(), Error> {
-    let mut buffer = [0; 1_500];
-    loop {
-        let n = match recv(socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
-            Ok(n) => n,
-            Err(Errno::EAGAIN) => return Ok(()),
-            Err(Errno::EINTR) => continue,
-            Err(errno) => return Err(Error::system("receive answers")(errno)),
-        };
-        let now = clock.now()?;
-        match read(&buffer[..n], id) {
-            Some(Heard::Answer(number)) => schedule.answered(now, number),
-            Some(Heard::Unreachable(low, code)) => {
-                if let Some(to) = schedule.open_question(low).and_then(|number| schedule.failed(number)) {
-                    failures[to] = Some(unreachable(code).to_owned());
-                }
-            }
-            None => {}
-        }
-    }
 }
 
 /// What came of a question.

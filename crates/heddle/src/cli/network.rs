@@ -155,12 +155,9 @@ pub struct Ping {
 /// What `ping` starts in hosts.
 #[derive(Debug, Args)]
 pub struct Pings {
-    /// How often each is asked
+    /// Of how many neighbours the kernel's entries may stay
     #[arg(long, value_name = "N")]
-    pub count: u32,
-    /// From one pass to the next
-    #[arg(long, value_name = "N")]
-    pub interval_ms: u64,
+    pub remembered: usize,
     /// How long the last answers are waited for
     #[arg(long, value_name = "N")]
     pub patience_ms: u64,

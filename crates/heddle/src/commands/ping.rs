@@ -1,32 +1,26 @@
-//! `ping`: whether hosts reach each other, and how long that takes. In each host that asks runs one program (`heddle pings`), for all that it asks.
+//! `ping`: whether hosts reach each other, and how long that takes. In each host that asks runs one program (`heddle pings`), which is told round by round whom to ask.
 
+mod asking;
 mod matrix;
 
-use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use live::Instance;
-use live::pings::{Answers, Pace};
+use live::pings::Answers;
 use machine::Span;
 use miette::{IntoDiagnostic, Report, miette};
 use serde_json::{Value, json};
-use topology::{NodeId, Topology};
+use topology::NodeId;
 
+use self::asking::Asking;
 use super::explain;
 use super::instance::{connect, definition, host, running};
-use super::measure::this_program;
 use crate::Ending;
 use crate::cli::{Format, Ping, Pings};
 use crate::output::{Rows, put};
 
-/// How many hosts ask at one time.
-const ASKING_MAX: usize = 16;
-
 /// With fewer hosts it is over before a bar would be seen.
-const BAR_HOSTS_MIN: usize = 9;
+const BAR_HOSTS_MIN: usize = 17;
 
 /// How often a pair is asked, and a host among all.
 const COUNT_OF_PAIR: u32 = 3;
@@ -41,20 +35,31 @@ pub struct Asked {
 /// Has hosts ask each other.
 pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     let instance = connect(&running(args.network.name.as_deref(), "`heddle ping --name NETWORK ..`")?)?;
-    let fabric = definition(&instance)?;
-    let topology = &fabric.topology;
-    let all: Vec<NodeId> = match (&args.from, &args.to) {
-        (Some(from), Some(to)) => vec![host(topology, from)?, host(topology, to)?],
+    let topology = definition(&instance)?.topology;
+    let hosts: Vec<NodeId> = match (&args.from, &args.to) {
+        (Some(from), Some(to)) => vec![host(&topology, from)?, host(&topology, to)?],
         _ => topology.hosts().filter(|(_, node)| !node.is_external()).map(|(id, _)| id).collect(),
     };
-    if all.len() < 2 {
-        return Err(miette!("there is one host only: nobody to ask"));
+    if hosts.len() < 2 || hosts[0] == hosts[1] {
+        return Err(miette!("there is nobody to ask: expected two hosts"));
     }
-    let asking = if args.all { &all[..] } else { &all[..1] };
-    let default = if args.all { COUNT_OF_ALL } else { COUNT_OF_PAIR };
-    let pace =
-        Pace { count: args.count.unwrap_or(default), interval: span(args.interval), patience: span(args.timeout) };
-    let asked = ask_all(&instance, topology, (asking, &all), pace, !args.quiet)?;
+    let rounds = if args.all { rounds(hosts.len()) } else { vec![vec![(0, 1)]] };
+    let count = args.count.unwrap_or(if args.all { COUNT_OF_ALL } else { COUNT_OF_PAIR });
+    let askers = if args.all { hosts.len() } else { 1 };
+    let mut asking = Asking::start(&instance, &topology, (&hosts, askers), args.timeout)?;
+    let bar = bar(u64::from(count) * rounds.len() as u64, !args.quiet && askers >= BAR_HOSTS_MIN);
+    for pass in 0..count {
+        let began = Instant::now();
+        for round in &rounds {
+            asking.round(round)?;
+            bar.inc(1);
+        }
+        if pass + 1 < count {
+            std::thread::sleep(args.interval.saturating_sub(began.elapsed()));
+        }
+    }
+    bar.finish_and_clear();
+    let asked = asking.end()?;
     put(&match format {
         Format::Table if args.all => matrix::table(&asked),
         Format::Table => matrix::pair(&asked),
@@ -64,89 +69,23 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     Ok(if answers.any(|(_, answers)| answers.received == 0) { Ending::Missed } else { Ending::Passed })
 }
 
-const fn span(time: Duration) -> Span {
-    Span::from_ms(time.as_millis() as u64)
-}
-
-/// Has some hosts ask all others, a few at one time. What they have heard comes in their order.
-fn ask_all(
-    instance: &Instance,
-    topology: &Topology,
-    (asking, asked): (&[NodeId], &[NodeId]),
-    pace: Pace,
-    shows_progress: bool,
-) -> Result<Vec<Asked>, Report> {
-    let program = this_program()?;
-    let bar = bar(asking.len(), shows_progress);
-    let next = AtomicUsize::new(0);
-    let heard: Mutex<Vec<Option<Result<Asked, Report>>>> = Mutex::new(asking.iter().map(|_| None).collect());
-    let take = || {
-        let at = next.fetch_add(1, Ordering::Relaxed);
-        asking.get(at).map(|from| (at, *from))
+/// Who asks whom in which round, so that each of `hosts` asks each other one, and in no round more than one: both of a pair ask in the same round. It is how tournaments are
+/// played: all but the last stand in a circle that turns, the last one meets whoever comes by, and the others meet across. Of an odd number one pauses.
+fn rounds(hosts: usize) -> Vec<Vec<(usize, usize)>> {
+    let circle = if hosts.is_multiple_of(2) { hosts - 1 } else { hosts };
+    let round = |turn: usize| {
+        let across = (1..=circle / 2).map(move |step| ((turn + step) % circle, (turn + circle - step) % circle));
+        let met = (circle < hosts).then_some((turn, circle));
+        met.into_iter().chain(across).flat_map(|(a, b)| [(a, b), (b, a)]).collect()
     };
-    let work = || {
-        while let Some((at, from)) = take() {
-            // Who comes behind is asked first, so that not all ask the same one at the same time.
-            let (before, behind) = asked.split_at(asked.iter().position(|to| *to == from).map_or(0, |at| at + 1));
-            let others: Vec<NodeId> = behind.iter().chain(before).copied().filter(|to| *to != from).collect();
-            let result = ask(instance, topology, &program, (from, &others), pace);
-            let failed = result.is_err();
-            heard.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
-            bar.inc(1);
-            if failed {
-                // The others would fail as well.
-                next.store(asking.len(), Ordering::Relaxed);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..asking.len().min(ASKING_MAX) {
-            scope.spawn(work);
-        }
-    });
-    bar.finish_and_clear();
-    heard.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
+    (0..circle).map(round).collect()
 }
 
-/// Has one host ask others.
-fn ask(
-    instance: &Instance,
-    topology: &Topology,
-    program: &std::path::Path,
-    (from, others): (NodeId, &[NodeId]),
-    pace: Pace,
-) -> Result<Asked, Report> {
-    let from = &topology.nodes[from].name;
-    let addresses = others.iter().filter_map(|to| Some(topology.address(*to)?.ipv4.to_string()));
-    let ms = |span: Span| (span.as_ns() / 1_000_000).to_string();
-    let options = [
-        ("--count", pace.count.to_string()),
-        ("--interval-ms", ms(pace.interval)),
-        ("--patience-ms", ms(pace.patience)),
-    ];
-    let options = options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
-    let arguments = std::iter::once("pings".to_owned()).chain(options).chain(addresses);
-    let mut command = instance.command(from, program, arguments).map_err(explain)?;
-    // It ends when the other end of its standard input is gone, however this process ends.
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = child.map_err(|error| miette!("{from} cannot ask: {error}"))?;
-    let parent_watch = child.stdin.take();
-    let output = child.wait_with_output().into_diagnostic()?;
-    drop(parent_watch);
-    let answers: Vec<Answers> = serde_json::from_slice(&output.stdout)
-        .map_err(|_| miette!("{from} cannot ask: {}", String::from_utf8_lossy(&output.stderr).trim()))?;
-    let mut of: Vec<(NodeId, Answers)> = others.iter().copied().zip(answers).collect();
-    of.sort_by_key(|(to, _)| *to);
-    let of = of.into_iter().map(|(to, answers)| (topology.nodes[to].name.clone(), answers));
-    Ok(Asked { from: from.clone(), of: of.collect() })
-}
-
-/// A bar that counts hosts, for those that wait at a terminal.
-fn bar(hosts: usize, is_shown: bool) -> ProgressBar {
-    let target =
-        if is_shown && hosts >= BAR_HOSTS_MIN { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} hosts have asked").expect("it is a template");
-    ProgressBar::with_draw_target(Some(hosts as u64), target).with_style(style)
+/// A bar that counts rounds, for those that wait at a terminal.
+fn bar(rounds: u64, is_shown: bool) -> ProgressBar {
+    let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} rounds").expect("it is a template");
+    ProgressBar::with_draw_target(Some(rounds), target).with_style(style)
 }
 
 fn rows(asked: &[Asked]) -> Rows {
@@ -165,11 +104,29 @@ fn rows(asked: &[Asked]) -> Rows {
 
 /// Asks hosts, from the one in which it runs: `ping` starts it there.
 pub fn pings(args: &Pings) -> Result<(), Report> {
-    let pace = Pace {
-        count: args.count,
-        interval: Span::from_ms(args.interval_ms),
-        patience: Span::from_ms(args.patience_ms),
-    };
-    let answers = live::pings::ask(&args.to, pace).map_err(explain)?;
+    let patience = Span::from_ms(args.patience_ms);
+    let answers = live::pings::ask(&args.to, args.remembered, patience, &mut std::io::stdout()).map_err(explain)?;
     put(&(serde_json::to_string(&answers).into_diagnostic()? + "\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_asks_each_other_one_and_one_at_a_time() {
+        for hosts in 2..=9 {
+            let rounds = rounds(hosts);
+            let mut pairs = BTreeSet::new();
+            for round in &rounds {
+                let askers: BTreeSet<usize> = round.iter().map(|(from, _)| *from).collect();
+                let asked: BTreeSet<usize> = round.iter().map(|(_, to)| *to).collect();
+                assert!(askers.len() == round.len() && askers == asked, "{hosts}: {round:?}");
+                pairs.extend(round.iter().copied().filter(|(from, to)| from != to && *from < hosts && *to < hosts));
+            }
+            assert_eq!(pairs.len(), hosts * (hosts - 1), "{hosts}: {rounds:?}");
+        }
+    }
 }
