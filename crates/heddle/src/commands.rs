@@ -19,6 +19,7 @@ mod path;
 mod ping;
 mod shell;
 mod show;
+mod signals;
 mod transfers;
 
 pub use calibrate::calibrate;

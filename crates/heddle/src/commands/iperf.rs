@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 
 use live::Instance;
 use miette::{IntoDiagnostic, Report, miette};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
 
 use self::report::Outcome;
 use super::explain;
 use super::instance::{connect, definition, host, running};
+use super::signals::await_end;
 use crate::Ending;
 use crate::cli::{Format, Iperf};
 use crate::output::put;
@@ -46,9 +45,7 @@ pub fn iperf(args: &Iperf, format: Format) -> Result<Ending, Report> {
     }
     let address = topology.address(to).expect("it is a host").ipv4.to_string();
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        flag::register(signal, Arc::clone(&stop)).into_diagnostic()?;
-    }
+    await_end(&stop)?;
     let Some((server, port)) = serve(&instance, args, &stop)? else { return Ok(Ending::Interrupted) };
     let mut client = Program::start(&instance, &args.from, &client_arguments(args, &address, port))?;
     let deadline = Instant::now() + Duration::from_secs(args.time.into()) + END_PATIENCE;

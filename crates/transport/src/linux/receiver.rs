@@ -252,8 +252,9 @@ impl Receiver {
             self.runs.retain(|run| run.1 > self.next);
         }
         let has_none = self.early.ones() == 0;
-        // The application has read all that there is (`tcp_cleanup_rbuf`).
-        let is_read = push && has_none;
+        // The application has read all that there is: that is said at once of what was pushed, and where it opens the window to twice of what was left of it
+        // (`tcp_cleanup_rbuf`).
+        let is_read = has_none && (push || 2 * (self.next - self.acknowledged) >= self.window);
         self.check_ack(now, (had_holes && has_none) || is_read);
     }
 
