@@ -199,10 +199,10 @@ pub struct Iperf {
 #[derive(Debug, Args)]
 pub struct Path {
     /// The host that sends
-    #[arg(value_name = "HOST", add = hosts())]
+    #[arg(value_name = "FROM", add = hosts())]
     pub source: String,
     /// The host that they are for
-    #[arg(value_name = "HOST", add = hosts())]
+    #[arg(value_name = "TO", add = hosts())]
     pub destination: String,
     #[command(flatten)]
     pub from: FromArg,
