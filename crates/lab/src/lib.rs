@@ -48,6 +48,7 @@ mod report;
 mod results;
 mod run;
 mod simulate;
+mod starts;
 #[cfg(test)]
 mod testing;
 
