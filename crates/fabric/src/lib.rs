@@ -58,6 +58,7 @@ mod transfers;
 mod tree;
 mod units;
 mod vary;
+mod window;
 mod words;
 
 pub use bonds::BondSetting;
