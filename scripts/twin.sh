@@ -47,7 +47,7 @@ printf "$table" file metric live simulated difference within case
 for file in "${files[@]}"; do
     name=$(basename "$file" .fabric.yaml)
     status=0
-    csv=$("$heddle" -o csv compare --quiet "$file" 2>"$said") || status=$?
+    csv=$("$heddle" -o csv compare --quiet --overwrite "$file" 2>"$said") || status=$?
     case $status in
         0) within=$((within + 1)) ;;
         1) ;;

@@ -26,6 +26,8 @@ use crate::{Fabric, Metric};
 
 /// An hour in milliseconds.
 const HOUR: u64 = 3_600_000;
+/// What the longest frame that Linux's devices have leaves beside Ethernet's header.
+const MTU_MAX: u64 = 65_521;
 /// The highest 53-bit whole number: what JSON carries without loss.
 const LARGEST_SEED: u64 = (1 << 53) - 1;
 
@@ -53,7 +55,7 @@ parameters! {
         /// Links between two nodes that are used as one.
         "bonds" => bonds: Option<At<Vec<At<BondText>>>>;
         /// The hosts' maximum transmission unit in bytes, without the Ethernet header. 1500 when not given.
-        "mtu" => mtu: Option<Bytes<1280, 65_535>>;
+        "mtu" => mtu: Option<Bytes<1280, MTU_MAX>>;
         /// The seed of all randomness when the command line gives none. 1 when not given.
         "seed" => seed: Option<Whole<0, LARGEST_SEED>>;
         /// How packets are spread over equal-cost paths. `ecmp` when not given.

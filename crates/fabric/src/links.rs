@@ -27,6 +27,7 @@ type Coalesce = Length<true, 1_000>;
 /// Longer than any path is late by; as nanoseconds it has to fit 32 bits.
 type Jitter = Length<true, 4_000>;
 type Queue = Whole<1, LONGEST_QUEUE>;
+type Marks = Whole<0, LONGEST_QUEUE>;
 /// No link layer that IP runs over has more.
 type Overhead = Bytes<0, 1_024>;
 
@@ -142,10 +143,10 @@ keys! {
         "links.queue" => #[serde(rename = "link-queue")] Queue(u32)
     };
     /// So many packets in the queue: one that finds them there is marked (explicit congestion notification, RFC 3168), if its sender understands that, as TCP with
-    /// `sysctl: { tcp_ecn: 1 }` does. None is when not given.
-    "ecn" => ecn: Queue, LinksWithRate, |spec, packets| spec.ecn_packets = NonZeroU32::new(packets),
+    /// `sysctl: { tcp_ecn: 1 }` does. 0: none is, as when not given.
+    "ecn" => ecn: Marks, LinksWithRate, |spec, packets| spec.ecn_packets = NonZeroU32::new(packets),
     in vain: "an ecn without a rate: nothing ever waits on a link without a rate", "no rate to wait for", vary {
-        /// So many packets in the queue: one that finds them there is marked, on every link that has a rate.
+        /// So many packets in the queue: one that finds them there is marked, on every link that has a rate. 0: none is.
         "links.ecn" => #[serde(rename = "link-ecn")] Ecn(u32)
     };
     /// Bytes that each packet takes on the wire besides its own; Ethernet's preamble, checksum and gap are 24. None when not given.

@@ -25,7 +25,8 @@ const MINUTE: u64 = 60_000;
 
 type Streams = Whole<1, 128>;
 type InitialWindow = Whole<1, 1_000>;
-type DuplicateAcks = Whole<1, 1_000>;
+/// Linux has no larger one (`tcp_max_reordering`).
+type DuplicateAcks = Whole<1, 300>;
 type TransferSize = Bytes<1, 1_000_000_000>;
 type TransferInterval = Length<false, MINUTE>;
 

@@ -31,12 +31,13 @@ EXIT STATUS
   0  it worked, and every expectation of the file held
   1  an expectation was missed; of `compare`: live and simulated lie further apart than the tolerances; of `cluster`: nothing was there, a condition did not hold, or there are alarms
   2  an error; nothing was started or changed unless the message says so
-  130  `run` and `compare` were interrupted (SIGINT, SIGTERM); what was measured is kept
+  130  `run` and `compare` were interrupted (SIGINT, SIGTERM, SIGHUP); what was measured is kept
 
 FILES
   NAME.fabric.yaml   the network and its experiments; `heddle schema` prints its JSON Schema
   machine.json       what hosts cost this machine, as `heddle calibrate` has measured it
   results/NAME/      report.html, summary.json, samples.jsonl and machine.json of the last run; journal.jsonl while it goes on, or if it did not end
+  results/NAME-TIME/ the same of earlier runs
 
 ENVIRONMENT
   HEDDLE_LOG         what to log to standard error, as in `HEDDLE_LOG=debug`
@@ -418,6 +419,9 @@ pub struct Running {
     /// Go on with runs that were interrupted or failed: those that have ended are not run again
     #[arg(long)]
     pub resume: bool,
+    /// Let go of the results of earlier runs, which are kept beside the new ones otherwise (results/NAME-TIME)
+    #[arg(long, conflicts_with = "resume")]
+    pub overwrite: bool,
     /// Simulated hosts cost what this file of `heddle calibrate` says [default: they cost nothing]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub machine: Option<PathBuf>,

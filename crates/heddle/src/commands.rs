@@ -13,6 +13,7 @@ mod link;
 mod measure;
 mod shell;
 mod show;
+mod signals;
 mod transfers;
 
 pub use calibrate::calibrate;

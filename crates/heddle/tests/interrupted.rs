@@ -78,12 +78,43 @@ fn another_file_is_not_gone_on_with() {
     let child = run(&desk, &["--sim", "-j", "1"]);
     wait_for(&desk, 1);
     assert_eq!(interrupted(child, Signal::SIGTERM).status.code(), Some(130));
+    // The same runs have to be asked for.
+    for other in [&["--seed", "9"][..], &["-e", "a"]] {
+        let (_, stderr) = desk.expect(2, &[&["run", "lab.fabric.yaml", "--sim", "--resume"], other].concat());
+        assert!(stderr.contains("were asked for otherwise: --") && stderr.contains("the same command"), "{stderr}");
+    }
     desk.write("lab.fabric.yaml", &FILE.replace("100us", "200us"));
     let (_, stderr) = desk.expect(2, &["run", "lab.fabric.yaml", "--sim", "--resume"]);
     assert!(stderr.contains("not the file any more") && stderr.contains("leave --resume out"), "{stderr}");
     // A plan that makes no sense leaves them alone, too.
     desk.expect(2, &["run", "lab.fabric.yaml", "--sim", "-e", "nobody"]);
     assert!(desk.path().join("results/lab/journal.jsonl").exists());
+}
+
+#[test]
+fn a_long_simulated_run_ends_soon() {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", &FILE.replace("for: 500ms, repeat: 200", "for: 59min"));
+    let child = run(&desk, &["--sim"]);
+    wait_for(&desk, 0);
+    // Nothing is kept, and nobody waits for an hour of simulated time.
+    let output = interrupted(child, Signal::SIGINT);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(130) && said.contains("Interrupted: no run had ended"), "{said}");
+}
+
+#[test]
+fn earlier_results_stay_beside_the_new_ones() {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", &FILE.replace("repeat: 200", "repeat: 1"));
+    let run = |more: &[&str]| desk.expect(0, &[&["run", "lab.fabric.yaml", "--quiet", "--sim"], more].concat()).1;
+    let folders = || std::fs::read_dir(desk.path().join("results")).unwrap().count();
+    assert!(!run(&[]).contains("Earlier"));
+    assert!(run(&["--seed", "5"]).contains("Earlier results: results/lab-20"));
+    assert_eq!(folders(), 2);
+    assert!(!run(&["--overwrite"]).contains("Earlier"));
+    assert_eq!(folders(), 2);
+    assert!(!desk.read("results/lab/samples.jsonl").is_empty());
 }
 
 #[test]

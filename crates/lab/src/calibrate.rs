@@ -11,13 +11,13 @@
 //! Costs come from medians over the rounds. Each median has the interval that holds the median of any distribution with 99 % (by ranks, from eight rounds on).
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use fabric::{DriverKind, Source};
 use serde::Serialize;
 
+use crate::disk::write_whole;
 use crate::error::Error;
 use crate::grid::Grid;
 use crate::journal::Journal;
@@ -93,7 +93,7 @@ pub fn calibrate(options: &Options, rounds: u32) -> Result<Calibration, Error> {
     network.try_settings(&plan, &runs)?;
     let journal = Journal::in_memory();
     network.run(&plan, &runs, &journal)?;
-    let records: Vec<Record> = journal.measured().into_iter().map(|(record, _)| record).collect();
+    let records: Vec<Record> = journal.take_measured().into_iter().map(|(record, _)| record).collect();
     let mut environment = Environment::look(Some(iperf3));
     let (costs, measured) = evaluate(&records, environment.cores as u32);
     environment.hosts = Some(costs);
@@ -225,9 +225,7 @@ impl Calibration {
     /// If there is another file, or this one cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         check_place(path)?;
-        let failed = |source| Error::File { action: "writing", path: path.to_owned(), source };
-        let beside = path.with_extension("part");
-        fs::write(&beside, self.json()).and_then(|()| fs::rename(&beside, path)).map_err(failed)
+        write_whole(path, &self.json())
     }
 }
 
@@ -257,13 +255,16 @@ fn shown(figure: f64) -> String {
 mod tests {
     use transport::transfers::Outcome;
 
+    use std::fs;
+
     use super::*;
+    use crate::FlowRecord;
     use crate::testing::empty_record;
 
     /// What a machine measures whose costs are these.
     fn records(rounds: u32, costs: HostCosts) -> Vec<Record> {
-        let flow =
-            |goodput_bps| crate::FlowRecord { goodput_bps, program_goodput_bps: Some(goodput_bps), ..flow_record() };
+        let blank = |goodput_bps| FlowRecord::new("h1".to_owned(), "h2".to_owned(), goodput_bps);
+        let flow = |goodput_bps| FlowRecord { program_goodput_bps: Some(goodput_bps), ..blank(goodput_bps) };
         let run = |experiment: &str, repeat, busy, flow| Record {
             experiment: experiment.to_owned(),
             repeat,
@@ -288,25 +289,9 @@ mod tests {
             }
             records.push(run("datagrams", round, 2.0, flow(bits(2.0, datagram, DATAGRAM))));
             let transfers = Some(Outcome { started: 3, unfinished: 0, times_ns: vec![crossing; 3] });
-            records.push(run("wake-up", round, 0.1, crate::FlowRecord { transfers, ..flow_record() }));
+            records.push(run("wake-up", round, 0.1, FlowRecord { transfers, ..blank(0.0) }));
         }
         records
-    }
-
-    fn flow_record() -> crate::FlowRecord {
-        crate::FlowRecord {
-            from: "h1".to_owned(),
-            to: "h2".to_owned(),
-            goodput_bps: 0.0,
-            program_goodput_bps: None,
-            retransmits: 0,
-            fast_retransmits: None,
-            timeouts: None,
-            reordered: None,
-            reorder_extent: None,
-            datagrams: None,
-            transfers: None,
-        }
     }
 
     fn calibration() -> (HostCosts, Calibration) {

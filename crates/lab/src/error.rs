@@ -215,6 +215,14 @@ pub enum Error {
         /// The file now.
         file: String,
     },
+    /// What was kept was asked for with other options.
+    #[error("the runs kept in {folder} were asked for otherwise: {what} differs", folder = folder.display())]
+    ResumedOtherwise {
+        /// Where they are kept.
+        folder: PathBuf,
+        /// What differs, as it stands on the command line.
+        what: &'static str,
+    },
     /// A file does not say what hosts cost.
     #[error(transparent)]
     Machine(#[from] NoHostCosts),
@@ -306,6 +314,9 @@ impl Error {
                 "leave --resume out; only runs that were interrupted or failed can be gone on with"
             }
             Self::ResumedOther { .. } => "leave --resume out to run all of it anew, or give the file its old text",
+            Self::ResumedOtherwise { .. } => {
+                "give the same command as before, with --resume; or leave --resume out to run all of it anew"
+            }
             Self::Machine(_) => "`heddle calibrate FILE` measures this machine and writes such a file",
             Self::Threads { .. } => "ask for fewer threads",
             Self::TooLarge { .. } | Self::File { action: "reading", .. } => {

@@ -1,20 +1,22 @@
 //! What has been measured so far, on disk as soon as each run ends: nothing that happens later takes it away.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fabric::Source;
+use fabric::{DriverKind, Source};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{failed, read_results};
+use crate::disk::{Lines, failed, read_results};
 use crate::error::Error;
 use crate::measure::environment::Timing;
+use crate::measure::hosts::HostCosts;
 use crate::measure::record::Record;
-use crate::plan::{Plan, PlannedRun};
+use crate::options::Options;
+use crate::plan::{Plan, PlannedRun, RunKey};
 
 /// The file in the folder of results; it goes when all runs are done.
 pub const JOURNAL: &str = "journal.jsonl";
@@ -24,10 +26,48 @@ pub const JOURNAL: &str = "journal.jsonl";
 struct Head {
     /// The fabric file as it was.
     fabric: String,
+    asked: Asked,
+}
+
+/// What else decides which runs there are, and what each measures.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Asked {
+    version: String,
+    drivers: Vec<DriverKind>,
+    seed: Option<u64>,
+    experiments: Vec<String>,
+    time_series: bool,
+    hosts: Option<HostCosts>,
+}
+
+impl Asked {
+    fn of(options: &Options) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            drivers: options.drivers.clone(),
+            seed: options.seed,
+            experiments: options.only.clone(),
+            time_series: options.time_series,
+            hosts: options.hosts,
+        }
+    }
+
+    /// The first thing in which another call differs, as a user names it.
+    fn difference(&self, other: &Self) -> Option<&'static str> {
+        let differ = [
+            (self.version != other.version, "the version of Heddle"),
+            (self.time_series != other.time_series, "the command (`run` or `compare`)"),
+            (self.drivers != other.drivers, "--sim or --live"),
+            (self.seed != other.seed, "--seed"),
+            (self.experiments != other.experiments, "--experiment"),
+            (self.hosts != other.hosts, "--machine"),
+        ];
+        differ.into_iter().find_map(|(differs, name)| differs.then_some(name))
+    }
 }
 
 /// Any other line: a run that has ended.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     record: Record,
     timing: Timing,
@@ -37,9 +77,9 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Journal {
     /// Where they are kept; `None`: in memory only.
-    file: Option<(PathBuf, Mutex<File>)>,
-    /// What an earlier call kept.
-    earlier: Vec<Entry>,
+    file: Option<Mutex<Lines>>,
+    /// What an earlier call kept, until it is known which of this one's runs they are.
+    earlier: Mutex<HashMap<RunKey, Entry>>,
     /// By the number of the run in its plan.
     ended: Mutex<BTreeMap<usize, Entry>>,
     /// Whether somebody wants the rest of the runs not to take place.
@@ -56,24 +96,20 @@ impl Journal {
     ///
     /// # Errors
     /// If the folder cannot be made or written to.
-    pub fn begin(folder: &Path, source: &Source) -> Result<Self, Error> {
-        fs::create_dir_all(folder).map_err(|source| Error::File {
-            action: "writing",
-            path: folder.to_owned(),
-            source,
-        })?;
+    pub fn begin(folder: &Path, source: &Source, options: &Options) -> Result<Self, Error> {
+        fs::create_dir_all(folder).map_err(|source| failed("writing", folder, source))?;
         let path = folder.join(JOURNAL);
         let file = File::create(&path).map_err(|source| failed("writing", &path, source))?;
-        let journal = Self { file: Some((path, Mutex::new(file))), ..Self::default() };
-        journal.put(&Head { fabric: source.text.clone() })?;
+        let journal = Self { file: Some(Mutex::new(Lines::new(path, file, 0))), ..Self::default() };
+        journal.put(&Head { fabric: source.text.clone(), asked: Asked::of(options) })?;
         Ok(journal)
     }
 
     /// Goes on with the one that is kept in a folder.
     ///
     /// # Errors
-    /// If there is none, or it is of another file, or cannot be read or written.
-    pub fn resume(folder: &Path, source: &Source) -> Result<Self, Error> {
+    /// If there is none, it is of another file or was asked for with other options, or cannot be read or written.
+    pub fn resume(folder: &Path, source: &Source, options: &Options) -> Result<Self, Error> {
         let path = folder.join(JOURNAL);
         if !path.exists() {
             return Err(Error::NothingToResume { folder: folder.to_owned() });
@@ -86,33 +122,44 @@ impl Journal {
         if head.fabric != source.text {
             return Err(Error::ResumedOther { folder: folder.to_owned(), file: source.name.clone() });
         }
-        let mut earlier = Vec::new();
-        for (number, line) in lines {
-            match serde_json::from_str(line) {
-                Ok(entry) => earlier.push(entry),
-                // The last line may have been cut off when the program was ended.
-                Err(_) if !text.ends_with('\n') && number + 1 == text.lines().count() => {}
-                Err(source) => return Err(format(number + 1, source)),
-            }
+        if let Some(what) = head.asked.difference(&Asked::of(options)) {
+            return Err(Error::ResumedOtherwise { folder: folder.to_owned(), what });
         }
-        let broken = |source| failed("writing", &path, source);
-        let file = OpenOptions::new().append(true).open(&path).map_err(broken)?;
+        let mut earlier = HashMap::new();
+        for (number, line) in lines {
+            match serde_json::from_str::<Entry>(line) {
+                Ok(entry) => earlier.insert(RunKey::of(&entry.record), entry),
+                // The last line may have been cut off when the program was ended.
+                Err(_) if !text.ends_with('\n') && number + 1 == text.lines().count() => None,
+                Err(source) => return Err(format(number + 1, source)),
+            };
+        }
+        let broken = |source: io::Error| failed("writing", &path, source);
+        let file = File::options().append(true).open(&path).map_err(broken)?;
         // What comes next begins a line of its own.
-        file.set_len(text.rfind('\n').map_or(0, |end| end as u64 + 1)).map_err(broken)?;
-        Ok(Self { file: Some((path, Mutex::new(file))), earlier, ..Self::default() })
+        let len = text.rfind('\n').map_or(0, |end| end as u64 + 1);
+        file.set_len(len).map_err(broken)?;
+        let file = Some(Mutex::new(Lines::new(path, file, len)));
+        Ok(Self { file, earlier: Mutex::new(earlier), ..Self::default() })
     }
 
-    /// What is set to have runs that have not begun not take place, and the one under way end as soon as it can.
-    pub fn interruption(&self) -> Arc<AtomicBool> {
+    /// Once `interrupted` is set, runs that have not begun do not take place, and the one under way ends as soon as it can.
+    #[must_use]
+    pub fn until(self, interrupted: Arc<AtomicBool>) -> Self {
+        Self { interrupted, ..self }
+    }
+
+    /// What [`Self::until`] was given.
+    pub(crate) fn interruption(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interrupted)
     }
 
     /// Takes over what an earlier call has measured of a plan; the runs that are left to do.
     pub(crate) fn left_to_do<'a>(&self, plan: &'a Plan) -> Vec<&'a PlannedRun> {
+        let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         for run in &plan.runs {
-            let of_run = self.earlier.iter().find(|entry| run.is_of(&entry.record));
-            ended.extend(of_run.map(|entry| (run.number, entry.clone())));
+            ended.extend(earlier.remove(&run.key()).map(|entry| (run.number, entry)));
         }
         plan.runs.iter().filter(|run| !ended.contains_key(&run.number)).collect()
     }
@@ -135,10 +182,10 @@ impl Journal {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// What was measured, in the order of the plan.
-    pub(crate) fn measured(&self) -> Vec<(Record, Timing)> {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.values().map(|Entry { record, timing }| (record.clone(), timing.clone())).collect()
+    /// Hands over what was measured, in the order of the plan.
+    pub(crate) fn take_measured(&self) -> Vec<(Record, Timing)> {
+        let ended = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
+        ended.into_values().map(|Entry { record, timing }| (record, timing)).collect()
     }
 
     /// All runs are done, and their results are written: it is not needed any more.
@@ -146,26 +193,34 @@ impl Journal {
     /// # Errors
     /// If its file cannot be removed.
     pub fn finish(self) -> Result<(), Error> {
-        let Some((path, _)) = self.file else { return Ok(()) };
-        fs::remove_file(&path).map_err(|source| failed("removing", &path, source))
+        let Some(file) = self.file else { return Ok(()) };
+        let file = file.into_inner().unwrap_or_else(PoisonError::into_inner);
+        fs::remove_file(file.path()).map_err(|source| failed("removing", file.path(), source))
     }
 
     fn put(&self, line: &impl Serialize) -> Result<(), Error> {
-        let Some((path, file)) = &self.file else { return Ok(()) };
-        let text = serde_json::to_string(line).expect("records are plain data") + "\n";
-        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(text.as_bytes()).map_err(|source| failed("writing", path, source))
+        let Some(file) = &self.file else { return Ok(()) };
+        let text = serde_json::to_string(line).expect("records are plain data");
+        file.lock().unwrap_or_else(PoisonError::into_inner).add(&text)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::plan;
     use crate::testing;
-    use crate::{Options, plan};
 
     fn source(text: &str) -> Source {
         Source { name: "net.fabric.yaml".to_owned(), text: text.to_owned() }
+    }
+
+    fn begin(folder: &Path) -> Journal {
+        Journal::begin(folder, &source("a"), &Options::default()).unwrap()
+    }
+
+    fn resume(folder: &Path, text: &str) -> Result<Journal, Error> {
+        Journal::resume(folder, &source(text), &Options::default())
     }
 
     fn plan_of_twelve() -> Plan {
@@ -182,7 +237,7 @@ mod tests {
     fn what_has_ended_is_not_run_again() {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan_of_twelve();
-        let journal = Journal::begin(folder.path(), &source("a")).unwrap();
+        let journal = begin(folder.path());
         assert_eq!(journal.left_to_do(&plan).len(), plan.runs.len());
         for number in [3, 1] {
             journal.keep(&plan.runs[number], ended(&plan.runs[number])).unwrap();
@@ -193,48 +248,77 @@ mod tests {
         let mut text = fs::read_to_string(&path).unwrap();
         text.push_str("{\"record\":{\"exper");
         fs::write(&path, &text).unwrap();
-        let journal = Journal::resume(folder.path(), &source("a")).unwrap();
+        let journal = resume(folder.path(), "a").unwrap();
         let left: Vec<usize> = journal.left_to_do(&plan).iter().map(|run| run.number).collect();
         assert!(left.len() == plan.runs.len() - 2 && !left.contains(&1) && !left.contains(&3), "{left:?}");
         journal.keep(&plan.runs[0], ended(&plan.runs[0])).unwrap();
-        let order: Vec<Record> = journal.measured().into_iter().map(|(record, _)| record).collect();
+        let order: Vec<Record> = journal.take_measured().into_iter().map(|(record, _)| record).collect();
         assert_eq!(order, [0, 1, 3].map(|number| plan.runs[number].record(1.0)));
         drop(journal);
-        let journal = Journal::resume(folder.path(), &source("a")).unwrap();
+        let journal = resume(folder.path(), "a").unwrap();
         assert_eq!(journal.left_to_do(&plan).len(), plan.runs.len() - 3);
         journal.finish().unwrap();
-        assert!(matches!(Journal::resume(folder.path(), &source("a")), Err(Error::NothingToResume { .. })));
+        assert!(matches!(resume(folder.path(), "a"), Err(Error::NothingToResume { .. })));
     }
 
     #[test]
-    fn runs_of_another_file_or_seed_are_not_taken_over() {
+    fn runs_of_another_file_are_not_taken_over() {
         let folder = tempfile::tempdir().unwrap();
         let mut plan = plan_of_twelve();
-        let journal = Journal::begin(folder.path(), &source("a")).unwrap();
+        let journal = begin(folder.path());
         journal.keep(&plan.runs[0], ended(&plan.runs[0])).unwrap();
         drop(journal);
-        assert!(matches!(Journal::resume(folder.path(), &source("b")), Err(Error::ResumedOther { .. })));
+        assert!(matches!(resume(folder.path(), "b"), Err(Error::ResumedOther { .. })));
         plan.runs[0].seed += 1;
-        let journal = Journal::resume(folder.path(), &source("a")).unwrap();
+        let journal = resume(folder.path(), "a").unwrap();
         assert_eq!(journal.left_to_do(&plan).len(), plan.runs.len());
+    }
+
+    #[test]
+    fn runs_that_were_asked_for_otherwise_are_not_mixed_with_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let costs = HostCosts { cores: 2, segment_ns: 1.0 / 3.0, datagram_ns: 2.0, byte_ns: 3.0, wake_up_ns: 4.0 };
+        let asked = Options { seed: Some(3), hosts: Some(costs), only: vec!["a".to_owned()], ..Options::default() };
+        drop(Journal::begin(folder.path(), &source("a"), &asked).unwrap());
+        let resume = |options: Options| match Journal::resume(folder.path(), &source("a"), &options) {
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        // How many go side by side changes nothing.
+        assert_eq!(resume(Options { threads: 7, progress: true, ..asked.clone() }), None);
+        let others = [
+            (Options { seed: None, ..asked.clone() }, "--seed"),
+            (Options { only: Vec::new(), ..asked.clone() }, "--experiment"),
+            (Options { hosts: None, ..asked.clone() }, "--machine"),
+            (Options { hosts: Some(HostCosts { byte_ns: 3.1, ..costs }), ..asked.clone() }, "--machine"),
+            (Options { drivers: vec![DriverKind::Live], ..asked.clone() }, "--sim or --live"),
+            (Options { time_series: true, ..asked }, "`compare`"),
+        ];
+        for (options, named) in others {
+            let refused = resume(options).expect(named);
+            assert!(refused.contains(named), "{refused}");
+        }
     }
 
     #[test]
     fn a_damaged_journal_is_refused() {
         let folder = tempfile::tempdir().unwrap();
+        begin(folder.path());
         let path = folder.path().join(JOURNAL);
-        for (text, wrong) in [("", 1), ("{}\n", 1), ("{\"fabric\":\"a\"}\nnonsense\n", 2)] {
-            fs::write(&path, text).unwrap();
-            let error = Journal::resume(folder.path(), &source("a")).unwrap_err();
+        let head = fs::read_to_string(&path).unwrap();
+        for (text, wrong) in [(String::new(), 1), ("{}\n".to_owned(), 1), (head + "nonsense\n", 2)] {
+            fs::write(&path, &text).unwrap();
+            let error = resume(folder.path(), "a").unwrap_err();
             assert!(matches!(error, Error::Format { line, .. } if line == wrong), "{text:?}: {error}");
         }
     }
 
     #[test]
     fn who_is_interrupted_begins_nothing() {
-        let journal = Journal::in_memory();
+        let interrupted = Arc::<AtomicBool>::default();
+        let journal = Journal::in_memory().until(Arc::clone(&interrupted));
         journal.check().unwrap();
-        journal.interruption().store(true, Ordering::Relaxed);
+        interrupted.store(true, Ordering::Relaxed);
         assert!(matches!(journal.check(), Err(Error::Interrupted)));
     }
 }

@@ -32,10 +32,12 @@
 pub mod calibrate;
 mod cluster;
 mod disk;
+mod doubts;
 mod error;
 mod grid;
 mod journal;
 mod labels;
+mod linux_limits;
 mod live;
 mod measure;
 mod options;
@@ -50,6 +52,7 @@ mod simulate;
 mod testing;
 
 pub use self::live::iperf;
+pub use doubts::{Doubt, doubts};
 pub use error::Error;
 pub use grid::quoted;
 pub use journal::{JOURNAL, Journal};
@@ -65,7 +68,7 @@ pub use measure::time_series::{FlowSeries, LinkSeries, TimeSeries};
 pub use measure::tolerance::Tolerance;
 pub use options::Options;
 pub use plan::{Plan, PlannedRun, not_simulated, plan};
-pub use report::{REPORT, load, quantity};
+pub use report::{REPORT, load, quantity, set_aside};
 pub use results::{
     BondResult, CaseResult, Cell, ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric,
     Comparison, DriverComparison, ExperimentResult, Means, Network, NetworkLink, NetworkNode, Parting, Quantity,

@@ -14,3 +14,4 @@ pub(crate) mod tuning;
 mod window;
 
 pub(crate) use self::runs::{LiveRuns, look_for_programs};
+pub(crate) use self::start_up::whole_seconds;

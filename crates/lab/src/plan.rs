@@ -21,6 +21,7 @@ use self::standstill::Standstill;
 use crate::error::Error;
 use crate::grid::{Grid, quoted};
 use crate::labels::Labels;
+use crate::linux_limits;
 use crate::measure::carried::Excess;
 use crate::measure::environment::Timing;
 use crate::measure::record::Record;
@@ -75,6 +76,25 @@ pub struct PlannedRun {
     pub(crate) at: (usize, usize),
 }
 
+/// What tells the runs of one file from each other.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RunKey {
+    driver: DriverKind,
+    experiment: String,
+    /// Its number in the experiment.
+    case: usize,
+    repeat: u32,
+    seed: u64,
+}
+
+impl RunKey {
+    /// That of the run which a record is of.
+    pub(crate) fn of(record: &Record) -> Self {
+        let experiment = record.experiment.clone();
+        Self { driver: record.driver, experiment, case: record.case, repeat: record.repeat, seed: record.seed }
+    }
+}
+
 impl PlannedRun {
     /// Its record, when nothing has been measured but for how long that took.
     pub(crate) fn record(&self, seconds: f64) -> Record {
@@ -100,14 +120,10 @@ impl PlannedRun {
         }
     }
 
-    /// Whether a record is one of this run.
-    pub(crate) fn is_of(&self, record: &Record) -> bool {
-        self.driver == record.driver
-            && self.experiment == record.experiment
-            && self.at.1 == record.case
-            && self.labels == record.labels
-            && self.repeat == record.repeat
-            && self.seed == record.seed
+    /// What tells it from the other runs of its file.
+    pub(crate) fn key(&self) -> RunKey {
+        let experiment = self.experiment.clone();
+        RunKey { driver: self.driver, experiment, case: self.at.1, repeat: self.repeat, seed: self.seed }
     }
 
     /// The error of a run in which more was delivered than links carry.
@@ -229,6 +245,9 @@ fn why_not_live(fabric: &Fabric, case: &Case) -> Option<&'static str> {
         }
         Work::Traffic(_) if meets_external_host(fabric, case) => {
             Some("a host takes part that is behind devices of the machine: no iperf3 can be started in it")
+        }
+        Work::Traffic(traffic) if traffic.rate_pps.is_none() && traffic.transfers.is_none() => {
+            linux_limits::why_not_live(&traffic.transport, || fabric.with(&case.overrides).topology.is_shaped())
         }
         Work::Traffic(_) => None,
     }

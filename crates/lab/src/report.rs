@@ -16,4 +16,4 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use self::files::{REPORT, load};
+pub use self::files::{REPORT, load, set_aside};

@@ -33,7 +33,7 @@ pub fn run(source: &Source, fabric: &Fabric, options: &Options, journal: &Journa
     let plan = plan(fabric, options)?;
     let mut iperf3 = None;
     let stopped = run_all(source, fabric, options, (&plan, journal), &mut iperf3).err();
-    let measured = journal.measured();
+    let measured = journal.take_measured();
     match stopped {
         Some(error) if measured.is_empty() => Err(error),
         stopped => {

@@ -20,7 +20,6 @@ use crate::journal::Journal;
 use crate::measure::bonds;
 use crate::measure::carried::{Delivery, Excess, Packet};
 use crate::measure::environment::Timing;
-use crate::measure::hosts::HostCosts;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
 use crate::measure::time_series::{FlowMoment, Moment, TimeSeries};
 use crate::options::Options;
@@ -51,9 +50,7 @@ pub(crate) fn simulate(
             let (index, cases) = &plan.cases[run.at.0];
             let (experiment, case) = (&fabric.experiments[*index], &cases[run.at.1]);
             let result = match &case.work {
-                Work::Traffic(_) => {
-                    one((fabric, &routes), experiment, case, run, (options.step_of(experiment), options.hosts))
-                }
+                Work::Traffic(_) => one((fabric, &routes), experiment, case, run, (options, journal)),
                 Work::Cluster(_) => one_cluster(fabric, experiment, case, run),
             };
             progress.done(run.seconds);
@@ -67,8 +64,9 @@ fn one(
     experiment: &Experiment,
     case: &Case,
     run: &PlannedRun,
-    (time_series, costs): (Option<Span>, Option<HostCosts>),
+    (options, journal): (&Options, &Journal),
 ) -> Result<(Record, Timing), Error> {
+    let time_series = options.step_of(experiment);
     let fabric = overridden(fabric, case);
     let flows = flows(&fabric, experiment, case, run)?;
     let pipelines = Pipelines::default();
@@ -85,11 +83,11 @@ fn one(
         transfers: traffic_of(case).transfers,
         time_series,
         faults: &traffic_of(case).faults,
-        hosts: costs.map(|costs| costs.simulated(traffic_of(case).rate_pps.is_some())),
+        hosts: options.hosts.map(|costs| costs.simulated(traffic_of(case).rate_pps.is_some())),
         seed: run.seed,
     };
     let started = (Instant::now(), thread_cpu());
-    let outcome = sim::run(&scenario);
+    let outcome = sim::run_while(&scenario, &|| !journal.is_interrupted()).ok_or(Error::Interrupted)?;
     let timing = timing(run, started);
     let load = (traffic_of(case).transport.kind, traffic_of(case).streams);
     let pairs = pairs_together(&fabric, &flows, &outcome, load, experiment.duration);

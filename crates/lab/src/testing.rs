@@ -140,18 +140,17 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
             let scatter = case.overrides.spread(fabric) == Spread::PacketScatter;
             let base = if scatter { 70e6 } else { 52e6 };
             let is_sim = run.driver == DriverKind::Sim;
-            let flows = pairs_of(fabric, case, run.seed).unwrap().into_iter().map(|(from, to)| FlowRecord {
-                from: fabric.topology.nodes[from].name.clone(),
-                to: fabric.topology.nodes[to].name.clone(),
-                goodput_bps: (base * (0.7 + 0.4 * rng.fraction())).round(),
-                program_goodput_bps: None,
-                retransmits: u64::from(rng.below(4)),
-                fast_retransmits: is_sim.then_some(2),
-                timeouts: is_sim.then_some(0),
-                reordered: Some(if scatter { u64::from(rng.below(40)) } else { 0 }),
-                reorder_extent: Some(u32::from(scatter) * 3),
-                datagrams: None,
-                transfers: None,
+            let name = |node: NodeId| fabric.topology.nodes[node].name.clone();
+            let flows = pairs_of(fabric, case, run.seed).unwrap().into_iter().map(|(from, to)| {
+                let goodput_bps = (base * (0.7 + 0.4 * rng.fraction())).round();
+                FlowRecord {
+                    retransmits: u64::from(rng.below(4)),
+                    fast_retransmits: is_sim.then_some(2),
+                    timeouts: is_sim.then_some(0),
+                    reordered: Some(if scatter { u64::from(rng.below(40)) } else { 0 }),
+                    reorder_extent: Some(u32::from(scatter) * 3),
+                    ..FlowRecord::new(name(from), name(to), goodput_bps)
+                }
             });
             let flows = flows.collect();
             let record = Record {

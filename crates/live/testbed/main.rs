@@ -13,7 +13,7 @@ use live::{Instance, StartOptions};
 
 const USAGE: &str = "usage: heddle-live-testbed daemon --instance NAME [--ephemeral]
        heddle-live-testbed up NAME FILE | exec NAME HOST COMMAND... | counters NAME | down NAME | clean
-       heddle-live-testbed segments [SCRIPT [PLAYS]] | trace SCRIPT | agree SCRIPT";
+       heddle-live-testbed segments [SCRIPT|FILE.txt [PLAYS]] | trace SCRIPT | agree SCRIPT | random SEED COUNT";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -60,6 +60,7 @@ fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
         ["segments", script, plays] => return segments::run(script, plays.parse()?, false),
         ["agree", script] => return segments::agree(script),
         ["trace", script] => return segments::run(script, 1, true),
+        ["random", seed, count] => print!("{}", segments::random::scripts(seed.parse()?, count.parse()?)),
         ["clean"] => println!("{:?}", live::clean()?),
         _ => return Err(USAGE.into()),
     }

@@ -28,5 +28,5 @@ mod udp;
 
 pub use cores::{BACKLOG, HostCosts, PacketCost};
 pub use outcome::{BondOutcome, FlowOutcome, FlowSample, LinkOutcome, Outcome, Sample};
-pub use run::run;
+pub use run::{run, run_while};
 pub use scenario::{FlowSpec, Scenario};

@@ -1,5 +1,7 @@
 //! One simulated run.
 
+use std::ops::Range;
+
 use machine::{Span, Time};
 use topology::Side;
 use transport::{paced, transfers};
@@ -16,14 +18,22 @@ use crate::{FlowOutcome, FlowSample, LinkOutcome, Outcome, Sample, Scenario};
 /// If a flow's end is not a host of the fabric, if the fabric is not connected, or if time stands still because a flow
 /// crosses only links without rate and delay.
 pub fn run(scenario: &Scenario<'_>) -> Outcome {
+    run_while(scenario, &|| true).expect("nobody ends it")
+}
+
+/// The same, as long as `goes_on` says so; then `None`. It is asked after each [`SLICE`] of simulated time at the latest.
+pub fn run_while(scenario: &Scenario<'_>, goes_on: &dyn Fn() -> bool) -> Option<Outcome> {
     let mut engine = Engine::new(scenario);
     let start = Time::ZERO + engine.convergence() + scenario.warm_up;
-    engine.run_before(start);
     let segment_bytes = u64::from(scenario.transport.segment_bytes);
+    for slice in slices(Span::ZERO..start - Time::ZERO, SLICE) {
+        engine.run_before(Time::ZERO + slice.end);
+        goes_on().then_some(())?;
+    }
     let dropped_before = engine.host_drops();
     let before = measure_flows(&mut engine, segment_bytes);
     links(&mut engine, scenario, start);
-    let samples = run_in_steps(&mut engine, scenario, start);
+    let samples = run_in_steps(&mut engine, (scenario, start), goes_on)?;
     let after = measure_flows(&mut engine, segment_bytes);
     let mut flows: Vec<_> = after.iter().zip(&before).map(|(after, before)| since(after, before)).collect();
     let links = links(&mut engine, scenario, start + scenario.duration);
@@ -39,24 +49,40 @@ pub fn run(scenario: &Scenario<'_>) -> Outcome {
             flow.transfers = Some(came);
         }
     }
-    Outcome { flows, links, bonds: engine.bonds(), packet_hops: engine.packet_hops(), samples, host_drops }
+    Some(Outcome { flows, links, bonds: engine.bonds(), packet_hops: engine.packet_hops(), samples, host_drops })
+}
+
+/// How much is simulated before it is asked whether to go on: some ten thousand packets of one fast link.
+const SLICE: Span = Span::from_ms(10);
+
+/// A time in pieces of such a length, of which the last may be shorter.
+fn slices(time: Range<Span>, length: Span) -> impl Iterator<Item = Range<Span>> {
+    let mut at = time.start;
+    std::iter::from_fn(move || {
+        let slice = at..time.end.min(at + length);
+        at = slice.end;
+        (!slice.is_empty()).then_some(slice)
+    })
 }
 
 /// Runs through the measured time, and notes how things stand after each step where that is asked for.
-fn run_in_steps(engine: &mut Engine<'_>, scenario: &Scenario<'_>, start: Time) -> Vec<Sample> {
-    let Some(step) = scenario.time_series.filter(|step| *step > Span::ZERO) else {
-        engine.run_through_faults(start, Span::ZERO..scenario.duration, scenario.faults);
-        return Vec::new();
-    };
-    let mut samples = vec![sample(engine, scenario, start, Span::ZERO)];
-    let mut at = Span::ZERO;
-    while at < scenario.duration {
-        let next = scenario.duration.min(at + step);
-        engine.run_through_faults(start, at..next, scenario.faults);
-        samples.push(sample(engine, scenario, start, next));
-        at = next;
+fn run_in_steps(
+    engine: &mut Engine<'_>,
+    (scenario, start): (&Scenario<'_>, Time),
+    goes_on: &dyn Fn() -> bool,
+) -> Option<Vec<Sample>> {
+    let recorded = scenario.time_series.filter(|step| *step > Span::ZERO);
+    let mut samples = Vec::new();
+    samples.extend(recorded.map(|_| sample(engine, scenario, start, Span::ZERO)));
+    for step in slices(Span::ZERO..scenario.duration, recorded.unwrap_or(scenario.duration)) {
+        let end = step.end;
+        for slice in slices(step, SLICE) {
+            engine.run_through_faults(start, slice, scenario.faults);
+            goes_on().then_some(())?;
+        }
+        samples.extend(recorded.map(|_| sample(engine, scenario, start, end)));
     }
-    samples
+    Some(samples)
 }
 
 fn sample(engine: &mut Engine<'_>, scenario: &Scenario<'_>, start: Time, at: Span) -> Sample {

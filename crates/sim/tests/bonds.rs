@@ -1,5 +1,6 @@
 //! Bonds in the simulation: what two links together carry, in every mode.
 
+use crate::scenario;
 use std::sync::Arc;
 
 use fabric::{BondSetting, Fabric, LinkFault, Overrides, Reordering, Source};
@@ -7,7 +8,6 @@ use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario, run};
 use topology::{Routes, Side};
 use transport::{TransportKind, TransportSpec};
-use vswitch::{Pipelines, Spread};
 
 const PAIR: &str = "
 name: pair
@@ -62,20 +62,12 @@ fn simulate_flows(
         linux: transport::linux::Settings::default(),
     };
     run(&Scenario {
-        pipelines: &Pipelines::default(),
-        fabric,
-        routes: &Arc::new(Routes::compute(&fabric.topology)),
-        spread: Spread::Single,
-        transport: &transport,
-        flows,
         warm_up: Span::from_secs(2),
         duration: Span::from_ms(500),
         rate_pps,
-        transfers: None,
-        time_series: None,
         faults,
-        hosts: None,
         seed: 3,
+        ..scenario::plain(fabric, &Arc::new(Routes::compute(&fabric.topology)), &transport, flows)
     })
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::network::{self, GIGABIT};
+use crate::scenario;
 use fabric::Fabric;
 use link::LinkSpec;
 use machine::{Span, Time};
@@ -10,7 +11,6 @@ use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
 use transport::linux::{CongestionControl, Settings};
 use transport::{TransportKind, TransportSpec};
-use vswitch::{Pipelines, Spread};
 
 /// Four hosts that send to a fifth over one link of 100 Mbit/s and a millisecond.
 fn incast(queue: u32, ecn: Option<u32>) -> Fabric {
@@ -43,20 +43,9 @@ fn run_of(senders: u32, fabric: &Fabric, linux: Settings) -> Outcome {
         ..network::reno(1_000)
     };
     sim::run(&Scenario {
-        pipelines: &Pipelines::default(),
-        fabric,
-        routes: &routes,
-        spread: Spread::Single,
-        transport: &transport,
-        flows: &flows,
         warm_up: Span::from_ms(500),
         duration: Span::from_secs(2),
-        rate_pps: None,
-        transfers: None,
-        time_series: None,
-        faults: &[],
-        hosts: None,
-        seed: 1,
+        ..scenario::plain(fabric, &routes, &transport, &flows)
     })
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::network::{self, GIGABIT};
+use crate::scenario;
 use fabric::{Fabric, Transfers};
 use link::LinkSpec;
 use machine::{Span, Time};
 use sim::{FlowSpec, HostCosts, Outcome, PacketCost, Scenario};
 use topology::{NodeId, Routes};
 use transport::{TransportKind, TransportSpec};
-use vswitch::{Pipelines, Spread};
 
 const FAST: LinkSpec = LinkSpec {
     rate_bps: Some(100_000_000_000),
@@ -42,20 +42,17 @@ const TCP: Load = Load { kind: TransportKind::Linux, flows: 1, rate_pps: None, t
 fn run(fabric: &Fabric, load: &Load, hosts: Option<HostCosts>) -> Outcome {
     let transport = TransportSpec { kind: load.kind, initial_window: 10, ..network::reno(500) };
     sim::run(&Scenario {
-        pipelines: &Pipelines::default(),
-        fabric,
-        routes: &Arc::new(Routes::compute(&fabric.topology)),
-        spread: Spread::Single,
-        transport: &transport,
-        flows: &vec![FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::ZERO }; load.flows],
         warm_up: Span::from_ms(50),
         duration: Span::from_ms(MILLISECONDS),
         rate_pps: load.rate_pps,
         transfers: load.transfers,
-        time_series: None,
-        faults: &[],
         hosts,
-        seed: 1,
+        ..scenario::plain(
+            fabric,
+            &Arc::new(Routes::compute(&fabric.topology)),
+            &transport,
+            &vec![FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::ZERO }; load.flows],
+        )
     })
 }
 

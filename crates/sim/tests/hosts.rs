@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::network::reno;
+use crate::scenario;
 use fabric::{Fabric, LinkFault, Source};
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::Routes;
-use vswitch::{Pipelines, Spread};
+use vswitch::Spread;
 
 /// A host at two switches, between which there is a third.
 const DUAL_HOMED: &str = "
@@ -52,20 +53,15 @@ fn run(fabric: &Fabric, (from, to): (&str, &str), spread: Spread, faults: &[(u64
     };
     let flow = |n: u64| FlowSpec { from: node(from), to: node(to), start: Time::from_ns(n * 700_000) };
     sim::run(&Scenario {
-        pipelines: &Pipelines::default(),
-        fabric,
-        routes: &Arc::new(Routes::compute(&fabric.topology)),
         spread,
-        transport: &reno(10),
-        flows: &(0..8).map(flow).collect::<Vec<_>>(),
         warm_up: Span::from_ms(100),
-        duration: Span::from_secs(1),
-        rate_pps: None,
-        transfers: None,
-        time_series: None,
         faults: &faults.iter().map(fault).collect::<Vec<_>>(),
-        hosts: None,
-        seed: 1,
+        ..scenario::plain(
+            fabric,
+            &Arc::new(Routes::compute(&fabric.topology)),
+            &reno(10),
+            &(0..8).map(flow).collect::<Vec<_>>(),
+        )
     })
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::network::{self, GIGABIT};
+use crate::scenario;
 use link::LinkSpec;
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
 use transport::linux::{CongestionControl, Settings};
 use transport::{TransportKind, TransportSpec};
-use vswitch::{Pipelines, Spread};
 
 /// One flow for ten seconds over a link of 20 Mbit/s and ten milliseconds, and that has something besides.
 fn run(seed: u64, congestion_control: CongestionControl, impair: impl Fn(&mut LinkSpec)) -> Outcome {
@@ -26,20 +26,14 @@ fn run(seed: u64, congestion_control: CongestionControl, impair: impl Fn(&mut Li
         ..network::reno(1_000)
     };
     sim::run(&Scenario {
-        pipelines: &Pipelines::default(),
-        fabric: &fabric,
-        routes: &routes,
-        spread: Spread::Single,
-        transport: &transport,
-        flows: &[FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::ZERO }],
-        warm_up: Span::ZERO,
         duration: Span::from_secs(10),
-        rate_pps: None,
-        transfers: None,
-        time_series: None,
-        faults: &[],
-        hosts: None,
         seed,
+        ..scenario::plain(
+            &fabric,
+            &routes,
+            &transport,
+            &[FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::ZERO }],
+        )
     })
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::network::reno;
+use crate::scenario;
 use fabric::{Fabric, LinkFault, Source};
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
-use vswitch::{Pipelines, Spread};
+use vswitch::Spread;
 
 /// Two racks with two ways between them.
 const RACKS: &str = "
@@ -41,20 +42,16 @@ fn run(fabric: &Fabric, faults: &[(u64, (&str, &str), bool)]) -> Outcome {
     };
     let flow = |n: u64| FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::from_ns(n * 700_000) };
     sim::run(&Scenario {
-        pipelines: &Pipelines::default(),
-        fabric,
-        routes: &Arc::new(Routes::compute(&fabric.topology)),
         spread: Spread::Ecmp,
-        transport: &reno(20),
-        flows: &(0..8).map(flow).collect::<Vec<_>>(),
         warm_up: Span::from_ms(100),
         duration: MEASURED,
-        rate_pps: None,
-        transfers: None,
-        time_series: None,
         faults: &faults.iter().map(fault).collect::<Vec<_>>(),
-        hosts: None,
-        seed: 1,
+        ..scenario::plain(
+            fabric,
+            &Arc::new(Routes::compute(&fabric.topology)),
+            &reno(20),
+            &(0..8).map(flow).collect::<Vec<_>>(),
+        )
     })
 }
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use crate::network::{self, GIGABIT, reno};
+use crate::scenario;
 use fabric::Fabric;
 use link::LinkSpec;
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
 use transport::{TransportKind, TransportSpec};
-use vswitch::{Pipelines, Spread};
+use vswitch::Spread;
 
 fn flow(from: u32, to: u32) -> FlowSpec {
     FlowSpec { from: NodeId(from), to: NodeId(to), start: Time::ZERO }
@@ -29,20 +30,11 @@ impl Run<'_> {
     fn run(&self) -> Outcome {
         let routes = Arc::new(Routes::compute(&self.fabric.topology));
         sim::run(&Scenario {
-            pipelines: &Pipelines::default(),
-            fabric: self.fabric,
-            routes: &routes,
             spread: self.spread,
-            transport: &self.transport,
-            flows: &self.flows,
             warm_up: self.warm_up,
             duration: self.duration,
-            rate_pps: None,
-            transfers: None,
-            time_series: None,
-            faults: &[],
-            hosts: None,
             seed: self.seed,
+            ..scenario::plain(self.fabric, &routes, &self.transport, &self.flows)
         })
     }
 }

@@ -12,6 +12,7 @@ mod network;
 mod pipelines;
 mod reroute;
 mod runs;
+mod scenario;
 mod spec3;
 mod switches;
 mod time_series;

@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use crate::network;
-use machine::{Span, Time};
+use crate::scenario;
+use machine::Time;
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
-use vswitch::{Pipelines, Spread};
+use vswitch::Spread;
 
 /// Host x sends to host (x + `by`) mod 16.
 fn stride(by: u32, spread: Spread) -> Outcome {
@@ -18,22 +19,7 @@ fn stride(by: u32, spread: Spread) -> Outcome {
     let routes = Arc::new(Routes::compute(&fabric.topology));
     let flows: Vec<_> =
         (0..16).map(|x| FlowSpec { from: NodeId(x), to: NodeId((x + by) % 16), start: Time::ZERO }).collect();
-    sim::run(&Scenario {
-        pipelines: &Pipelines::default(),
-        fabric: &fabric,
-        routes: &routes,
-        spread,
-        transport: &network::reno(20),
-        flows: &flows,
-        warm_up: Span::ZERO,
-        duration: Span::from_secs(1),
-        rate_pps: None,
-        transfers: None,
-        time_series: None,
-        faults: &[],
-        hosts: None,
-        seed: 1,
-    })
+    sim::run(&Scenario { spread, ..scenario::plain(&fabric, &routes, &network::reno(20), &flows) })
 }
 
 /// Goodput in Mbit/s, mean over the flows.

@@ -4,31 +4,22 @@ use std::sync::Arc;
 
 use crate::network::{self, GIGABIT, reno};
 use crate::pipelines::{self, CLIENT, MONITOR, SERVER, VIRTUAL};
+use crate::scenario;
 use link::LinkSpec;
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
 use transport::TransportSpec;
-use vswitch::{Pipelines, Spread};
+use vswitch::Pipelines;
 
 fn run(network: &[(u32, u32, LinkSpec)], pipelines: &Pipelines, transport: &TransportSpec, ms: u64) -> Outcome {
     let fabric = network::network(4, 2, network);
     let routes = Arc::new(Routes::compute(&fabric.topology));
     sim::run(&Scenario {
-        fabric: &fabric,
-        routes: &routes,
-        spread: Spread::Single,
-        transport,
-        flows: &[FlowSpec { from: CLIENT, to: VIRTUAL, start: Time::ZERO }],
         warm_up: Span::from_ms(20),
         duration: Span::from_ms(ms),
-        rate_pps: None,
-        transfers: None,
-        time_series: None,
-        faults: &[],
-        hosts: None,
         pipelines,
-        seed: 1,
+        ..scenario::plain(&fabric, &routes, transport, &[FlowSpec { from: CLIENT, to: VIRTUAL, start: Time::ZERO }])
     })
 }
 

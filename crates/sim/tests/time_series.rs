@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::network::{self, GIGABIT};
+use crate::scenario;
 use fabric::LinkFault;
 use link::LinkSpec;
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
 use transport::{TransportKind, TransportSpec};
-use vswitch::{Pipelines, Spread};
 
 /// A flow over a link of 20 Mbit/s, whose cable is out for half a second.
 fn run(kind: TransportKind, time_series: Option<Span>) -> Outcome {
@@ -20,20 +20,16 @@ fn run(kind: TransportKind, time_series: Option<Span>) -> Outcome {
     let fault =
         |ms: u64, up: bool| LinkFault { at: Span::from_ms(ms), between: (NodeId(1), NodeId(2)), number: None, up };
     sim::run(&Scenario {
-        pipelines: &Pipelines::default(),
-        fabric: &fabric,
-        routes: &routes,
-        spread: Spread::Single,
-        transport: &transport,
-        flows: &[FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::ZERO }],
         warm_up: Span::from_ms(500),
         duration: Span::from_ms(2_950),
-        rate_pps: None,
-        transfers: None,
         time_series,
-        hosts: None,
         faults: &[fault(1_000, false), fault(1_500, true)],
-        seed: 1,
+        ..scenario::plain(
+            &fabric,
+            &routes,
+            &transport,
+            &[FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::ZERO }],
+        )
     })
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::network::{self, GIGABIT};
+use crate::scenario;
 use fabric::{BondSetting, Fabric, Overrides, Source, Transfers};
 use link::LinkSpec;
 use machine::{Span, Time};
@@ -10,7 +11,6 @@ use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
 use transport::transfers::{OPEN_MAX, Starts, seed};
 use transport::{TransportKind, TransportSpec};
-use vswitch::{Pipelines, Spread};
 
 const KINDS: [TransportKind; 4] =
     [TransportKind::Reno, TransportKind::NewReno, TransportKind::Sack, TransportKind::Linux];
@@ -31,20 +31,16 @@ fn star(pairs: u32, link: LinkSpec) -> Fabric {
 fn run(fabric: &Fabric, pairs: u32, transport: &TransportSpec, size_bytes: u32, every: Span) -> Outcome {
     let flow = |n: u32| FlowSpec { from: NodeId(n), to: NodeId(n + pairs), start: Time::ZERO };
     sim::run(&Scenario {
-        pipelines: &Pipelines::default(),
-        fabric,
-        routes: &Arc::new(Routes::compute(&fabric.topology)),
-        spread: Spread::Single,
-        transport,
-        flows: &(0..pairs).map(flow).collect::<Vec<_>>(),
         warm_up: WARM_UP,
         duration: DURATION,
-        rate_pps: None,
         transfers: Some(Transfers { size_bytes, every }),
-        time_series: None,
-        faults: &[],
-        hosts: None,
         seed: 7,
+        ..scenario::plain(
+            fabric,
+            &Arc::new(Routes::compute(&fabric.topology)),
+            transport,
+            &(0..pairs).map(flow).collect::<Vec<_>>(),
+        )
     })
 }
 

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-use fabric::Fabric;
+use fabric::{Fabric, Source};
 use miette::{Report, miette};
 use serde_json::json;
 
@@ -45,12 +45,10 @@ pub fn check(args: &FileArg, format: Format) -> Result<(), Report> {
     live::check_captures(&fabric, &live::folder_of(&source)).map_err(|error| explain_of(&source, error))?;
     // Not mistakes: others run live.
     for error in lab::not_simulated(&fabric) {
-        let hint = error.hint();
-        let found = located(&source, &error.place_in_file(), &error.to_string(), hint.clone());
-        let line = found.as_ref().and_then(|error| error.problems().first()).map_or(1, |problem| problem.line);
-        let hint = hint.map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
-        eprintln!("{}:{line}: note: `heddle run --sim` will refuse this: {error}{hint}", source.name);
+        let message = format!("`heddle run --sim` will refuse this: {error}");
+        note(&source, &error.place_in_file(), &message, error.hint().as_deref());
     }
+    note_doubts(&source, &fabric);
     match format {
         Format::Table => put(&format!("{}: {}\n", source.name, summary(&fabric))),
         Format::Json => print_json(&fabric),
@@ -62,6 +60,21 @@ pub fn check(args: &FileArg, format: Format) -> Result<(), Report> {
             put(&rows.render(format))
         }
     }
+}
+
+/// Notes what in a file is hardly meant.
+pub fn note_doubts(source: &Source, fabric: &Fabric) {
+    for doubt in lab::doubts(fabric) {
+        note(source, &doubt.place, &doubt.message, Some(doubt.hint));
+    }
+}
+
+/// Something that is worth knowing about what stands at a place of a file.
+fn note(source: &Source, place: &[String], message: &str, hint: Option<&str>) {
+    let found = located(source, place, message, None);
+    let line = found.as_ref().and_then(|error| error.problems().first()).map_or(1, |problem| problem.line);
+    let hint = hint.map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+    eprintln!("{}:{line}: note: {message}{hint}", source.name);
 }
 
 fn counts(fabric: &Fabric) -> Vec<(&'static str, usize)> {

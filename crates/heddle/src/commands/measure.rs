@@ -1,24 +1,23 @@
 //! `run`, `compare` and `report`: experiments, and what came of them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fabric::DriverKind;
 use lab::{HostCosts, Journal, Options, Ran, Results};
 use miette::{Context, IntoDiagnostic, Report, miette};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 
-use super::{file, located};
+use super::describe::note_doubts;
+use super::{file, located, signals};
 use crate::Ending;
 use crate::cli::{self, Choice, Compare, Format, Run, Running, Selection};
 use crate::output::put;
 
-/// Exit status of a program that was interrupted, as shells have it.
-const INTERRUPTED: i32 = 130;
-
 /// Runs the experiments of a file, prints the table, writes the report.
 pub fn run(args: &Run, format: Format) -> Result<Ending, Report> {
-    let measured = measure(&args.file.file, options(&args.selection)?, &args.running)?;
+    let Some(measured) = measure(&args.file.file, options(&args.selection)?, &args.running)? else {
+        return Ok(Ending::Interrupted);
+    };
     print(&measured.results, format)?;
     point_at_report(&measured.folder);
     let passed = measured.results.passed();
@@ -35,7 +34,7 @@ pub fn compare(args: &Compare, format: Format) -> Result<Ending, Report> {
     }
     let both = vec![DriverKind::Live, DriverKind::Sim];
     let options = Options { time_series: true, ..options_of(both, &args.choice)? };
-    let measured = measure(from, options, &args.running)?;
+    let Some(measured) = measure(from, options, &args.running)? else { return Ok(Ending::Interrupted) };
     let passed = match print_comparison(&measured.results, args, format) {
         // Simulated runs come first: there may be no live ones yet.
         Err(_) if measured.stopped.is_some() => false,
@@ -58,12 +57,13 @@ fn print_comparison(results: &Results, args: &Compare, format: Format) -> Result
 
 /// What says how to run, beside a folder of which nothing is run, is a mistake.
 fn refuse_options_of_runs(args: &Compare) -> Result<(), Report> {
-    let Running { threads, results, resume, machine, quiet: _ } = &args.running;
+    let Running { threads, results, resume, overwrite, machine, quiet: _ } = &args.running;
     let given = [
         ("--seed", args.choice.seed.is_some()),
         ("--threads", threads.is_some()),
         ("--results", results.is_some()),
         ("--resume", *resume),
+        ("--overwrite", *overwrite),
         ("--machine", machine.is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
@@ -99,8 +99,8 @@ impl Measured {
     }
 }
 
-/// Runs the experiments of a file and writes their results into a folder. Each run is kept there when it ends.
-fn measure(path: &Path, mut options: Options, running: &Running) -> Result<Measured, Report> {
+/// Runs the experiments of a file and writes their results into a folder. Each run is kept there when it ends. `None`: it was interrupted before one had.
+fn measure(path: &Path, mut options: Options, running: &Running) -> Result<Option<Measured>, Report> {
     let (source, fabric) = file::read(path)?;
     options.hosts = hosts(&options, running.machine.as_deref())?;
     if let Some(threads) = running.threads {
@@ -114,16 +114,27 @@ fn measure(path: &Path, mut options: Options, running: &Running) -> Result<Measu
     };
     // A plan that makes no sense shall not cost what an earlier call has left.
     lab::plan(&fabric, &options).map_err(explain)?;
-    let journal = if running.resume { Journal::resume(&folder, &source) } else { Journal::begin(&folder, &source) }?;
-    for signal in [SIGINT, SIGTERM] {
-        // The second one ends the program at once.
-        flag::register_conditional_shutdown(signal, INTERRUPTED, journal.interruption()).into_diagnostic()?;
-        flag::register(signal, journal.interruption()).into_diagnostic()?;
+    if !running.quiet {
+        note_doubts(&source, &fabric);
     }
+    if !running.resume
+        && !running.overwrite
+        && let Some(aside) = lab::set_aside(&folder)?
+    {
+        eprintln!("Earlier results: {}", shown(&aside).display());
+    }
+    let interrupted = Arc::default();
+    signals::await_end(&interrupted)?;
+    let journal = if running.resume { Journal::resume } else { Journal::begin }(&folder, &source, &options)?;
+    let journal = journal.until(interrupted);
     let Ran { results, stopped } = match lab::run(&source, &fabric, &options, &journal) {
         Ok(ran) => ran,
         Err(error) => {
             journal.finish()?;
+            if matches!(error, lab::Error::Interrupted) {
+                eprintln!("Interrupted: no run had ended");
+                return Ok(None);
+            }
             return Err(explain(error));
         }
     };
@@ -131,7 +142,12 @@ fn measure(path: &Path, mut options: Options, running: &Running) -> Result<Measu
     if stopped.is_none() {
         journal.finish()?;
     }
-    Ok(Measured { results, folder, stopped })
+    Ok(Some(Measured { results, folder, stopped }))
+}
+
+/// A path as short as it can be written here.
+fn shown(path: &Path) -> &Path {
+    std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).ok()).unwrap_or(path)
 }
 
 /// What simulated hosts cost, by the file that was named.

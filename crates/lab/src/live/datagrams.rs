@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use transport::{paced, transfers};
 
 use super::during::During;
-use super::flow::{FlowFailure, Hosts, LiveFlow};
+use super::flow::{FlowFailure, Hosts, LiveFlow, start};
 use super::{iperf, start_up};
 
 /// How long a flow may take beyond its time.
@@ -123,12 +123,12 @@ pub(crate) fn run<L: Load, C>(
         warm.get_or_insert_with(|| Instant::now() + span(warm_up));
     }
     let warm = warm.unwrap_or_else(Instant::now);
-    wait_until(warm);
-    let before = count()?;
     let wait = |moment| {
         wait_until(moment);
         Ok(())
     };
+    during.wait_until(warm, wait)?;
+    let before = count()?;
     during.pass(warm, span(duration), wait)?;
     let after = count()?;
     let deadline = warm + span(duration) + span(paced::TAIL.max(transfers::PATIENCE)) + END_PATIENCE + start_patience;
@@ -261,13 +261,8 @@ impl Running {
     ) -> Result<Self, FlowFailure> {
         let name = format!("{} -> {}", flow.from, flow.to);
         let failed = |message: String| FlowFailure { flow: name.clone(), host: host.to_owned(), message };
-        let mut command = hosts.command(host, &program.to_string_lossy(), arguments).map_err(failed)?;
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| failed(format!("{} cannot be started: {error}", program.display())))?;
+        let stdio = [Stdio::null(), Stdio::piped(), Stdio::piped()];
+        let mut child = start(hosts, (host, &program.to_string_lossy()), arguments, stdio).map_err(&failed)?;
         let stdout = child.stdout.take().ok_or_else(|| failed("it has no output".to_owned()))?;
         let stdout = BufReader::new(stdout.take(REPORT_LIMIT));
         Ok(Self { child, stdout, flow: name, host: host.to_owned(), ended: false })

@@ -37,6 +37,15 @@ impl<'a> During<'a> {
         Self { interrupted, ..self }
     }
 
+    /// Waits until a moment before that; `wait` as in [`Self::pass`].
+    pub fn wait_until(
+        &self,
+        moment: Instant,
+        mut wait: impl FnMut(Instant) -> Result<(), FlowFailure>,
+    ) -> Result<(), FlowFailure> {
+        wait_until(&self.interrupted, moment, &mut wait)
+    }
+
     /// Sees to all of it from `begin` until `duration` has passed. `wait` sleeps until a moment, and fails when the run has failed.
     pub fn pass(
         &mut self,
@@ -44,19 +53,7 @@ impl<'a> During<'a> {
         duration: Duration,
         mut wait: impl FnMut(Instant) -> Result<(), FlowFailure>,
     ) -> Result<(), FlowFailure> {
-        let mut wait = |moment: Instant| {
-            loop {
-                if self.interrupted.load(Ordering::Relaxed) {
-                    let (flow, host) = (String::new(), String::new());
-                    return Err(FlowFailure { flow, host, message: "interrupted".to_owned() });
-                }
-                let next = moment.min(Instant::now() + POLL);
-                wait(next)?;
-                if next == moment {
-                    return Ok(());
-                }
-            }
-        };
+        let mut wait = |moment| wait_until(&self.interrupted, moment, &mut wait);
         let mut faults = || {
             for (number, time) in self.fault_times.iter().enumerate() {
                 wait(begin + *time)?;
@@ -73,5 +70,24 @@ impl<'a> During<'a> {
             let recorded = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             passed.and(recorded)
         })
+    }
+}
+
+/// Waits until a moment, and fails soon after `interrupted` has been set.
+fn wait_until(
+    interrupted: &AtomicBool,
+    moment: Instant,
+    wait: &mut impl FnMut(Instant) -> Result<(), FlowFailure>,
+) -> Result<(), FlowFailure> {
+    loop {
+        if interrupted.load(Ordering::Relaxed) {
+            let (flow, host) = (String::new(), String::new());
+            return Err(FlowFailure { flow, host, message: "interrupted".to_owned() });
+        }
+        let next = moment.min(Instant::now() + POLL);
+        wait(next)?;
+        if next == moment {
+            return Ok(());
+        }
     }
 }

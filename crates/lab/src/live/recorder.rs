@@ -15,7 +15,7 @@ use live::{FLOWS_COUNTED_MAX, Instance};
 use machine::Span;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::flow::{FlowFailure, Hosts, LiveFlow};
+use super::flow::{FlowFailure, LiveFlow, start};
 use super::window::{delivered, reordered};
 use crate::measure::time_series::{FlowMoment, Moment};
 
@@ -140,13 +140,8 @@ impl Watcher {
         let failed = |message: String| FlowFailure { flow: String::new(), host: host.to_owned(), message };
         let ports = ports.iter().flat_map(|port| ["--port".to_owned(), port.to_string()]);
         let arguments: Vec<String> = std::iter::once("connections".to_owned()).chain(ports).collect();
-        let mut command = Hosts::command(network, host, &program.to_string_lossy(), &arguments).map_err(failed)?;
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| failed(format!("{} cannot be started: {error}", program.display())))?;
+        let stdio = [Stdio::piped(), Stdio::piped(), Stdio::null()];
+        let mut child = start(network, (host, &program.to_string_lossy()), &arguments, stdio).map_err(failed)?;
         let (Some(questions), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failed("it has no input and output".to_owned()));
         };

@@ -456,19 +456,8 @@ struct Did {
 
 /// A flow of which no more is known.
 fn blank(flow: &LiveFlow, goodput_bps: f64, program_goodput_bps: f64) -> FlowRecord {
-    FlowRecord {
-        from: flow.from.clone(),
-        to: flow.to.clone(),
-        goodput_bps,
-        program_goodput_bps: Some(program_goodput_bps),
-        retransmits: 0,
-        fast_retransmits: None,
-        timeouts: None,
-        reordered: None,
-        reorder_extent: None,
-        datagrams: None,
-        transfers: None,
-    }
+    let program_goodput_bps = Some(program_goodput_bps);
+    FlowRecord { program_goodput_bps, ..FlowRecord::new(flow.from.clone(), flow.to.clone(), goodput_bps) }
 }
 
 fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Result<Record, Error> {

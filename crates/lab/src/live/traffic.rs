@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use machine::Span;
 
 use super::during::During;
-use super::flow::{FlowFailure, Hosts, LiveFlow};
+use super::flow::{FlowFailure, Hosts, LiveFlow, start};
 use super::iperf::{self, Measurement, REPORT_LIMIT};
 use super::start_up;
 
@@ -71,7 +71,7 @@ pub(crate) fn run<C>(
         let left = if number == 0 { warm - start } else { start_up::left(flow, warm)? };
         clients.start(hosts, flow, &flow.from, &client_arguments(flow, schedule, left), Stdio::piped())?;
     }
-    clients.watch_until(warm, &mut servers)?;
+    during.wait_until(warm, |moment| clients.watch_until(moment, &mut servers))?;
     let mut before = count()?;
     let mut warm = warm;
     // Over long or lossy links, connecting can take longer than the warm-up: a window in which nobody sends yet measures that.
@@ -135,13 +135,8 @@ impl Processes {
     ) -> Result<(), FlowFailure> {
         let name = format!("{} -> {}", flow.from, flow.to);
         let failed = |message: String| FlowFailure { flow: name.clone(), host: host.to_owned(), message };
-        let mut command = hosts.command(host, "iperf3", arguments).map_err(failed)?;
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(stdout)
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| failed(format!("iperf3 cannot be started: {error}")))?;
+        let stdio = [Stdio::null(), stdout, Stdio::piped()];
+        let mut child = start(hosts, (host, "iperf3"), arguments, stdio).map_err(failed)?;
         let output = child.stdout.take().map(|stdout| std::thread::spawn(move || read_all(stdout)));
         let (flow, host) = (name.clone(), host.to_owned());
         self.running.push(Process { child, flow, host, ended: false, output, report: None });

@@ -27,6 +27,8 @@ use topology::HostAddress;
 use transport::linux::{CongestionControl, Settings, Sysctl};
 use transport::{ReceiveWindow, TransportKind, TransportSpec};
 
+use crate::linux_limits::receive_buffer;
+
 /// Where the kernel has the sysctls of the network namespace of who looks.
 const SYSCTLS: &str = "/proc/sys/net/ipv4";
 
@@ -36,16 +38,8 @@ const TIMESTAMP_BYTES: u32 = 12;
 /// Bytes of the IPv4 and TCP headers without options.
 const HEADERS: u32 = 40;
 
-/// Bytes of the headers with which a segment enters the kernel through a TAP: Ethernet, IPv4, TCP with timestamps.
-const ARRIVAL_HEADERS: u64 = 66;
-
 /// Linux's `tcp_rmem` (`Documentation/networking/ip-sysctl.rst`).
 pub(crate) const LINUX_BUFFERS: &str = "4096 131072 6291456";
-
-/// What Linux accounts for a packet buffer besides the packet: head room, the shared info, the `sk_buff` itself.
-const HEAD_ROOM: u64 = 64;
-const SHARED_INFO: u64 = 320;
-const SK_BUFF: u64 = 256;
 
 /// A shell script that sets a host's TCP up; it fails at the first step that fails. `buffers` is for `tcp_rmem`.
 pub(crate) fn script(spec: &TransportSpec, address: &HostAddress, buffers: &str) -> String {
@@ -142,18 +136,6 @@ pub(crate) fn buffers_in(text: &str) -> String {
     let numbers: Vec<&str> = text.split_whitespace().collect();
     let is_known = numbers.len() == 3 && numbers.iter().all(|number| number.parse::<u32>().is_ok());
     if is_known { numbers.join(" ") } else { LINUX_BUFFERS.to_owned() }
-}
-
-/// The receive buffer for which Linux advertises `window` segments of `segment` bytes.
-///
-/// A buffer holds packets with their overhead (`truesize`), and the window counts bytes without. Linux (since 6.6)
-/// takes the ratio of the two from the segments that it gets, in 1/256, and leaves out the one that has just come
-/// (`tcp_measure_rcv_mss`, `tcp_grow_window`). Half a segment more keeps rounding away from the edge.
-fn receive_buffer(window: u32, segment: u32) -> u64 {
-    let segment = u64::from(segment.max(1));
-    let truesize = (segment + ARRIVAL_HEADERS + HEAD_ROOM).next_multiple_of(64) + SHARED_INFO + SK_BUFF;
-    let ratio = (segment * 256 / truesize).max(1);
-    (u64::from(window.max(1)) * segment + segment / 2) * 256 / ratio + truesize
 }
 
 /// Bytes of a message of UDP, and of the simulated sender's socket buffer.

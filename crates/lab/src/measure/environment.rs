@@ -70,9 +70,8 @@ impl Environment {
     /// Looks at this machine. What cannot be found out stays empty.
     pub fn look(iperf3: Option<String>) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Self {
-            date: date(seconds),
+            date: date(SystemTime::now()),
             cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: memory_bytes(&read("/proc/meminfo")),
@@ -101,8 +100,13 @@ fn field(text: &str, key: &str) -> Option<String> {
     })
 }
 
+/// Date and time of day, UTC.
+pub(crate) fn date(time: SystemTime) -> String {
+    civil(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
 /// Seconds since 1970 as a date and time of day, UTC. Days to civil date after Howard Hinnant's `civil_from_days`.
-fn date(seconds: u64) -> String {
+fn civil(seconds: u64) -> String {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     // Count from 1 March of the year 0, so that the leap day is the last day of a year.
     let shifted = days + 719_468;
@@ -122,10 +126,10 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        assert_eq!(date(0), "1970-01-01 00:00:00");
-        assert_eq!(date(951_782_399), "2000-02-28 23:59:59");
-        assert_eq!(date(951_782_400), "2000-02-29 00:00:00");
-        assert_eq!(date(1_795_257_480), "2026-11-21 10:38:00");
+        assert_eq!(civil(0), "1970-01-01 00:00:00");
+        assert_eq!(civil(951_782_399), "2000-02-28 23:59:59");
+        assert_eq!(civil(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(civil(1_795_257_480), "2026-11-21 10:38:00");
     }
 
     #[test]

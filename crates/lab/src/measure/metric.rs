@@ -195,17 +195,10 @@ mod tests {
 
     fn flow(goodput_bps: f64, fast: Option<u64>, extent: Option<u32>) -> FlowRecord {
         FlowRecord {
-            from: "h1".into(),
-            to: "h2".into(),
-            goodput_bps,
-            program_goodput_bps: None,
             retransmits: 2,
             fast_retransmits: fast,
-            timeouts: None,
-            reordered: None,
             reorder_extent: extent,
-            datagrams: None,
-            transfers: None,
+            ..FlowRecord::new("h1".into(), "h2".into(), goodput_bps)
         }
     }
 

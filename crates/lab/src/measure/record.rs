@@ -100,6 +100,25 @@ pub struct FlowRecord {
     pub transfers: Option<transfers::Outcome>,
 }
 
+impl FlowRecord {
+    /// Of a flow of which nothing is known but its goodput.
+    pub(crate) const fn new(from: String, to: String, goodput_bps: f64) -> Self {
+        Self {
+            from,
+            to,
+            goodput_bps,
+            program_goodput_bps: None,
+            retransmits: 0,
+            fast_retransmits: None,
+            timeouts: None,
+            reordered: None,
+            reorder_extent: None,
+            datagrams: None,
+            transfers: None,
+        }
+    }
+}
+
 /// What one direction of a link did while it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkRecord {

@@ -26,6 +26,9 @@ const DOTS_MAX: usize = 120;
 /// An interval may stretch the axis by this share of its mean; a longer one runs out of the picture, without an end.
 const WHISKER_ROOM: f64 = 0.35;
 
+/// Axes have about five.
+const TICKS_MAX: u32 = 100;
+
 /// A linear axis from zero, left to right.
 struct Axis {
     max: f64,
@@ -46,8 +49,7 @@ impl Axis {
 
     /// Grid lines with their values on top.
     fn draw(&self, svg: &mut Svg, height: f64) {
-        let ticks = (self.max / self.step + 1e-9).floor() as u32;
-        for tick in 0..=ticks {
+        for tick in 0..=ticks(self.max, self.step) {
             let value = f64::from(tick) * self.step;
             let x = self.x(value);
             svg.line("grid", (x, TOP - 4.0), (x, height));
@@ -61,6 +63,12 @@ impl Axis {
 pub(super) fn tick_text(value: f64, step: f64) -> String {
     let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
     format!("{value:.decimals$}")
+}
+
+/// How many steps an axis has up to its end. None, where numbers in an edited file lie beyond what can be drawn.
+pub(super) fn ticks(end: f64, step: f64) -> u32 {
+    let ticks = (end / step + 1e-9).floor();
+    if ticks <= f64::from(TICKS_MAX) { ticks as u32 } else { 0 }
 }
 
 /// The least of 1, 2, 5, 10, 20, ... that is no less than `x`.
@@ -95,7 +103,7 @@ pub(super) fn bars(experiment: &ExperimentResult, drivers: &[DriverKind], metric
     axis.draw(&mut svg, height - GAP / 2.0);
     for (i, case) in experiment.cases.iter().enumerate() {
         let y = TOP + row * i as f64;
-        svg.text("label", (LEFT, y + 12.0), Anchor::Start, &case.labels.to_string());
+        svg.label((LEFT, y + 12.0), &case.labels.to_string());
         for (j, &driver) in drivers.iter().enumerate() {
             let y = y + LABEL + BAR * j as f64;
             let Some(summary) = case.summary(metric, driver) else {
@@ -155,7 +163,7 @@ pub(super) fn strips(results: &Results, experiment: &ExperimentResult) -> Option
     axis.draw(&mut svg, height - GAP / 2.0);
     for (i, case) in experiment.cases.iter().enumerate() {
         let y = TOP + row * i as f64;
-        svg.text("label", (LEFT, y + 12.0), Anchor::Start, &case.labels.to_string());
+        svg.label((LEFT, y + 12.0), &case.labels.to_string());
         for (j, &driver) in results.drivers.iter().enumerate() {
             let middle = y + LABEL + BAR * (j as f64 + 0.5);
             strip(&mut svg, &axis, &goodputs(i, driver), middle, driver);
@@ -226,7 +234,7 @@ pub(super) fn forest(experiment: &ExperimentResult) -> Option<String> {
     let x = |relative: f64| middle + half_width * (relative / max).clamp(-1.0, 1.0);
     let mut svg = Svg::new(WIDTH, height);
     let step = nice_step(max * 100.0 / 2.0) / 100.0;
-    let ticks = (max / step + 1e-9).floor() as i32;
+    let ticks = ticks(max, step).cast_signed();
     for tick in -ticks..=ticks {
         let at = f64::from(tick) * step;
         svg.line(if tick == 0 { "zero" } else { "grid" }, (x(at), TOP - 4.0), (x(at), height - GAP / 2.0));
@@ -237,7 +245,7 @@ pub(super) fn forest(experiment: &ExperimentResult) -> Option<String> {
     for (i, (comparison, relative)) in shown.iter().enumerate() {
         if is_new(i) {
             y += GAP + LABEL;
-            svg.text("label", (LEFT, y - LABEL + 12.0), Anchor::Start, &labels[i]);
+            svg.label((LEFT, y - LABEL + 12.0), &labels[i]);
         }
         y += BAR;
         let middle = y - BAR / 2.0;
@@ -261,5 +269,6 @@ mod tests {
     fn steps_are_round_numbers() {
         let steps = [0.3, 1.0, 1.2, 60.0, 61.4, 120.0, 0.0].map(|x| tick_text(nice_step(x), nice_step(x)));
         assert_eq!(steps, ["0.5", "1", "2", "100", "100", "200", "1"]);
+        assert_eq!([ticks(11.0, 2.0), ticks(1e308, 0.01), ticks(1e-320, 0.0), ticks(f64::NAN, 1.0)], [5, 0, 0, 0]);
     }
 }

@@ -130,8 +130,9 @@ impl LogAxis {
     /// At 1, 2 and 5 of each power of ten; at 1 alone where there are many.
     fn draw(&self, svg: &mut Svg, height: f64) {
         let steps: &[f64] = if self.high / self.low > 150.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-        let powers =
-            (self.low / self.scale.one).log10().floor() as i32..=(self.high / self.scale.one).log10().ceil() as i32;
+        // No number has more digits.
+        let power = |value: f64| (value / self.scale.one).log10().clamp(-400.0, 400.0);
+        let powers = power(self.low).floor() as i32..=power(self.high).ceil() as i32;
         for value in powers.flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power))) {
             let own = value * self.scale.one;
             if (self.low..=self.high).contains(&own) {
@@ -168,7 +169,7 @@ fn strips(
     axis.draw(&mut svg, height - GAP / 2.0);
     for (i, case) in experiment.cases.iter().enumerate() {
         let y = TOP + row * i as f64;
-        svg.text("label", (LEFT, y + 12.0), Anchor::Start, &case.labels.to_string());
+        svg.label((LEFT, y + 12.0), &case.labels.to_string());
         for (j, &driver) in drivers.iter().enumerate() {
             strip(&mut svg, &axis, &all[i][j], y + LABEL + STRIP * (j as f64 + 0.5), driver);
         }

@@ -163,7 +163,7 @@ pub(super) fn heat_strip(results: &Results, experiment: &ExperimentResult) -> Op
             if column == 0 {
                 let first = i == 0 || lines[i - 1].0 != *name;
                 if first {
-                    svg.text("label", (0.0, y + 12.0), Anchor::Start, name);
+                    svg.label((0.0, y + 12.0), name);
                 }
                 let word = driver_word(*driver);
                 svg.text(&format!("who {}", driver_class(*driver)), (label - 8.0, y + 12.0), Anchor::End, word);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use fabric::DriverKind;
 
-use super::charts::{nice_step, tick_text};
+use super::charts::{nice_step, tick_text, ticks};
 use super::html::{driver_class, driver_key, driver_word};
 use super::quantity::Scale;
 use super::svg::{Anchor, Svg, escape};
@@ -70,13 +70,13 @@ fn draw(courses: &[(DriverKind, Course)], quantity: Quantity, labels: &str) -> (
     let y = |value: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value / most).clamp(0.0, 1.0);
     let mut svg = Svg::new(WIDTH, HEIGHT);
     let step = nice_step(most / scale.one / 5.0);
-    for tick in 0..=(most / scale.one / step + 1e-9).floor() as u32 {
+    for tick in 0..=ticks(most / scale.one, step) {
         let value = f64::from(tick) * step;
         svg.line("grid", (LEFT, y(value * scale.one)), (WIDTH - RIGHT, y(value * scale.one)));
         svg.text("tick", (LEFT - 5.0, y(value * scale.one) + 3.5), Anchor::End, &tick_text(value, step));
     }
     let step = nice_step(end / 5.0);
-    for tick in 0..=(end / step + 1e-9).floor() as u32 {
+    for tick in 0..=ticks(end, step) {
         let seconds = f64::from(tick) * step;
         svg.text("tick", (x(seconds), HEIGHT - 4.0), Anchor::Middle, &tick_text(seconds, step));
     }

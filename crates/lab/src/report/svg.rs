@@ -20,6 +20,9 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
+/// Characters of a label that fit the width of a drawing.
+const LABEL_CHARS: usize = 66;
+
 /// A drawing under way. Coordinates are in units of its view box, y downwards.
 pub(crate) struct Svg {
     body: String,
@@ -98,6 +101,19 @@ impl Svg {
         self
     }
 
+    /// What a part of the drawing is about, from its left edge on. One that is too long is shortened in its middle, and shown whole by a pointer.
+    pub fn label(&mut self, (x, y): (f64, f64), text: &str) -> &mut Self {
+        let chars = text.chars().count();
+        if chars <= LABEL_CHARS {
+            return self.text("label", (x, y), Anchor::Start, text);
+        }
+        let half = LABEL_CHARS / 2;
+        let shown: String = text.chars().take(half).chain(['…']).chain(text.chars().skip(chars + 1 - half)).collect();
+        let (x, y, shown, whole) = (Short(x), Short(y), escape(&shown), escape(text));
+        let _ = write!(self.body, r#"<text class="label" x="{x}" y="{y}"><title>{whole}</title>{shown}</text>"#);
+        self
+    }
+
     /// The finished drawing; `label` says what it shows to those who cannot see it.
     pub fn finish(&self, label: &str) -> String {
         format!(
@@ -160,6 +176,17 @@ mod tests {
         let drawing = svg.finish("\"><b>");
         assert!(!drawing.contains("<script>") && !drawing.contains("<b>") && !drawing.contains('\u{1}'), "{drawing}");
         assert!(drawing.contains("&quot;&#39;&amp;"));
+    }
+
+    #[test]
+    fn long_labels_keep_their_ends() {
+        let drawn = |text: &str| Svg::new(1.0, 1.0).label((0.0, 0.0), text).finish("");
+        assert!(!drawn(&"a".repeat(LABEL_CHARS)).contains('…'));
+        let long = format!("begin {} end", "ä".repeat(80));
+        let drawing = drawn(&long);
+        let shown = drawing.split("</title>").nth(1).and_then(|rest| rest.strip_suffix("</text></svg>")).unwrap();
+        assert_eq!(shown.chars().count(), LABEL_CHARS);
+        assert!(shown.starts_with("begin ä") && shown.ends_with("ä end") && drawing.contains(&long), "{drawing}");
     }
 
     #[test]

@@ -11,11 +11,14 @@
 
 mod kernel;
 mod path;
+pub mod random;
 mod script;
 mod simulated;
 mod trace;
 
+use std::borrow::Cow;
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
 use machine::Span;
@@ -34,7 +37,7 @@ const PLAYS_MAX: u32 = 20;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Plays all scripts whose names begin with `only`, so often; with `shows`, prints both traces of each.
+/// Plays all scripts whose names begin with `only`, or those of the file `only`, so often; with `shows`, prints both traces of each.
 ///
 /// # Errors
 /// If there are no hosts to be had.
@@ -42,7 +45,12 @@ pub fn run(only: &str, plays: u32, shows: bool) -> Result<ExitCode> {
     live::raise(true);
     println!("{:<28} {:>8} {:>6}  first difference of the others", "script", "segments", "same");
     let mut differ = 0;
-    for script in script::parse(SCRIPTS)?.iter().filter(|script| script.name.starts_with(only)) {
+    let (text, only) = if Path::new(only).extension().is_some_and(|extension| extension == "txt") {
+        (Cow::Owned(std::fs::read_to_string(only)?), "")
+    } else {
+        (Cow::Borrowed(SCRIPTS), only)
+    };
+    for script in script::parse(&text)?.iter().filter(|script| script.name.starts_with(only)) {
         let (mut found, mut segments) = (Vec::new(), 0);
         for _ in 0..plays {
             let (live, simulated) = play(script)?;

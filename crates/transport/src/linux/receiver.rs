@@ -279,14 +279,18 @@ impl Receiver {
             }
         }
         let has_none = self.early.ones() == 0;
-        // The application has read all that there is (`tcp_cleanup_rbuf`).
-        let is_read = push && has_none;
-        if is_read && self.tuning.is_some() {
-            self.check_ack(now, had_holes);
-            self.reads_first |= !core::mem::replace(&mut self.due, true);
+        let fills = had_holes && has_none;
+        if self.tuning.is_some() {
+            self.check_ack(now, fills);
+            if push && has_none && !self.due {
+                (self.due, self.reads_first) = (true, true);
+            }
             return;
         }
-        self.check_ack(now, (had_holes && has_none) || is_read);
+        // The application has read all that there is: that is said at once of what was pushed, and where it opens the window to twice of what was left of it
+        // (`tcp_cleanup_rbuf`).
+        let is_read = has_none && (push || 2 * (self.next - self.acknowledged) >= self.window);
+        self.check_ack(now, fills || is_read);
     }
 
     /// What a segment in order says about the path, and whether the window grows with it.

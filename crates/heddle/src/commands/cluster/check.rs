@@ -22,6 +22,7 @@ use super::view::View;
 use super::{explain, health, prefix};
 use crate::Ending;
 use crate::cli::{CheckLoad, CheckPerf, Format, actions};
+use crate::commands::signals;
 use crate::output::{Rows, put};
 
 /// A request that takes longer has failed, unless `--timeout` says otherwise.
@@ -32,9 +33,6 @@ const VALUE_BYTES: u32 = 1_024;
 
 /// Different keys that are written: what is there in between is bounded, however long it takes.
 const KEYS: u32 = 4_096;
-
-/// The exit status when it was interrupted, as shells have it.
-const BROKEN_OFF: i32 = 130;
 
 /// The part of the rate that has to be reached, in percent.
 const RATE_PERCENT: f64 = 90.0;
@@ -91,7 +89,8 @@ impl Verdicts {
 
 /// Writes for a while, and judges.
 pub fn perf(args: &CheckPerf, connection: &actions::Access, format: Format) -> Result<Ending, Report> {
-    let broken_off = await_signal()?;
+    let broken_off = Arc::default();
+    signals::await_end(&broken_off)?;
     let access = Access::open(connection)?;
     prefix::prepare(&access, &args.prefix)?;
     let view = View::take(&access)?;
@@ -102,7 +101,7 @@ pub fn perf(args: &CheckPerf, connection: &actions::Access, format: Format) -> R
     if broken_off.load(Ordering::Relaxed) {
         cleaned?;
         eprintln!("Broken off: what was written below {} is taken away again", args.prefix);
-        std::process::exit(BROKEN_OFF);
+        std::process::exit(signals::INTERRUPTED);
     }
     let after = health::ask(&access, &view);
     let measured = outcome?;
@@ -111,21 +110,6 @@ pub fn perf(args: &CheckPerf, connection: &actions::Access, format: Format) -> R
     judge(&measured, args.load.size().1, &mut verdicts);
     log_writes(&view, &before, &after, &mut verdicts);
     verdicts.put(format)
-}
-
-/// SIGINT, SIGTERM or SIGHUP set this; a second one ends the program.
-fn await_signal() -> Result<Arc<AtomicBool>, Report> {
-    let signals = super::contest::take_signals()?;
-    let broken_off = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&broken_off);
-    std::thread::spawn(move || {
-        while signals.wait().is_ok() {
-            if seen.swap(true, Ordering::Relaxed) {
-                std::process::exit(BROKEN_OFF);
-            }
-        }
-    });
-    Ok(broken_off)
 }
 
 fn load(

@@ -54,7 +54,7 @@ enum State {
 }
 
 /// Signals that ask for an end come to one thread, which hands them on. To be called before any other thread is made.
-pub(super) fn take_signals() -> Result<SigSet, Report> {
+fn take_signals() -> Result<SigSet, Report> {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         signals.add(signal);

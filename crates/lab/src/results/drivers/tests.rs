@@ -28,17 +28,9 @@ const SEEN: Seen = Seen { goodput_bps: 50e6, retransmits: 100, reordered: Some(2
 
 fn flow(to: &str, seen: Seen) -> FlowRecord {
     FlowRecord {
-        from: "h1".to_owned(),
-        to: to.to_owned(),
-        goodput_bps: seen.goodput_bps,
-        program_goodput_bps: None,
         retransmits: seen.retransmits,
-        fast_retransmits: None,
-        timeouts: None,
         reordered: seen.reordered,
-        reorder_extent: None,
-        datagrams: None,
-        transfers: None,
+        ..FlowRecord::new("h1".to_owned(), to.to_owned(), seen.goodput_bps)
     }
 }
 

@@ -1,0 +1,160 @@
+//! What a file may say, and is hardly meant: it has no effect, or another one than it seems to have.
+
+use std::collections::BTreeSet;
+
+use fabric::{Case, Experiment, Fabric};
+use machine::Span;
+use topology::{Link, NodeId};
+use transport::TransportKind;
+
+use crate::live::whole_seconds;
+
+/// Of how many cases of an experiment the links are looked at.
+const CASES_MAX: usize = 200;
+
+/// Something that is hardly meant. It is no error.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Doubt {
+    /// What of the fabric file it is about, as [`crate::Error::place_in_file`].
+    pub place: Vec<String>,
+    /// What happens, or does not.
+    pub message: String,
+    /// What may be meant.
+    pub hint: &'static str,
+}
+
+/// What in this file is hardly meant, each once.
+pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
+    let mut found = BTreeSet::new();
+    of_links(fabric, &["links"], "", &mut found);
+    for experiment in &fabric.experiments {
+        for case in experiment.cases().iter().filter(|case| !case.overrides.spread_only()).take(CASES_MAX) {
+            let changed = fabric.with(&case.overrides);
+            let labels: Vec<String> = case.labels.iter().map(|(axis, value)| format!("{axis} {value}")).collect();
+            let place = ["experiments", experiment.name.as_str()];
+            of_links(&changed, &place, &format!("{}: ", labels.join(", ")), &mut found);
+        }
+        found.extend(rounded(experiment));
+    }
+    found.extend(unheard_marks(fabric));
+    found.into_iter().collect()
+}
+
+/// The first link of each kind; `case`: what comes before the message.
+fn of_links(fabric: &Fabric, place: &[&str], case: &str, found: &mut BTreeSet<Doubt>) {
+    let node = |node: NodeId| &fabric.topology.nodes[node].name;
+    let mut add = |link: Option<(&Link, String)>, hint| {
+        let Some((link, what)) = link else { return };
+        let place = place.iter().map(|&step| step.to_owned()).collect();
+        let message = format!("{case}the link {}-{} {what}", node(link.a.node), node(link.b.node));
+        // The file's own links are known by then.
+        let is_known = found.iter().any(|doubt: &Doubt| doubt.place == ["links"] && message.ends_with(&doubt.message));
+        if !is_known {
+            found.insert(Doubt { place, message, hint });
+        }
+    };
+    let never_marks = |link: &Link| {
+        let (from, queue) = (link.spec.ecn_packets?.get(), link.spec.queue_packets?);
+        (from >= queue).then(|| {
+            format!("marks packets that find {from} others in its queue, which holds {queue}: it never marks any")
+        })
+    };
+    let is_late = |link: &Link| {
+        let (delay, jitter) = (link.spec.delay, Span::from_ns(link.spec.jitter_ns.into()));
+        (jitter > delay).then(|| {
+            format!("has a jitter of {jitter}, more than its delay of {delay}: as no packet arrives before it was sent, the mean delay is longer")
+        })
+    };
+    let links = || fabric.topology.links.iter();
+    add(links().find_map(|link| Some((link, never_marks(link)?))), "give it an `ecn` below its `queue`");
+    add(links().find_map(|link| Some((link, is_late(link)?))), "give it a `jitter` of at most its `delay`");
+}
+
+/// Live TCP is measured for whole seconds.
+fn rounded(experiment: &Experiment) -> Option<Doubt> {
+    let is_stream = |case: &Case| {
+        let traffic = case.work.traffic()?;
+        Some(traffic.transport.kind != TransportKind::Udp && traffic.transfers.is_none())
+    };
+    let seconds = whole_seconds(experiment.duration);
+    let is_whole = Span::from_secs(seconds) == experiment.duration;
+    (!is_whole && experiment.cases().iter().any(|case| is_stream(case) == Some(true))).then(|| Doubt {
+        place: vec!["experiments".to_owned(), experiment.name.clone()],
+        message: format!(
+            "live runs measure TCP for {seconds} s, not {}: iperf3 takes whole seconds only",
+            experiment.duration
+        ),
+        hint: "write whole seconds, so that live and simulated runs measure as long",
+    })
+}
+
+/// Links mark, and no sender of the whole file understands that.
+fn unheard_marks(fabric: &Fabric) -> Option<Doubt> {
+    let marks = |fabric: &Fabric| fabric.topology.links.iter().any(|link| link.spec.ecn_packets.is_some());
+    let mut traffic = Vec::new();
+    for experiment in &fabric.experiments {
+        let cases = experiment.cases();
+        let marking = cases.into_iter().take(CASES_MAX).filter(|case| marks(&fabric.with(&case.overrides)));
+        traffic.extend(marking.filter_map(|case| Some((experiment.name.clone(), case.work.traffic()?.clone()))));
+    }
+    let understands =
+        |transport: &transport::TransportSpec| transport.kind == TransportKind::Linux && transport.linux.asks_for_ecn();
+    let (first, _) = traffic.first()?;
+    (!traffic.iter().any(|(_, traffic)| understands(&traffic.transport))).then(|| Doubt {
+        place: vec!["experiments".to_owned(), first.clone()],
+        message: "links mark packets (`ecn`), and no sender understands that: none is marked".to_owned(),
+        hint: "`sysctl: { tcp_ecn: 1 }` has senders ask for it, as `congestion-control: dctcp` does by itself",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::Source;
+
+    use super::*;
+
+    fn doubts_of(links: &str, experiment: &str) -> Vec<(Vec<String>, String)> {
+        let text = format!(
+            "topology: {{ leaf-spine: {{ leaves: 2, spines: 1, hosts-per-leaf: 2 }} }}\nlinks: {links}\n\
+             experiments:\n  a: {experiment}\n"
+        );
+        let fabric = fabric::parse(&Source { name: "net".to_owned(), text }).unwrap();
+        doubts(&fabric).into_iter().map(|doubt| (doubt.place, doubt.message)).collect()
+    }
+
+    const PLAIN: &str = "{ traffic: { pattern: stride(2) }, for: 2s }";
+    const ASKS: &str = "{ traffic: { pattern: stride(2), sysctl: { tcp_ecn: 1 } }, for: 2s }";
+
+    #[test]
+    fn what_makes_sense_is_not_doubted() {
+        assert_eq!(doubts_of("{ rate: 1Gbit, delay: 1ms, jitter: 1ms, queue: 100 }", PLAIN), []);
+        assert_eq!(doubts_of("{ rate: 1Gbit, queue: 100, ecn: 99 }", ASKS), []);
+        let udp = "{ traffic: { pattern: stride(2), transport: udp }, for: 1500ms }";
+        assert_eq!(doubts_of("{ rate: 1Gbit }", udp), []);
+    }
+
+    #[test]
+    fn each_doubt_is_reported_once() {
+        for (links, experiment, place, expected) in [
+            ("{ rate: 1Gbit, queue: 100, ecn: 100 }", ASKS, "links", "it never marks any"),
+            ("{ rate: 1Gbit, delay: 1ms, jitter: 2ms }", PLAIN, "links", "the mean delay is longer"),
+            ("{ rate: 1Gbit, queue: 100, ecn: 10 }", PLAIN, "experiments", "no sender understands that"),
+            (
+                "{ rate: 1Gbit }",
+                "{ traffic: { pattern: stride(2) }, for: 1500ms }",
+                "experiments",
+                "for 2 s, not 1500ms",
+            ),
+            (
+                "{ rate: 1Gbit, ecn: 20 }",
+                "{ traffic: { pattern: stride(2), sysctl: { tcp_ecn: 1 } }, vary: { links.queue: [10, 40] }, for: 2s }",
+                "experiments",
+                "links.queue 10: the link ",
+            ),
+        ] {
+            let found = doubts_of(links, experiment);
+            assert_eq!(found.len(), 1, "{links} {experiment}: {found:?}");
+            assert!(found[0].0[0] == place && found[0].1.contains(expected), "{found:?}");
+        }
+    }
+}
