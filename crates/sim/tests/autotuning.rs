@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::network::{self, GIGABIT};
+use crate::scenario;
 use link::LinkSpec;
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
 use transport::{ReceiveWindow, TransportKind, TransportSpec};
-use vswitch::{Pipelines, Spread};
 
 /// A flow for ten seconds over a link of 100 Mbit/s and 20 ms, which loses a share of the packets.
 fn run(window: ReceiveWindow, loss_ppb: u32) -> Outcome {
@@ -26,20 +26,13 @@ fn run(window: ReceiveWindow, loss_ppb: u32) -> Outcome {
         ..network::reno(1)
     };
     sim::run(&Scenario {
-        pipelines: &Pipelines::default(),
-        fabric: &fabric,
-        routes: &routes,
-        spread: Spread::Single,
-        transport: &transport,
-        flows: &[FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::ZERO }],
-        warm_up: Span::ZERO,
         duration: Span::from_secs(10),
-        rate_pps: None,
-        transfers: None,
-        time_series: None,
-        faults: &[],
-        hosts: None,
-        seed: 1,
+        ..scenario::plain(
+            &fabric,
+            &routes,
+            &transport,
+            &[FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::ZERO }],
+        )
     })
 }
 
