@@ -18,10 +18,11 @@
 use machine::Time;
 
 use super::stamp::Stamp;
+use crate::RECEIVE_BUFFER_MAX;
 
 /// `tcp_rmem`: the buffer at the beginning, and the largest.
 const BUFFER: u64 = 131_072;
-pub(crate) const BUFFER_MAX: u64 = 6_291_456;
+const BUFFER_MAX: u64 = RECEIVE_BUFFER_MAX as u64;
 /// The window's scale that follows from the largest buffer (`tcp_select_initial_window`): what is offered is counted in units of 128 bytes.
 const SCALE: u32 = 7;
 /// The largest window that can be said.

@@ -55,7 +55,6 @@ mod timer;
 mod timers;
 mod window;
 
-pub(crate) use autotuning::BUFFER_MAX;
 pub use receiver::Receiver;
 pub use sender::{Counters, Sender};
 pub use state::State;
