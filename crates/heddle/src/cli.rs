@@ -1,8 +1,10 @@
 //! The command line: what can be said, and the help that `--help` and the manual page show.
 
 pub mod actions;
+mod candidates;
 mod cluster;
 mod controller;
+mod network;
 pub mod recipes;
 mod size;
 pub mod users;
@@ -12,6 +14,10 @@ pub use cluster::{
     BENCH_PREFIX, Bench, BenchOperation, BenchTarget, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls,
 };
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
+pub use network::{
+    Down, Exec, FromArg, Graph, GraphFormat, Iperf, Link, LinkState, Path, Ping, Pings, Protocol, Shell, Show,
+    ShowTopic,
+};
 pub use size::size;
 
 use std::path::PathBuf;
@@ -29,7 +35,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
     after_long_help = "\
 EXIT STATUS
   0  it worked, and every expectation of the file held
-  1  an expectation was missed; of `compare`: live and simulated lie further apart than the tolerances; of `cluster`: nothing was there, a condition did not hold, or there are alarms
+  1  an expectation was missed; of `compare`: live and simulated lie further apart than the tolerances; of `ping` and `path`: packets did not arrive; of `cluster`: nothing was there, a condition did not hold, or there are alarms
   2  an error; nothing was started or changed unless the message says so
   130  `run` and `compare` were interrupted (SIGINT, SIGTERM, SIGHUP); what was measured is kept
 
@@ -42,6 +48,7 @@ FILES
 ENVIRONMENT
   HEDDLE_LOG         what to log to standard error, as in `HEDDLE_LOG=debug`
   HEDDLE_ENDPOINTS   controllers that `cluster` talks to, as in `c1:6640,c2:6640`
+  HEDDLE_NETWORK     the running network that is meant, in place of --name
   HEDDLE_WORKERS     how many threads forward in a network that `up` starts
   XDG_STATE_HOME     where controllers keep their data (heddle/NAME below it)
   XDG_RUNTIME_DIR    where running fabrics keep their sockets (heddle/ below it)
@@ -51,7 +58,11 @@ EXAMPLES
   heddle new lab --topology leaf-spine   write lab.fabric.yaml
   heddle run lab.fabric.yaml             every experiment, live and simulated, and one report
   heddle up lab.fabric.yaml              start the network and leave it running
-  heddle exec h1 -- ping -c 3 h2         run a program in one of its hosts
+  heddle list                            which networks run
+  heddle ping --all                      does every host reach every other one?
+  heddle exec h1 ping -c 3 h2            run a program in one of its hosts
+  heddle shell h1                        or a shell
+  heddle path h1 h2                      which links packets take
   heddle show counters                   what its links carried
   heddle link down h1 s1                 pull a cable; `link up` plugs it in again
   heddle down                            stop it"
@@ -124,6 +135,13 @@ pub enum Command {
     /// connections between two hosts of a network of its own, in rounds, which takes about two and a half minutes, and works out what a segment, a datagram and a
     /// byte take of a core's time, and how late a core begins that had nothing to do. What other programs take meanwhile is a part of the figures.
     Calibrate(Calibrate),
+    /// List the networks that run
+    ///
+    /// One row a network of this user: its file, how many hosts, switches and links it has, how long it has been up, its process, and whose it is. STATE is
+    /// `up`; `run` if it ends with the `heddle run` that started it; `silent` if its process does not answer; or `crashed` if its process has died and left
+    /// programs in hosts or files behind, which `heddle clean` removes.
+    #[command(visible_alias = "ls", after_help = "Example: heddle list -o json")]
+    List,
     /// Show nodes, links, flows or counters of a running network (nodes and links of a file, too)
     Show(Show),
     /// Run a program in a host of a running network
@@ -131,7 +149,60 @@ pub enum Command {
     /// The program sees the host's own network, host name and /etc/hosts, in which all hosts of the fabric are named; files
     /// and users are those of this machine. The exit status is the program's; 127 if there is no such program, 126 if it
     /// cannot be run.
+    ///
+    /// What follows the program's name is the program's, options too; options of `heddle exec` stand before it. `--` may stand before the program.
+    #[command(
+        after_help = "Examples:\n  heddle exec h1 ping -c 3 h2\n  heddle exec -n lab h1 -- sh -c 'ip addr; ip route'"
+    )]
     Exec(Exec),
+    /// Open a shell in a host of a running network
+    ///
+    /// The shell is $SHELL, or else bash, or else sh. Its prompt names the host and the network, as in `h1@lab:~$`; the rest is as your own start-up files have
+    /// it. In it, `HEDDLE_HOST` is the host, and `HEDDLE_NETWORK` the network, which heddle's own commands use there. The exit status is the shell's.
+    #[command(visible_alias = "sh", after_help = "Example: heddle shell h1")]
+    Shell(Shell),
+    /// Ask whether hosts of a running network reach each other
+    ///
+    /// Two hosts, or with --all every pair of them (Mininet's pingall). Hosts ask each other in rounds, each one other at one time, so the network is not flooded; a round waits
+    /// 50 ms at most, so the dead hold up nobody for long. Answers that come later still count.
+    ///
+    /// With --all, prints a matrix of mean round-trip times in milliseconds, a row for each host that asks (above 16 hosts, one line with a summary for each), and `N/M received`.
+    /// With -o json or -o csv, one row a pair: sent, received, the shortest, mean and longest round-trip time, and what kept answers away.
+    /// The exit status is 1 if a pair got no answer.
+    #[command(
+        after_help = "Examples:\n  heddle ping --all\n  heddle ping h1 h2 -c 10\n  heddle ping --all -o json | jq '.[] | select(.received == 0)'"
+    )]
+    Ping(Ping),
+    /// Measure throughput between two hosts of a running network with iperf3
+    ///
+    /// Starts an iperf3 server in the receiving host and a client in the other, waits for the end, and prints one line. Both programs end with this one,
+    /// whatever ends it. The second host receives; with --reverse it sends.
+    ///
+    /// With -o json or -o csv: from, to, protocol, streams, seconds, `sent_bps` and `received_bps` (payload, bit/s), retransmits (TCP), and of UDP `jitter_ms`, lost, datagrams
+    /// and `lost_percent`.
+    #[command(
+        after_help = "Examples:\n  heddle iperf h1 h2\n  heddle iperf h1 h2 -u -b 50M -t 5\n  heddle iperf h1 h2 -P 4 -R -o json"
+    )]
+    Iperf(Iperf),
+    /// Show which nodes and links packets of a flow take
+    ///
+    /// Of a file it is the path in the network as it comes up; of a running network, as its links are now. Where switches hash flows (`spread: ecmp`) it is found out by their own hash, for
+    /// which both ports must be known; without --port and --source-port all paths are shown that a flow may take, and so it is where packets take turns. SHARE is how much of the flow (or
+    /// of many flows) comes by a link. Of a bond all members are named that may carry it.
+    ///
+    /// The exit status is 1 if packets do not arrive.
+    #[command(
+        after_help = "Examples:\n  heddle path h1 h54 --port 5201 --source-port 40000\n  heddle path h1 h2 lab.fabric.yaml --protocol icmp"
+    )]
+    Path(Path),
+    /// Draw a network
+    ///
+    /// Hosts stand below, switches in layers above them; where there are many hosts, those of one switch stand in a column. Parallel links are drawn side by side, and bonds with a ring
+    /// around them.
+    #[command(
+        after_help = "Examples:\n  heddle graph lab.fabric.yaml -w lab.svg\n  heddle graph lab.fabric.yaml --format dot | dot -Tpdf > lab.pdf"
+    )]
+    Graph(Graph),
     /// Take a link of a running network down, or up again, as if its cable were pulled and plugged in
     ///
     /// What is under way on it is lost, and what is sent on it meanwhile. Bonds hear of it at once and use their other members; routes
@@ -151,6 +222,9 @@ pub enum Command {
     /// Remove what crashed networks left behind
     Clean,
     /// Print a completion script for a shell
+    ///
+    /// It completes commands, options and files, and by asking running networks, their names and their hosts.
+    #[command(after_help = "Example: source <(heddle completions bash)")]
     Completions {
         /// The shell that the script is for
         #[arg(value_enum)]
@@ -171,6 +245,9 @@ pub enum Command {
         #[command(subcommand)]
         end: Datagrams,
     },
+    /// Ask other hosts for an answer: `ping` starts it in hosts
+    #[command(hide = true)]
+    Pings(Pings),
     /// Say how a host's connections stand, as often as a line comes: `run` starts it in hosts
     #[command(hide = true)]
     Connections {
@@ -353,15 +430,6 @@ pub struct Up {
     pub no_wait: bool,
 }
 
-#[derive(Debug, Args)]
-pub struct Down {
-    /// The running network; may be left out when only one runs
-    pub name: Option<String>,
-    /// Stop every network of this user
-    #[arg(short, long, conflicts_with = "name")]
-    pub all: bool,
-}
-
 /// Which runs of a file.
 #[derive(Debug, Args)]
 pub struct Selection {
@@ -441,67 +509,6 @@ pub struct Calibrate {
     /// No progress bar
     #[arg(short, long)]
     pub quiet: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Show {
-    /// What to show
-    #[arg(value_enum)]
-    pub topic: ShowTopic,
-    /// The running network (may be left out when only one runs), or a fabric file
-    #[arg(value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
-    pub from: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ShowTopic {
-    /// Hosts and switches with their addresses
-    Nodes,
-    /// Links with both ends, rate, delay and queue; of a running network also whether they are up
-    Links,
-    /// Forwarding entries of each switch: next-hop ports towards each host, and packets
-    Flows,
-    /// Bonds: each member, whether it sends, and why; what resequencing did
-    Bonds,
-    /// What each link and each host's port carried and dropped, and what was refused
-    Counters,
-}
-
-#[derive(Debug, Args)]
-pub struct Exec {
-    /// The running network; may be left out when only one runs
-    #[arg(short, long)]
-    pub name: Option<String>,
-    /// The host to run it in
-    pub host: String,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
-    pub command: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub struct Link {
-    /// What happens to it
-    #[arg(value_enum)]
-    pub state: LinkState,
-    /// The node at one end
-    pub a: String,
-    /// The node at the other end
-    pub b: String,
-    /// Which of parallel links, from 1; if left out, all of them
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub number: Option<u32>,
-    /// The running network; may be left out when only one runs
-    #[arg(short, long)]
-    pub name: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LinkState {
-    /// It loses its carrier
-    Down,
-    /// It has its carrier back
-    Up,
 }
 
 #[derive(Debug, Args)]

@@ -8,7 +8,8 @@ mod output;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use clap_complete::CompleteEnv;
 use miette::Report;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
@@ -31,6 +32,8 @@ pub enum Ending {
 }
 
 fn main() -> ExitCode {
+    // A shell that asks what a word may become is answered, and nothing else is done.
+    CompleteEnv::with_factory(Cli::command).var(commands::COMPLETE).complete();
     let cli = Cli::parse();
     // A controller's operator wants to know of elections and lost peers without asking; a network's, of carriers and partners.
     let is_server = matches!(cli.command, Command::Controller(_) | Command::Daemon(_));
@@ -73,8 +76,14 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Run(args) => return commands::run(&args, format),
         Command::Compare(args) => return commands::compare(&args, format),
         Command::Calibrate(args) => commands::calibrate(&args, format)?,
+        Command::List => commands::list(format)?,
         Command::Show(args) => commands::show(&args, format)?,
         Command::Exec(args) => commands::exec(&args)?,
+        Command::Shell(args) => commands::host_shell(&args)?,
+        Command::Ping(args) => return commands::ping(&args, format),
+        Command::Iperf(args) => return commands::iperf(&args, format),
+        Command::Path(args) => return commands::path(&args, format),
+        Command::Graph(args) => commands::graph(&args, format)?,
         Command::Link(args) => commands::link(&args, format)?,
         Command::Report(args) => return commands::report(&args, format),
         Command::Controller(args) => commands::controller(&args, format)?,
@@ -84,6 +93,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Completions { shell } => commands::completions(shell)?,
         Command::Man { folder } => commands::man(&folder)?,
         Command::Daemon(args) => commands::daemon(&args)?,
+        Command::Pings(args) => commands::pings(&args)?,
         Command::Connections { ports } => commands::connections(&ports)?,
         Command::Datagrams { end } => commands::datagrams(&end)?,
         Command::Transfers { end } => commands::transfers(&end)?,

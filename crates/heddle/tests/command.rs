@@ -101,8 +101,30 @@ fn manual_pages_and_completions() {
     assert!(desk.read("pages/heddle-compare.1").contains("within tolerance"));
     for shell in ["bash", "zsh", "fish"] {
         let (script, _) = desk.expect(0, &["completions", shell]);
-        assert!(script.contains("heddle") && script.contains("compare"));
+        assert!(script.contains("heddle") && script.contains("HEDDLE_COMPLETE"), "{script}");
     }
+}
+
+/// What a shell offers for the last of these words.
+pub fn completed(desk: &Desk, words: &[&str]) -> Vec<String> {
+    let mut command = desk.command(&[&["--", "heddle"], words].concat());
+    command.env("HEDDLE_COMPLETE", "fish");
+    let output = command.output().expect("the program runs");
+    assert!(output.status.success(), "{output:?}");
+    let lines = String::from_utf8(output.stdout).expect("UTF-8");
+    lines.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn words_are_completed() {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", SMALL);
+    desk.write("notes.txt", "");
+    assert_eq!(completed(&desk, &["comp"]), ["compare", "completions"]);
+    assert_eq!(completed(&desk, &["show", "nodes", "la"]), ["lab.fabric.yaml"]);
+    let offered = completed(&desk, &["show", "nodes", ""]);
+    assert!(!offered.iter().any(|word| word == "notes.txt"), "{offered:?}");
+    assert!(completed(&desk, &["exec", "h"]).is_empty());
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod compare;
 mod fuzz_targets;
 mod interrupted;
 mod live;
+mod network_commands;
 mod program;
 mod recipes;
 mod sysctl;

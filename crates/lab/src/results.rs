@@ -8,8 +8,10 @@ mod model;
 mod over_time;
 mod words;
 
+use std::collections::BTreeMap;
+
 use fabric::{DriverKind, Experiment, Fabric, Metric, Work};
-use topology::{NodeKind, Side};
+use topology::{LinkId, NodeKind, Side};
 
 pub use self::bonds::BondResult;
 pub use self::drivers::{
@@ -57,7 +59,12 @@ impl Results {
 }
 
 impl Network {
-    fn of(fabric: &Fabric) -> Self {
+    pub(crate) fn of(fabric: &Fabric) -> Self {
+        let bonds = fabric.topology.bonds.keys().flat_map(|end| {
+            // Both ends of a bond follow each other.
+            fabric.topology.bond_links(end).map(move |link| (link, end.0 / 2))
+        });
+        let bonds: BTreeMap<LinkId, u32> = bonds.collect();
         let tier = |kind: &NodeKind| match kind {
             NodeKind::Host(_) => 0,
             NodeKind::Switch { tier, .. } => *tier,
@@ -79,11 +86,12 @@ impl Network {
             links: fabric
                 .topology
                 .links
-                .iter()
-                .map(|link| NetworkLink {
+                .iter_enumerated()
+                .map(|(id, link)| NetworkLink {
                     a: link.end(Side::A).node.0,
                     b: link.end(Side::B).node.0,
                     rate_bps: link.spec.rate_bps,
+                    bond: bonds.get(&id).copied(),
                 })
                 .collect(),
             controllers: fabric.controllers.as_ref().map(|controllers| controllers.nodes),

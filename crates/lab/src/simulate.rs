@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric::{Case, Experiment, Fabric, Work};
-use machine::{Rng, Span, Time};
+use machine::{Span, Time};
 use nix::time::{ClockId, clock_gettime};
 use rayon::prelude::*;
 use sim::{FlowOutcome, FlowSample, FlowSpec, LinkOutcome, Outcome, Sample, Scenario};
@@ -25,11 +25,7 @@ use crate::measure::time_series::{FlowMoment, Moment, TimeSeries};
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
 use crate::progress::Progress;
-
-/// Flows start within this time of each other. Live, iperf3's clients are started within 30 ms and then exchange their
-/// parameters. It matters: flows in lockstep meet at queues in ways that no real network shows (two-way traffic on one
-/// path carried 15 % less when all flows started within 1 ms).
-const START_WITHIN: Span = Span::from_ms(50);
+use crate::starts::starts;
 
 /// Runs `runs`, and keeps what each measured.
 pub(crate) fn simulate(
@@ -157,22 +153,24 @@ fn overridden<'a>(fabric: &'a Fabric, case: &Case) -> Cow<'a, Fabric> {
     if case.overrides.spread_only() { Cow::Borrowed(fabric) } else { Cow::Owned(fabric.with(&case.overrides)) }
 }
 
-/// The flows with their start: within [`START_WITHIN`] and within the warm-up. An experiment without warm-up starts all
-/// at zero, as the published measurements do.
+/// The flows with their starts. Linux's streams of a pair begin together, as those of one program do.
 fn flows(fabric: &Fabric, experiment: &Experiment, case: &Case, run: &PlannedRun) -> Result<Vec<FlowSpec>, Error> {
     let pairs = pairs_of(fabric, case, run.seed).map_err(|reason| Error::Pattern {
         experiment: run.experiment.clone(),
         case: run.labels.to_string(),
         reason,
     })?;
-    let within = START_WITHIN.min(experiment.warm_up).as_ns();
-    let mut rng = Rng::new(run.seed).fork(2);
-    let start = |rng: &mut Rng| {
-        if within == 0 { Time::ZERO } else { Time::from_ns(u64::from(rng.below(within as u32))) }
-    };
     let streams = traffic_of(case).streams as usize;
-    let each = pairs.into_iter().flat_map(|pair| std::iter::repeat_n(pair, streams));
-    Ok(each.map(|(from, to)| FlowSpec { from, to, start: start(&mut rng) }).collect())
+    let mut starts = starts(run.seed, experiment.warm_up);
+    let together = if traffic_of(case).transport.kind == TransportKind::Linux { streams } else { 1 };
+    let mut flows = Vec::with_capacity(pairs.len() * streams);
+    for (from, to) in pairs {
+        for _ in 0..streams / together {
+            let start = Time::ZERO + starts.next().unwrap_or_default();
+            flows.extend(std::iter::repeat_n(FlowSpec { from, to, start }, together));
+        }
+    }
+    Ok(flows)
 }
 
 /// CPU time of this thread: what one core spent on it, whatever else the machine was doing.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::runtime::Folder;
 use crate::{Error, process};
 
-/// A folder without a state may belong to a daemon that is just coming up.
+/// How long a daemon may take until it says which process it is.
 const COMING_UP: Duration = Duration::from_secs(5);
 
 /// What was removed.
@@ -52,9 +52,14 @@ pub fn clean_one(folder: &Folder) -> Result<Option<usize>, Error> {
     let processes = match folder.state() {
         Some(state) if state.is_alive() => return Ok(None),
         Some(state) => process::end(&state.mark, None),
-        None if folder.age().is_none_or(|age| age < COMING_UP) => return Ok(None),
+        None if may_come_up(folder) => return Ok(None),
         None => 0,
     };
     folder.remove()?;
     Ok(Some(processes))
+}
+
+/// Whether a folder without a state may belong to a daemon that is just coming up.
+pub fn may_come_up(folder: &Folder) -> bool {
+    folder.age().is_none_or(|age| age < COMING_UP)
 }

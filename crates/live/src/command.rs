@@ -7,9 +7,10 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, Signal};
 
 use crate::Error;
 
@@ -52,6 +53,20 @@ pub fn unblock_signals(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from)) }
 }
 
+/// Has the kernel end `command` when the thread that starts it ends, however that comes about. To be called after [`crate::Instance::command`]: who enters a user namespace
+/// forgets it.
+pub fn end_with_parent(command: &mut Command) -> &mut Command {
+    let parent = nix::unistd::getpid();
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed, and these two are system calls that take their arguments by value.
+    unsafe {
+        command.pre_exec(move || {
+            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+            // It may have ended before.
+            if nix::unistd::getppid() == parent { Ok(()) } else { Err(Errno::ESRCH.into()) }
+        })
+    }
+}
+
 struct HostNamespaces {
     net: OwnedFd,
     user: Option<OwnedFd>,
@@ -88,7 +103,6 @@ fn name_of(name: &CStr) -> &std::ffi::OsStr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::signal::Signal;
 
     #[test]
     fn a_program_blocks_no_signal_and_who_starts_it_goes_on_doing_so() {

@@ -13,7 +13,7 @@ use crate::convergence::UnconvergedBond;
 use crate::port::Unsent;
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -70,6 +70,8 @@ pub enum Request {
     Counters,
     /// Which bonds do not carry all that they can.
     Unconverged,
+    /// How switches choose among equal paths.
+    Salts,
     /// Take the carrier from the links between two nodes, or give it back.
     SetLink {
         /// A node's name.
@@ -108,6 +110,8 @@ pub enum Reply {
     Counters(Counters),
     /// The answer to [`Request::Unconverged`].
     Unconverged(Vec<UnconvergedBond>),
+    /// The answer to [`Request::Salts`]: by switch, and behind them by multi-homed host.
+    Salts(Vec<u64>),
     /// The answer to [`Request::SetLink`].
     Links(LinksSet),
     /// The answer to [`Request::Enter`].

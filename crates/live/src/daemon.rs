@@ -153,7 +153,7 @@ impl Daemon {
         let started = runtime::started(pid).unwrap_or_default();
         folder.write_state(&State { pid, started, mark: mark.clone(), ephemeral: options.ephemeral })?;
         let ended = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(Error::system("make an eventfd"))?;
-        let network = Network::new(options, outside, folder.hosts(&mark), mark, file_limit()?);
+        let network = Network::new(options, outside, folder.hosts(&mark), mark, raise_file_limit()?);
         let shared = Shared {
             network: Mutex::new(Some(network)),
             watching: AtomicBool::new(false),
@@ -294,6 +294,7 @@ impl Shared {
             }
             Request::Counters => Reply::Counters(network.counters()),
             Request::Unconverged => Reply::Unconverged(network.unconverged()),
+            Request::Salts => Reply::Salts(network.salts()),
             Request::SetLink { a, b, number, up } => Reply::Links(network.set_link(&a, &b, number, up)?),
             Request::Enter { host } => {
                 network.host(&host)?;
@@ -485,8 +486,11 @@ fn take_signals() -> Result<SignalFd, Error> {
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC).map_err(Error::system("make a signalfd"))
 }
 
-/// Raises the number of open files as far as we may, and returns it.
-fn file_limit() -> Result<u64, Error> {
+/// Raises the number of files that this process may open as far as it may, and returns it.
+///
+/// # Errors
+/// If the kernel does not say how far.
+pub fn raise_file_limit() -> Result<u64, Error> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(Error::system("read the limit of open files"))?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(Error::system("raise the limit of open files"))?;
     Ok(hard)

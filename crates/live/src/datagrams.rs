@@ -111,7 +111,7 @@ pub(crate) struct Monotonic {
 }
 
 impl Monotonic {
-    fn start() -> Result<Self, Error> {
+    pub(crate) fn start() -> Result<Self, Error> {
         Ok(Self { start: Self::read()? })
     }
 

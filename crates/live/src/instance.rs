@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use fabric::{Overrides, Source};
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -90,6 +91,11 @@ impl Instance {
     /// # Errors
     /// If its daemon cannot be talked to.
     pub fn connect(name: &str) -> Result<Option<Self>, Error> {
+        Self::connect_within(name, None)
+    }
+
+    /// The same, with a time for each reply: a daemon that takes longer has [`Error::Gone`].
+    pub(crate) fn connect_within(name: &str, patience: Option<Duration>) -> Result<Option<Self>, Error> {
         let folder = Folder::of(name)?;
         if !folder.state().is_some_and(|state| state.is_alive()) {
             return Ok(None);
@@ -100,6 +106,7 @@ impl Instance {
             _ => Error::path(folder.socket_name(), "connect to it")(error),
         })?;
         check_owner(name, &stream)?;
+        stream.set_read_timeout(patience).map_err(|source| Error::System { step: "limit a wait", source })?;
         let mut connection = Connection { stream, lines: Lines::new(REPLY_LIMIT), descriptors: Vec::new() };
         match connection.ask(&Request::Hello { version: VERSION })? {
             Reply::Hello { version: VERSION } => {}
@@ -135,6 +142,14 @@ impl Instance {
     /// The name of the network.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its runtime folder, of this user only: what is put there goes when the network does.
+    ///
+    /// # Errors
+    /// If there is no runtime folder.
+    pub fn folder(&self) -> Result<PathBuf, Error> {
+        Ok(Folder::of(&self.name)?.path())
     }
 
     /// Makes the network what a file says, with `overrides`. What is the same in both stays untouched, with its processes,
@@ -194,6 +209,21 @@ impl Instance {
         match self.ask(&Request::SetLink { a: a.to_owned(), b: b.to_owned(), number, up })? {
             Reply::Links(set) => Ok(set),
             _ => Err(unexpected("link")),
+        }
+    }
+
+    /// How switches choose, as salts of their hashes: by switch, and behind them by multi-homed host, as [`Topology::switches`] and
+    /// [`Topology::multi_homed`] have them.
+    ///
+    /// # Errors
+    /// If the daemon has gone.
+    ///
+    /// [`Topology::switches`]: topology::Topology::switches
+    /// [`Topology::multi_homed`]: topology::Topology::multi_homed
+    pub fn salts(&self) -> Result<Vec<u64>, Error> {
+        match self.ask(&Request::Salts)? {
+            Reply::Salts(salts) => Ok(salts),
+            _ => Err(unexpected("salts")),
         }
     }
 
@@ -300,6 +330,7 @@ fn unexpected(request: &'static str) -> Error {
         "status" => "reply other than the status",
         "counters" => "reply other than counters",
         "unconverged" => "reply other than the bonds",
+        "salts" => "reply other than the switches' salts",
         "link" => "reply other than the links",
         "enter" => "reply other than the way into a host",
         _ => "reply other than the end",

@@ -17,7 +17,7 @@
 //!
 //! It is the only crate of the workspace with `unsafe`: for ioctls and system calls that have no safe wrapper, and for what a child does
 //! between fork and exec. [`hasten`] and [`unblock_signals`] are public for that reason: the controllers' process is the crate `node`, which is safe code and does not know this one, and
-//! `heddle cluster lock` starts a program.
+//! `heddle cluster lock` starts a program. So is [`end_with_parent`]: programs that `heddle iperf` starts must not outlive it.
 
 pub mod capture;
 mod clean;
@@ -33,10 +33,12 @@ mod device;
 mod error;
 mod host;
 mod instance;
+mod inventory;
 mod log_quota;
 mod namespace;
 mod network;
 pub mod packet;
+pub mod pings;
 pub mod port;
 mod process;
 mod runtime;
@@ -46,12 +48,14 @@ pub mod transfers;
 
 pub use capture::check_captures;
 pub use clean::{Cleaned, clean};
-pub use command::unblock_signals;
+pub use command::{end_with_parent, unblock_signals};
 pub use control::{Applied, Counters, LinksSet, Status};
 pub use convergence::{CONVERGENCE_MAX, UnconvergedBond, UnconvergedMember};
+pub use daemon::raise_file_limit;
 pub use dataplane::{FLOWS_COUNTED_MAX, RING_FRAMES};
 pub use error::Error;
 pub use instance::{Instance, StartOptions, folder_of};
+pub use inventory::{Listed, Presence, inventory};
 pub use network::difference;
 pub use runtime::use_runtime_folder;
 pub use tap::VNET_HEADER;

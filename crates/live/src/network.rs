@@ -460,6 +460,11 @@ impl Network {
         counters
     }
 
+    /// The salts of the hashes by which switches choose.
+    pub fn salts(&self) -> Vec<u64> {
+        self.plane.as_ref().map(DataPlane::salts).unwrap_or_default()
+    }
+
     /// Ends of bonds that do not carry all that they can.
     pub fn unconverged(&self) -> Vec<UnconvergedBond> {
         self.plane.as_ref().map(DataPlane::unconverged).unwrap_or_default()

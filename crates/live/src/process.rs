@@ -31,6 +31,11 @@ pub fn end(mark: &str, within: Option<u64>) -> usize {
     ended
 }
 
+/// How many processes carry `mark`.
+pub fn count(mark: &str) -> usize {
+    signal(mark, None, 0)
+}
+
 /// Sends `signum` to all that carry `mark`; 0 only counts them.
 fn signal(mark: &str, within: Option<u64>, signum: i32) -> usize {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };

@@ -6,6 +6,7 @@
 //!     INSTANCE/state.json      which process it is
 //!     INSTANCE/hosts-MARK      what its hosts see as /etc/hosts; the mark tells its processes from all others
 //!     INSTANCE/log             what the daemon has to say
+//!     INSTANCE/shell/          start-up files of shells in its hosts (`heddle shell`)
 //! ```
 
 use std::cell::RefCell;
@@ -182,7 +183,7 @@ impl Folder {
     }
 
     /// Its path by name, for messages and for other processes.
-    fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         self.root.path.join(&self.name)
     }
 

@@ -1,7 +1,9 @@
-//! How long a host takes between what it hears and what it says: up to a microsecond, at random.
+//! How long a host takes between what it hears and what it says: up to a microsecond, at random; and now and then longer, when it is interrupted.
 //!
 //! Real hosts never answer at the same moment of each packet. Without that, flows that meet at a queue keep step for ever, and one may find it full each time
-//! (phase effects: Floyd and Jacobson, 1992).
+//! (phase effects: Floyd and Jacobson, 1992). Nor is any host always there: every now and then the machine does something else, live for a millisecond and more
+//! (docs/benchmarks.md, *Fail-over*: the longest gap without any fault). Without that, a sender over paths of unequal length could send the same segments
+//! twice for ever, where a real one learns that packets overtake each other as soon as it is late itself.
 
 use machine::{Rng, Span, Time};
 use topology::NetPort;
@@ -11,31 +13,53 @@ use crate::Scenario;
 
 /// The longest that a host takes.
 const MOST: Span = Span::from_us(1);
+/// The longest that a host is interrupted, and the longest time from the end of that to the next one: ten times a second on the mean.
+const INTERRUPTION: Span = Span::from_us(500);
+const BETWEEN: Span = Span::from_ms(200);
 /// What keeps this randomness apart from all other of a run.
 const LABEL: u64 = 0x6c61_7465_6e63_7900;
 
 #[derive(Debug)]
 pub(crate) struct HostLatency {
     rng: Rng,
-    /// By port: when the last packet left. None leaves before it.
-    last: Vec<Time>,
+    ports: Vec<Port>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Port {
+    /// When the last packet left. None leaves before it.
+    last: Time,
+    /// When its host is interrupted, from the one to the other.
+    interrupted: (Time, Time),
 }
 
 impl HostLatency {
     /// Of runs of TCP as Linux has it; the studies' hosts took no time.
     pub(crate) fn of(scenario: &Scenario<'_>) -> Option<Self> {
         let is_linux = scenario.transport.kind == TransportKind::Linux;
-        is_linux.then(|| Self { rng: Rng::new(scenario.seed).fork(LABEL), last: Vec::new() })
+        is_linux.then(|| Self { rng: Rng::new(scenario.seed).fork(LABEL), ports: Vec::new() })
     }
 
     /// When a packet leaves by the host's port that the host thinks of now.
     pub(crate) fn departure(&mut self, now: Time, port: NetPort) -> Time {
         let place = port.0 as usize;
-        if place >= self.last.len() {
-            self.last.resize(place + 1, Time::ZERO);
+        if place >= self.ports.len() {
+            self.ports.resize(place + 1, Port::default());
         }
-        let departure = now + Span::from_ps(u64::from(self.rng.below(MOST.as_ps() as u32)));
-        self.last[place] = self.last[place].max(departure);
-        self.last[place]
+        let port = &mut self.ports[place];
+        let mut departure = now + Span::from_ps(u64::from(self.rng.below(MOST.as_ps() as u32)));
+        let (begin, end) = port.interrupted;
+        if now >= end {
+            let begin = now + below(&mut self.rng, BETWEEN);
+            port.interrupted = (begin, begin + below(&mut self.rng, INTERRUPTION));
+        } else if now >= begin {
+            departure = departure.max(end);
+        }
+        port.last = port.last.max(departure);
+        port.last
     }
+}
+
+fn below(rng: &mut Rng, most: Span) -> Span {
+    Span::from_ns(u64::from(rng.below(most.as_ns() as u32)))
 }

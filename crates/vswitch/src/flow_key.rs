@@ -1,5 +1,7 @@
 //! The header fields that a switch looks at, and their hash.
 
+use std::net::{IpAddr, SocketAddr};
+
 use machine::mix;
 use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, ethertype, kind, protocol};
 
@@ -31,6 +33,23 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
+    /// What packets of a flow have in common, by the number of its protocol and by both ends. Of ICMP the ports are type and code.
+    pub fn of_flow(protocol: u8, from: SocketAddr, to: SocketAddr) -> Self {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        Self {
+            ethertype: if from.is_ipv4() { ethertype::IPV4 } else { ethertype::IPV6 },
+            protocol,
+            src_port: from.port(),
+            dst_port: to.port(),
+            src: bits(from.ip()),
+            dst: bits(to.ip()),
+            ..Self::default()
+        }
+    }
+
     /// Reads a frame's headers.
     ///
     /// A transport header that is cut off leaves the ports 0: the switch does not need them, and hosts judge for themselves.
@@ -218,6 +237,19 @@ mod tests {
                 taken[ecmp(hash, 1, 4) as usize][ecmp(hash, 2, 4) as usize] += 1;
             }
             assert!(taken.iter().flatten().all(|n| (850..1_150).contains(n)), "{taken:?}");
+        }
+    }
+
+    #[test]
+    fn a_flow_has_the_hash_of_its_frames() {
+        let (a, b) = (address(1), address(2));
+        let ends =
+            [((a.ipv4, 40_000).into(), (b.ipv4, 5_201).into()), ((a.ipv6, 40_000).into(), (b.ipv6, 5_201).into())];
+        for ((from, to), frame) in
+            ends.into_iter().zip([tcp(&a, &b, 40_000, 5_201, 0), tcp_v6(&a, &b, 40_000, 5_201, 0)])
+        {
+            assert_eq!(FlowKey::of_flow(protocol::TCP, from, to).hash(), FlowKey::parse(&frame).unwrap().hash());
+            assert_ne!(FlowKey::of_flow(protocol::UDP, from, to).hash(), FlowKey::parse(&frame).unwrap().hash());
         }
     }
 

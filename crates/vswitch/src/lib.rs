@@ -19,6 +19,7 @@ pub mod spread;
 mod switch;
 #[cfg(test)]
 mod testing;
+mod trace;
 
 pub use field::Field;
 pub use flow_key::FlowKey;
@@ -29,3 +30,4 @@ pub use payload::{Payload, TcpSegment, UdpFragment, payload};
 pub use pipeline::{Action, PacketOut, Pipeline, Pipelines};
 pub use spread::Spread;
 pub use switch::{FLOOD, Forwarding, Switch};
+pub use trace::{Hop, Trace, trace};

@@ -68,6 +68,18 @@ impl Switch {
         self.rng = old.rng.clone();
     }
 
+    /// What it adds to the hash of a flow.
+    pub const fn salt(&self) -> u64 {
+        self.salt
+    }
+
+    /// Chooses as another switch with this salt does.
+    #[must_use]
+    pub const fn with_salt(mut self, salt: u64) -> Self {
+        self.salt = salt;
+        self
+    }
+
     /// Goes over to new routes, which [`Switch::forward`] is given from then on. The salt of its hash and its random source
     /// stay as they are; turns start anew, since the next-hop sets of two tables have nothing to do with each other.
     pub fn reroute(&mut self, routes: &Routes) {
@@ -98,6 +110,26 @@ impl Switch {
                 Some(several[spread::ecmp(packet.hash, self.salt, several.len() as u32) as usize])
             }
             (_, Spread::PacketScatter | Spread::PacketScatterPerDestination | Spread::PacketScatterRandom) => None,
+        }
+    }
+
+    /// The ports that packets to `to` may leave by, as long as no port is lost: of one flow, if its hash is known, else of any. Those are several where packets
+    /// take turns or are drawn at random, and where the hash is not known.
+    pub fn choices<'a>(&self, routes: &'a Routes, to: NodeId, hash: Option<FlowHash>) -> &'a [PortId] {
+        let ports = routes.next_hops(self.id, to);
+        match (self.policy, hash) {
+            (Spread::Single, _) => &ports[..ports.len().min(1)],
+            (Spread::Ecmp, Some(hash)) if !ports.is_empty() => {
+                let pick = spread::ecmp(hash, self.salt, ports.len() as u32) as usize;
+                &ports[pick..=pick]
+            }
+            (
+                Spread::Ecmp
+                | Spread::PacketScatter
+                | Spread::PacketScatterPerDestination
+                | Spread::PacketScatterRandom,
+                _,
+            ) => ports,
         }
     }
 

@@ -1,16 +1,19 @@
 //! `up`, `down`, `exec`, `clean`: running networks.
 
+use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 
 use fabric::{Fabric, Overrides, Source};
-use live::{Instance, StartOptions};
+use live::{Instance, Presence, StartOptions};
 use miette::{Report, miette};
 use serde_json::json;
-use topology::NodeId;
+use topology::{NodeId, Topology};
 
 use super::convergence::wait_converged;
 use super::{explain, explain_of, file, measure};
-use crate::cli::{Daemon, Down, Exec, Format, Up};
+use crate::cli::{Daemon, Down, Exec, Format, FromArg, Up};
 use crate::output::{Rows, print_json, put};
 
 /// Starts a network, or changes the running one to match the file.
@@ -56,7 +59,7 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
         Format::Csv => put(&change_rows(&applied).render(format))?,
     }
     eprintln!(
-        "Next: heddle exec {} -- COMMAND, heddle show counters, heddle down",
+        "Next: heddle ping --all, heddle shell {}, heddle show counters, heddle down",
         fabric.topology.nodes[NodeId(0)].name
     );
     Ok(())
@@ -94,7 +97,8 @@ pub fn down(args: &Down) -> Result<(), Report> {
     let names = if args.all {
         Instance::list().map_err(explain)?
     } else {
-        vec![running(args.name.as_deref(), "`heddle down NAME`, or `heddle down --all`")?]
+        let name = args.network.as_deref().or(args.at.name.as_deref());
+        vec![running(name, "`heddle down NETWORK`, or `heddle down --all`")?]
     };
     for name in names {
         connect(&name)?.down().map_err(explain)?;
@@ -105,11 +109,15 @@ pub fn down(args: &Down) -> Result<(), Report> {
 
 /// Becomes a program in a host.
 pub fn exec(args: &Exec) -> Result<(), Report> {
-    let instance = connect(&running(args.name.as_deref(), "`heddle exec --name NAME HOST -- COMMAND`")?)?;
+    let instance = connect(&running(args.network.name.as_deref(), "`heddle exec --name NETWORK HOST COMMAND`")?)?;
     let mut command = instance.command(&args.host, &args.command[0], &args.command[1..]).map_err(explain)?;
+    become_program(&mut command, &args.host)
+}
+
+/// Becomes a program in a host. If it cannot be run, it ends as shells do, so that this is not taken for the program's own status.
+pub fn become_program(command: &mut Command, host: &str) -> ! {
     let error = command.exec();
-    eprintln!("{:?}", miette!("cannot run {} in {}: {error}", args.command[0], args.host));
-    // As shells have it, so that it is not taken for the program's own status.
+    eprintln!("{:?}", miette!("cannot run {} in {host}: {error}", command.get_program().display()));
     std::process::exit(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
 }
 
@@ -141,15 +149,67 @@ pub fn connect(name: &str) -> Result<Instance, Report> {
     instance.ok_or_else(|| explain(live::Error::NotRunning(name.to_owned())))
 }
 
+/// What a command is about: a file, or a network that runs.
+pub enum Subject {
+    /// What a file says.
+    File(Box<Fabric>),
+    /// A network, and the fabric that it was made of.
+    Running(Box<Instance>, Box<Fabric>),
+}
+
+/// What is named by a file or by a running network; `how` the latter is named there.
+pub fn subject(args: &FromArg, how: &str) -> Result<Subject, Report> {
+    let from = args.from.as_deref();
+    if let Some(path) = from.map(Path::new).filter(|path| path.is_file() || is_of_a_file(path)) {
+        return Ok(Subject::File(Box::new(file::read(path)?.1)));
+    }
+    let instance = connect(&running(from.or(args.network.name.as_deref()), how)?)?;
+    let fabric = definition(&instance)?;
+    Ok(Subject::Running(Box::new(instance), Box::new(fabric)))
+}
+
+/// Whether it can be no network's name, or is unlikely to be one.
+fn is_of_a_file(path: &Path) -> bool {
+    let ending = path.extension().and_then(OsStr::to_str);
+    path.as_os_str() == "-" || path.components().count() > 1 || ending.is_some_and(|it| ["yaml", "yml"].contains(&it))
+}
+
+/// The host of this name.
+pub fn host(topology: &Topology, name: &str) -> Result<NodeId, Report> {
+    match topology.node(name) {
+        Some(node) if topology.is_host(node) => Ok(node),
+        Some(_) => Err(miette!(help = fabric::host_hint(topology, ""), "`{name}` is a switch: expected a host")),
+        None => Err(miette!(help = fabric::host_hint(topology, name), "there is no host `{name}`")),
+    }
+}
+
 /// The network that is meant when the command line may leave it out; `how` it is named there.
 pub fn running(name: Option<&str>, how: &str) -> Result<String, Report> {
-    if let Some(name) = name {
-        return Ok(name.to_owned());
+    let named = || std::env::var("HEDDLE_NETWORK").ok().filter(|name| !name.is_empty());
+    if let Some(name) = name.map(str::to_owned).or_else(named) {
+        return Ok(name);
     }
     let mut names = Instance::list().map_err(explain)?;
     match names.len() {
-        0 => Err(miette!(help = "heddle up FILE starts one", "no network is running")),
+        0 => Err(nothing_runs()),
         1 => Ok(names.remove(0)),
         _ => Err(miette!(help = format!("say which one: {how}"), "several networks are running: {}", names.join(", "))),
     }
+}
+
+/// That no network runs; and what to do about one that has died.
+fn nothing_runs() -> Report {
+    let crashed = live::inventory()
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|listed| matches!(listed.presence, Presence::Crashed { .. }));
+    let crashed: Vec<String> = crashed.map(|listed| listed.name).collect();
+    if crashed.is_empty() {
+        return miette!(help = "heddle up FILE starts one", "no network is running");
+    }
+    miette!(
+        help = "`heddle clean` removes what it left, and `heddle up FILE` starts it anew",
+        "no network is running: the process of {} has died",
+        crashed.join(", ")
+    )
 }

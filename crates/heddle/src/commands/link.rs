@@ -10,7 +10,7 @@ use crate::output::{Rows, print_json, put};
 
 /// Takes links down, or up.
 pub fn link(args: &Link, format: Format) -> Result<(), Report> {
-    let instance = connect(&running(args.name.as_deref(), "`heddle link --name NAME ..`")?)?;
+    let instance = connect(&running(args.network.name.as_deref(), "`heddle link --name NETWORK ..`")?)?;
     let set = instance.set_link(&args.a, &args.b, args.number, args.state == LinkState::Up).map_err(explain)?;
     let state = if set.up { "up" } else { "down" };
     match format {

@@ -1,7 +1,6 @@
 //! `show`: rows about a running network or a file.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use fabric::Fabric;
 use live::Instance;
@@ -9,16 +8,16 @@ use miette::{Report, miette};
 use serde_json::json;
 use topology::{NodeKind, Rerouting, Routes};
 
-use super::instance::{connect, definition, running};
-use super::{explain, file};
+use super::explain;
+use super::instance::{Subject, subject};
 use crate::cli::{Format, Show, ShowTopic};
 use crate::output::{Rows, put};
 
 /// Shows one aspect of a running network or a file.
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
-    let rows = match &args.from {
-        Some(path) if Path::new(path).is_file() => of_file(&file::read(Path::new(path))?.1, args.topic, path)?,
-        name => of_instance(&connect(&running(name.as_deref(), "`heddle show TOPIC NAME`")?)?, args.topic)?,
+    let rows = match subject(&args.from, "`heddle show TOPIC --name NETWORK`")? {
+        Subject::File(fabric) => of_file(&fabric, args.topic, args.from.from.as_deref().unwrap_or("FILE"))?,
+        Subject::Running(instance, fabric) => of_instance(&instance, &fabric, args.topic)?,
     };
     put(&rows.render(format))
 }
@@ -33,12 +32,11 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
     }
 }
 
-fn of_instance(instance: &Instance, topic: ShowTopic) -> Result<Rows, Report> {
-    let fabric = definition(instance)?;
+fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result<Rows, Report> {
     Ok(match topic {
-        ShowTopic::Nodes => nodes(&fabric),
-        ShowTopic::Links => links(&fabric, Some(&instance.counters().map_err(explain)?)),
-        ShowTopic::Flows => flows(&fabric, &instance.counters().map_err(explain)?),
+        ShowTopic::Nodes => nodes(fabric),
+        ShowTopic::Links => links(fabric, Some(&instance.counters().map_err(explain)?)),
+        ShowTopic::Flows => flows(fabric, &instance.counters().map_err(explain)?),
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
     })

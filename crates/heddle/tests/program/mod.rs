@@ -30,7 +30,7 @@ impl Desk {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_heddle"));
         command.args(args).current_dir(self.path()).env("XDG_RUNTIME_DIR", self.path()).env("NO_COLOR", "1");
-        command.env_remove("HEDDLE_LOG");
+        command.env_remove("HEDDLE_LOG").env_remove("HEDDLE_NETWORK");
         command
     }
 

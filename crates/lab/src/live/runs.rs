@@ -36,6 +36,7 @@ use crate::measure::time_series::TimeSeries;
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
 use crate::progress::Progress;
+use crate::starts::starts;
 
 /// What an idle network needs to forget the run before: queues drain, connections close.
 const REST: Duration = Duration::from_millis(200);
@@ -184,7 +185,7 @@ impl<'a> LiveRuns<'a> {
         let did = match (traffic.rate_pps, traffic.transport.kind, traffic.transfers) {
             (Some(rate_pps), ..) => self.datagrams(case, rate_pps, &flows, times, &mut during),
             (None, TransportKind::Udp, _) => self.messages(&fabric, case, &flows, times, &mut during),
-            (None, _, None) => self.streams((case, fabric.topology.is_shaped()), &flows, times, &mut during),
+            (None, _, None) => self.streams((case, fabric.topology.is_shaped(), run.seed), &flows, times, &mut during),
             (None, _, Some(transfers)) => {
                 let is_shaped = fabric.topology.is_shaped();
                 self.transfers((case, is_shaped), (transfers, run.seed), &flows, times, &mut during)
@@ -227,7 +228,7 @@ impl<'a> LiveRuns<'a> {
     /// TCP as fast as it goes. In networks without rates and delays, segments of 64 KiB pass, whose order says nothing.
     fn streams(
         &self,
-        (case, is_shaped): (&Case, bool),
+        (case, is_shaped, seed): (&Case, bool, u64),
         flows: &[LiveFlow],
         times: (Span, Span),
         during: &mut During<'_>,
@@ -237,6 +238,9 @@ impl<'a> LiveRuns<'a> {
             warm_up: times.0,
             seconds: start_up::whole_seconds(times.1).max(1),
             arguments: tuning::client_arguments(&traffic.transport, traffic.streams, self.fabric.mtu),
+            starts: (starts(seed, times.0).take(flows.len()))
+                .map(|start| Duration::from_nanos(start.as_ns()))
+                .collect(),
         };
         let count = || self.count();
         // Where nothing takes time, flows are not counted one by one, and begin at once.

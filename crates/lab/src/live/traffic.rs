@@ -20,7 +20,7 @@ const LISTEN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a flow may take beyond its time: connecting, and the last words between client and server.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 /// How long flows may take until they send, once they are warm: as long as iperf3 tries to connect.
-const BEGIN_PATIENCE: Duration = Duration::from_secs(10);
+const BEGIN_PATIENCE: Duration = Duration::from_secs(20);
 /// How often processes are looked at.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -33,6 +33,8 @@ pub(crate) struct Schedule {
     pub seconds: u64,
     /// What iperf3 is given about the transport.
     pub arguments: Vec<String>,
+    /// When each flow begins, since the first could.
+    pub starts: Vec<Duration>,
 }
 
 /// Something that was measured, and what was counted when measuring started and ended.
@@ -66,11 +68,18 @@ pub(crate) fn run<C>(
     let warm_up = start_up::warm_up(flows.len(), schedule.warm_up, begun.elapsed());
     let start = Instant::now();
     let warm = start + Duration::from_secs(start_up::whole_seconds(warm_up));
+    let mut order: Vec<usize> = (0..flows.len()).collect();
+    order.sort_by_key(|&number| schedule.starts.get(number));
     let mut clients = Processes::default();
-    for (number, flow) in flows.iter().enumerate() {
-        let left = if number == 0 { warm - start } else { start_up::left(flow, warm)? };
+    for (nth, &number) in order.iter().enumerate() {
+        let flow = &flows[number];
+        let due = start + schedule.starts.get(number).copied().unwrap_or_default();
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        // The first one is never late.
+        let left = if nth == 0 { warm.saturating_duration_since(Instant::now()) } else { start_up::left(flow, warm)? };
         clients.start(hosts, flow, &flow.from, &client_arguments(flow, schedule, left), Stdio::piped())?;
     }
+    clients.put_back(&order);
     during.wait_until(warm, |moment| clients.watch_until(moment, &mut servers))?;
     let mut before = count()?;
     let mut warm = warm;
@@ -96,7 +105,7 @@ fn server_arguments(flow: &LiveFlow) -> Vec<String> {
 /// Of a client that has so much of the warm-up left: its own window begins within a second of the one of all flows, and not before.
 fn client_arguments(flow: &LiveFlow, schedule: &Schedule, left: Duration) -> Vec<String> {
     let omitted = left.as_secs() + u64::from(left.subsec_nanos() > 0);
-    let mut arguments: Vec<String> = ["--json", "-i", "0", "--connect-timeout", "10000", "-c", flow.address.as_str()]
+    let mut arguments: Vec<String> = ["--json", "-i", "0", "--connect-timeout", "20000", "-c", flow.address.as_str()]
         .into_iter()
         .map(str::to_owned)
         .collect();
@@ -141,6 +150,13 @@ impl Processes {
         let (flow, host) = (name.clone(), host.to_owned());
         self.running.push(Process { child, flow, host, ended: false, output, report: None });
         Ok(())
+    }
+
+    /// Puts those that were started in this order into the order of their flows.
+    fn put_back(&mut self, order: &[usize]) {
+        let mut numbered: Vec<_> = order.iter().zip(self.running.drain(..)).collect();
+        numbered.sort_by_key(|(number, _)| **number);
+        self.running.extend(numbered.into_iter().map(|(_, process)| process));
     }
 
     /// Sleeps until `deadline` unless a client fails. One that ends with a report has only been a little early.

@@ -3,6 +3,7 @@
 use fabric::DriverKind;
 
 use super::html::{driver_class, driver_word};
+use super::layout::{Bundles, Layout, rows};
 use super::svg::{Anchor, Svg};
 use crate::measure::record::Record;
 use crate::results::{ExperimentResult, Network, Results};
@@ -30,65 +31,63 @@ pub(super) fn utilisation<'a>(links: usize, records: impl Iterator<Item = &'a Re
     sums.into_iter().zip(known).map(|(sum, known)| (known && runs > 0).then(|| mean(sum))).collect()
 }
 
-/// Which row each node stands in, from the hosts (0) upwards.
-fn rows(network: &Network) -> Vec<usize> {
-    let hosts = network.hosts as usize;
-    let mut rows: Vec<Option<usize>> = vec![None; network.nodes.len()];
-    for (i, node) in network.nodes.iter().enumerate() {
-        if i < hosts {
-            rows[i] = Some(0);
-        } else if node.tier > 0 {
-            rows[i] = Some(usize::from(node.tier));
-        }
-    }
-    // Switches without a tier stand as far up as they are links away from a host.
-    for row in 0..network.nodes.len() {
-        let mut changed = false;
-        for link in &network.links {
-            for (from, to) in [(link.a as usize, link.b as usize), (link.b as usize, link.a as usize)] {
-                if rows.get(from).copied().flatten() == Some(row) && rows.get(to).is_some_and(Option::is_none) {
-                    rows[to] = Some(row + 1);
-                    changed = true;
-                }
-            }
-        }
-        if !changed && rows.iter().all(Option::is_some) {
-            break;
-        }
-    }
-    rows.into_iter().map(|row| row.unwrap_or(1)).collect()
+/// How a network is drawn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Look<'a> {
+    /// How wide, in units of the drawing.
+    pub width: f64,
+    /// Whether nodes have their names beside them.
+    pub names: bool,
+    /// Whether all names are to be read, and hosts may stand in columns for that.
+    pub is_large: bool,
+    /// How full each link is; it is coloured by that. Empty: not known of any.
+    pub share: &'a [Option<f64>],
+    /// Links that have no carrier.
+    pub down: &'a [usize],
 }
 
 /// Draws the network; `share` colours its links.
 pub(super) fn draw(network: &Network, share: &[Option<f64>], width: f64, names: bool, label: &str) -> String {
-    let rows = rows(network);
-    let top = rows.iter().copied().max().unwrap_or(0);
-    let (margin, gap) = if names { (26.0, 78.0) } else { (8.0, 34.0) };
-    let foot = if names { 22.0 } else { 8.0 };
-    let height = margin + gap * top as f64 + foot;
-    let size = node_size(network, &rows, width - 2.0 * margin, names);
-    let at = |node: usize| {
-        let x = margin + (width - 2.0 * margin) * f64::from(network.nodes[node].x_permille) / 1_000.0;
-        (x, margin + gap * (top - rows[node]) as f64)
-    };
-    let mut svg = Svg::new(width, height);
+    sketch(network, &Look { width, names, share, ..Look::default() }).finish(label)
+}
+
+/// The same, not finished yet.
+pub(super) fn sketch(network: &Network, look: &Look<'_>) -> Svg {
+    let Look { names, share, .. } = *look;
+    let layout = Layout::of(network, look.width, names, look.is_large);
+    let size = layout.size;
+    let mut svg = Svg::new(layout.width, layout.height);
+    for spine in &layout.spines {
+        svg.line("bare", spine[0], spine[1]);
+    }
     let mut order: Vec<usize> = (0..network.links.len()).collect();
     // The busiest links lie on top.
     order.sort_by(|&a, &b| share_of(share, a).total_cmp(&share_of(share, b)));
+    let bundles = Bundles::of(network, size);
     for i in order {
         let (a, b) = (network.links[i].a as usize, network.links[i].b as usize);
-        if a >= network.nodes.len() || b >= network.nodes.len() {
+        if a >= network.nodes.len() || b >= network.nodes.len() || layout.is_on_spine(network, i) {
             continue;
         }
+        let (from, to) = bundles.ends(i, layout.at[a], layout.at[b]);
         let pair = format!("{} – {}", network.nodes[a].name, network.nodes[b].name);
         match share.get(i).copied().flatten() {
-            Some(share) => svg.heat_line(share, at(a), at(b), &format!("{pair}: {:.0} %", share * 100.0)),
-            None => svg.line("bare", at(a), at(b)),
+            Some(share) => svg.heat_line(share, from, to, &format!("{pair}: {:.0} %", share * 100.0)),
+            None if look.down.contains(&i) => svg.named_line("down", from, to, &format!("{pair}: down")),
+            None if look.is_large => svg.named_line("bare", from, to, &pair),
+            None => svg.line("bare", from, to),
         };
+    }
+    let rings = if names { bundles.rings(network) } else { Vec::new() };
+    for ring in rings.into_iter().filter(|ring| !ring.nodes.iter().any(|node| layout.is_in_column(*node))) {
+        let [a, b] = ring.nodes.map(|node| layout.at[node]);
+        let middle = (f64::midpoint(a.0, b.0), f64::midpoint(a.1, b.1));
+        let angle = (b.1 - a.1).atan2(b.0 - a.0).to_degrees();
+        svg.ring("bond", middle, (3.0, ring.width / 2.0 + 3.0), angle, &ring.tip);
     }
     let hosts = network.hosts as usize;
     for (i, node) in network.nodes.iter().enumerate() {
-        let (x, y) = at(i);
+        let (x, y) = layout.at[i];
         if i < hosts {
             svg.circle("host", (x, y), size * 0.55, &node.name);
         } else {
@@ -96,33 +95,31 @@ pub(super) fn draw(network: &Network, share: &[Option<f64>], width: f64, names: 
         }
     }
     if names {
-        name_nodes(&mut svg, network, &rows, at, size);
+        name_nodes(&mut svg, network, &layout, look);
     }
-    svg.finish(label)
+    svg
 }
 
 fn share_of(share: &[Option<f64>], link: usize) -> f64 {
     share.get(link).copied().flatten().unwrap_or(0.0)
 }
 
-/// Half the width of a switch: nodes of the fullest row must not touch.
-fn node_size(network: &Network, rows: &[usize], width: f64, names: bool) -> f64 {
-    let fullest = (0..=rows.iter().copied().max().unwrap_or(0))
-        .map(|row| rows.iter().filter(|&&r| r == row).count())
-        .max()
-        .unwrap_or(1);
-    let room = width / fullest.max(network.hosts as usize).max(1) as f64;
-    (room * 0.3).clamp(0.6, if names { 9.0 } else { 4.0 })
-}
-
-fn name_nodes(svg: &mut Svg, network: &Network, rows: &[usize], at: impl Fn(usize) -> (f64, f64), size: f64) {
-    let in_row = |row: usize| rows.iter().filter(|&&r| r == row).count();
+fn name_nodes(svg: &mut Svg, network: &Network, layout: &Layout, look: &Look<'_>) {
+    let in_row = |row: usize| layout.rows.iter().filter(|&&r| r == row).count();
     for (i, node) in network.nodes.iter().enumerate() {
-        if in_row(rows[i]) > NAMED_HOSTS_MAX || node.name.chars().count() > 14 {
+        if !look.is_large && (in_row(layout.rows[i]) > NAMED_HOSTS_MAX || node.name.chars().count() > 14) {
             continue;
         }
-        let (x, y) = at(i);
-        let below = if rows[i] == 0 { size + 11.0 } else { -size - 4.0 };
+        let ((x, y), size) = (layout.at[i], layout.size);
+        if layout.is_in_column(i) {
+            let parallel = Layout::parallel(network, i).count();
+            let name = if parallel > 1 { format!("{} ×{parallel}", node.name) } else { node.name.clone() };
+            let is_cut_off = Layout::parallel(network, i).all(|link| look.down.contains(&link));
+            let name = if is_cut_off { format!("{name} (down)") } else { name };
+            svg.text("name", (x + size * 0.55 + 3.0, y + 4.0), Anchor::Start, &name);
+            continue;
+        }
+        let below = if layout.rows[i] == 0 { size + 11.0 } else { -size - 4.0 };
         svg.text("name", (x, y + below), Anchor::Middle, &node.name);
     }
 }

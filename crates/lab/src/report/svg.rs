@@ -62,6 +62,18 @@ impl Svg {
         self.element(&format!(r#"line class="{class}" {}"#, LineEnds(from, to)), "")
     }
 
+    /// A straight line; `tip` is what a pointer shows over it.
+    pub fn named_line(&mut self, class: &str, from: (f64, f64), to: (f64, f64), tip: &str) -> &mut Self {
+        self.element(&format!(r#"line class="{class}" {}"#, LineEnds(from, to)), tip)
+    }
+
+    /// An ellipse around a point, turned by so many degrees.
+    pub fn ring(&mut self, class: &str, (x, y): (f64, f64), radii: (f64, f64), degrees: f64, tip: &str) -> &mut Self {
+        let [x, y, across, along, degrees] = [x, y, radii.0, radii.1, degrees].map(Short);
+        let place = format!(r#"cx="{x}" cy="{y}" rx="{across}" ry="{along}" transform="rotate({degrees} {x} {y})""#);
+        self.element(&format!(r#"ellipse class="{class}" {place}"#), tip)
+    }
+
     /// A line through points.
     pub fn polyline(&mut self, class: &str, points: impl Iterator<Item = (f64, f64)>, tip: &str) -> &mut Self {
         let mut text = String::new();
@@ -121,6 +133,16 @@ impl Svg {
             Short(self.width),
             Short(self.height),
             escape(label),
+            self.body
+        )
+    }
+
+    /// The finished drawing as a file of its own, which looks as `style` says.
+    pub fn standalone(&self, label: &str, style: &str) -> String {
+        let (width, height, label) = (Short(self.width), Short(self.height), escape(label));
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">\n\
+             <title>{label}</title>\n<style>{style}</style>\n<rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n{}\n</svg>\n",
             self.body
         )
     }

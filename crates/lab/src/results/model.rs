@@ -73,6 +73,9 @@ pub struct NetworkLink {
     pub b: u32,
     /// Bits a second; `None`: as fast as the machine goes.
     pub rate_bps: Option<u64>,
+    /// Number of the bond that it is a member of, if it is in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bond: Option<u32>,
 }
 
 /// What came of one experiment.

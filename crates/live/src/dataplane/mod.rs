@@ -321,6 +321,11 @@ impl DataPlane {
         }
     }
 
+    /// The salts of the hashes by which switches choose, those in multi-homed hosts last. Every worker has all switches: the first that answers will do.
+    pub fn salts(&self) -> Vec<u64> {
+        self.ask_all(Command::Salts).into_iter().next().unwrap_or_default()
+    }
+
     /// Ends of bonds that do not carry all that they can, in the fabric's order.
     pub fn unconverged(&self) -> Vec<UnconvergedBond> {
         let mut bonds: Vec<(BondEndId, UnconvergedBond)> =

@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use datapath::Graph;
 use machine::{Span, Time, nanos};
 use topology::{BondEndId, LinkId, Routes};
+use vswitch::Switch;
 
 use super::RING_FRAMES;
 use super::changeover::{Before, Changeover, Peers};
@@ -55,6 +56,8 @@ pub enum Command {
     },
     /// Tell which ends of bonds do not carry all that they can, each with its number in the fabric.
     Unconverged(Sender<Vec<(BondEndId, UnconvergedBond)>>),
+    /// Tell the salts of all switches' hashes.
+    Salts(Sender<Vec<u64>>),
     /// Take the carrier from a link, or give it back.
     SetLink {
         /// Its number in the fabric.
@@ -242,6 +245,7 @@ impl Worker {
                 }
                 // Who asked may have gone.
                 Command::Unconverged(reply) => drop(reply.send(self.unconverged(self.now()))),
+                Command::Salts(reply) => drop(reply.send(self.graph.switches.iter().map(Switch::salt).collect())),
                 Command::SetLink { link, up, done } => {
                     self.take_handed();
                     let now = self.now();

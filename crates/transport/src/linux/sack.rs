@@ -18,13 +18,15 @@ impl Sender {
             start < end
                 && (*start < arrivals.first || ranges(1).is_some_and(|within| *end <= within.1 && *start >= within.0))
         });
-        let ranges = [ranges(0), ranges(1), ranges(2)];
+        let mut ranges = [ranges(0), ranges(1), ranges(2)];
         if let Some((start, end)) = duplicate {
             self.note_duplicate(arrivals, start, end);
+            ranges[0] = None;
         }
-        let from = usize::from(duplicate.is_some());
-        for (start, end) in ranges[from..].iter().flatten() {
-            self.note_range(arrivals, *start, *end);
+        // As they lie, whatever the order in which they were said: what comes after a hole in the same acknowledgement was not overtaken.
+        ranges.sort_unstable();
+        for (start, end) in ranges.into_iter().flatten() {
+            self.note_range(arrivals, start, end);
         }
         self.check_reordering(arrivals.late);
         arrivals.late = u64::MAX;

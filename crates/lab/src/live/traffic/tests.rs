@@ -24,7 +24,7 @@ fn flow(name: &str, offset: u32) -> LiveFlow {
 
 fn schedule(seconds: u64) -> Schedule {
     let arguments = ["-C", "reno", "-b", "20M"].map(str::to_owned).to_vec();
-    Schedule { warm_up: Span::from_secs(1), seconds, arguments }
+    Schedule { warm_up: Span::from_secs(1), seconds, arguments, starts: Vec::new() }
 }
 
 /// No fault is injected.

@@ -1,0 +1,253 @@
+//! Commands about a network that runs: what they take.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum, ValueHint};
+use clap_complete::engine::ArgValueCompleter;
+
+use super::actions::duration;
+use super::candidates;
+
+/// Completes names of hosts.
+fn hosts() -> ArgValueCompleter {
+    ArgValueCompleter::new(candidates::hosts)
+}
+
+/// Completes names of hosts and switches.
+fn nodes() -> ArgValueCompleter {
+    ArgValueCompleter::new(candidates::nodes)
+}
+
+/// Completes names of networks that run.
+fn networks() -> ArgValueCompleter {
+    ArgValueCompleter::new(candidates::networks)
+}
+
+/// Which running network is meant: the same option wherever one is.
+#[derive(Clone, Debug, Args)]
+pub struct NetworkArg {
+    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
+    #[arg(short, long = "name", alias = "network", alias = "instance", value_name = "NETWORK", add = networks())]
+    pub name: Option<String>,
+}
+
+/// A running network, or a file.
+#[derive(Clone, Debug, Args)]
+pub struct FromArg {
+    /// The running network (may be left out when only one runs), or a fabric file
+    #[arg(value_name = "NETWORK|FILE", conflicts_with = "name", add = ArgValueCompleter::new(candidates::networks_and_files))]
+    pub from: Option<String>,
+    #[command(flatten)]
+    pub network: NetworkArg,
+}
+
+#[derive(Debug, Args)]
+pub struct Down {
+    /// The running network; may be left out when only one runs
+    #[arg(value_name = "NETWORK", conflicts_with = "name", add = networks())]
+    pub network: Option<String>,
+    #[command(flatten)]
+    pub at: NetworkArg,
+    /// Stop every network of this user
+    #[arg(short, long, conflicts_with = "network")]
+    pub all: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Show {
+    /// What to show
+    #[arg(value_enum)]
+    pub topic: ShowTopic,
+    #[command(flatten)]
+    pub from: FromArg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ShowTopic {
+    /// Hosts and switches with their addresses
+    Nodes,
+    /// Links with both ends, rate, delay and queue; of a running network also whether they are up
+    Links,
+    /// Forwarding entries of each switch: next-hop ports towards each host, and packets
+    Flows,
+    /// Bonds: each member, whether it sends, and why; what resequencing did
+    Bonds,
+    /// What each link and each host's port carried and dropped, and what was refused
+    Counters,
+}
+
+#[derive(Debug, Args)]
+pub struct Exec {
+    #[command(flatten)]
+    pub network: NetworkArg,
+    /// The host to run it in
+    #[arg(add = hosts())]
+    pub host: String,
+    /// The program and its arguments: all that follows the program's name is the program's
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Shell {
+    #[command(flatten)]
+    pub network: NetworkArg,
+    /// The host to be in
+    #[arg(add = hosts())]
+    pub host: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Link {
+    /// What happens to it
+    #[arg(value_enum)]
+    pub state: LinkState,
+    /// The node at one end
+    #[arg(add = nodes())]
+    pub a: String,
+    /// The node at the other end
+    #[arg(add = nodes())]
+    pub b: String,
+    /// Which of parallel links, from 1; if left out, all of them
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub number: Option<u32>,
+    #[command(flatten)]
+    pub network: NetworkArg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LinkState {
+    /// It loses its carrier
+    Down,
+    /// It has its carrier back
+    Up,
+}
+
+#[derive(Debug, Args)]
+pub struct Ping {
+    /// The host that asks
+    #[arg(required_unless_present = "all", requires = "to", add = hosts())]
+    pub from: Option<String>,
+    /// The host that is asked
+    #[arg(add = hosts())]
+    pub to: Option<String>,
+    /// Every host asks every other one
+    #[arg(short, long, conflicts_with = "from")]
+    pub all: bool,
+    /// How often each is asked [default: 3; with --all, 1]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub count: Option<u32>,
+    /// From one question to the next, as in 200ms or 1s
+    #[arg(short, long, value_name = "TIME", default_value = "200ms", value_parser = duration)]
+    pub interval: Duration,
+    /// How long the last answers are waited for
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    pub timeout: Duration,
+    #[command(flatten)]
+    pub network: NetworkArg,
+    /// No progress bar
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// What `ping` starts in hosts.
+#[derive(Debug, Args)]
+pub struct Pings {
+    /// Of how many neighbours the kernel's entries may stay
+    #[arg(long, value_name = "N")]
+    pub remembered: usize,
+    /// How long the last answers are waited for
+    #[arg(long, value_name = "N")]
+    pub patience_ms: u64,
+    /// Who is asked
+    #[arg(value_name = "ADDRESS")]
+    pub to: Vec<Ipv4Addr>,
+}
+
+#[derive(Debug, Args)]
+pub struct Iperf {
+    /// The host that sends
+    #[arg(add = hosts())]
+    pub from: String,
+    /// The host that receives
+    #[arg(add = hosts())]
+    pub to: String,
+    /// UDP in place of TCP, at the rate that --bitrate says
+    #[arg(short, long)]
+    pub udp: bool,
+    /// For how long
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub time: u32,
+    /// Streams side by side
+    #[arg(short = 'P', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub parallel: u32,
+    /// The other way round: the second host sends, and the first receives
+    #[arg(short = 'R', long)]
+    pub reverse: bool,
+    /// Of each stream, as iperf3 takes it: 10M, 1G; 0 is as fast as it can [default: TCP 0, UDP 1M]
+    #[arg(short, long, value_name = "RATE")]
+    pub bitrate: Option<String>,
+    /// Where the server listens [default: 5201, or the next that is free]
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    #[command(flatten)]
+    pub network: NetworkArg,
+}
+
+#[derive(Debug, Args)]
+pub struct Path {
+    /// The host that sends
+    #[arg(value_name = "FROM", add = hosts())]
+    pub source: String,
+    /// The host that they are for
+    #[arg(value_name = "TO", add = hosts())]
+    pub destination: String,
+    #[command(flatten)]
+    pub from: FromArg,
+    /// The flow's destination port
+    #[arg(short, long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// The flow's source port
+    #[arg(short, long, value_name = "PORT")]
+    pub source_port: Option<u16>,
+    /// The flow's protocol
+    #[arg(long, value_enum, default_value_t = Protocol::Tcp)]
+    pub protocol: Protocol,
+    /// Between the hosts' IPv6 addresses
+    #[arg(short = '6', long)]
+    pub ipv6: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// The transmission control protocol
+    Tcp,
+    /// Datagrams
+    Udp,
+    /// What ping asks with: it has no ports
+    Icmp,
+}
+
+#[derive(Debug, Args)]
+pub struct Graph {
+    #[command(flatten)]
+    pub from: FromArg,
+    /// As what it is drawn [default: by the name that --write has; else svg]
+    #[arg(short, long, value_enum)]
+    pub format: Option<GraphFormat>,
+    /// Write it into this file, and not to standard output
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub write: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    /// A picture, for browsers, light and dark
+    Svg,
+    /// For Graphviz: `dot -Tpdf`
+    Dot,
+    /// For Markdown: code hosts and many editors draw it
+    Mermaid,
+}

@@ -1,0 +1,76 @@
+//! `graph`: a network as a picture, or in the words of programs that draw.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use fabric::Fabric;
+use miette::{Context, IntoDiagnostic, Report, miette};
+use serde_json::json;
+use topology::{LinkId, NodeKind};
+
+use super::explain;
+use super::instance::{Subject, subject};
+use crate::cli::{Format, Graph, GraphFormat};
+use crate::output::{print_json, put};
+
+/// Draws it.
+pub fn graph(args: &Graph, output: Format) -> Result<(), Report> {
+    let (fabric, down) = match subject(&args.from, "`heddle graph NETWORK`")? {
+        Subject::File(fabric) => (fabric, Vec::new()),
+        Subject::Running(instance, fabric) => {
+            let links = instance.counters().map_err(explain)?.links;
+            let down =
+                fabric.topology.links.keys().zip(&links).filter(|(_, link)| !link.up).map(|(id, _)| id).collect();
+            (fabric, down)
+        }
+    };
+    match output {
+        Format::Table => {}
+        Format::Json => return print_json(&nodes_and_links(&fabric, &down)),
+        Format::Csv => {
+            return Err(miette!(
+                help = "`heddle show links FILE -o csv` lists links, `heddle show nodes FILE -o csv` nodes",
+                "a drawing is no table"
+            ));
+        }
+    }
+    let drawing = match args.format.or_else(|| by_name(args.write.as_deref()?)).unwrap_or(GraphFormat::Svg) {
+        GraphFormat::Svg => lab::graph::svg(&fabric, &down),
+        GraphFormat::Dot => lab::graph::dot(&fabric, &down),
+        GraphFormat::Mermaid => lab::graph::mermaid(&fabric, &down),
+    };
+    match &args.write {
+        None => put(&drawing),
+        Some(file) => {
+            std::fs::write(file, drawing).into_diagnostic().wrap_err_with(|| format!("cannot write {}", file.display()))
+        }
+    }
+}
+
+/// What a file of this name has in it.
+fn by_name(file: &Path) -> Option<GraphFormat> {
+    match file.extension().and_then(OsStr::to_str)? {
+        "svg" => Some(GraphFormat::Svg),
+        "dot" | "gv" => Some(GraphFormat::Dot),
+        "mmd" | "mermaid" | "md" => Some(GraphFormat::Mermaid),
+        _ => None,
+    }
+}
+
+/// For programs that draw by themselves.
+fn nodes_and_links(fabric: &Fabric, down: &[LinkId]) -> serde_json::Value {
+    let topology = &fabric.topology;
+    let nodes = topology.nodes.iter().map(|node| {
+        let (kind, tier) = match node.kind {
+            NodeKind::Host(_) => ("host", 0),
+            NodeKind::Switch { tier, .. } => ("switch", tier),
+        };
+        json!({ "name": node.name, "kind": kind, "tier": tier, "x": f64::from(node.x_permille) / 1_000.0 })
+    });
+    let links = topology.links.iter_enumerated().map(|(id, link)| {
+        let name = |end: topology::LinkEnd| &topology.nodes[end.node].name;
+        let bond = topology.bond_at(link.a.node, link.a.port).map(|end| &topology.bonds[end].name);
+        json!({ "a": name(link.a), "b": name(link.b), "number": topology.link_number(id), "bond": bond, "up": !down.contains(&id) })
+    });
+    json!({ "name": fabric.name, "nodes": nodes.collect::<Vec<_>>(), "links": links.collect::<Vec<_>>() })
+}

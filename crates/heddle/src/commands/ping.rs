@@ -1,0 +1,132 @@
+//! `ping`: whether hosts reach each other, and how long that takes. In each host that asks runs one program (`heddle pings`), which is told round by round whom to ask.
+
+mod asking;
+mod matrix;
+
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use live::pings::Answers;
+use machine::Span;
+use miette::{IntoDiagnostic, Report, miette};
+use serde_json::{Value, json};
+use topology::NodeId;
+
+use self::asking::Asking;
+use super::explain;
+use super::instance::{connect, definition, host, running};
+use crate::Ending;
+use crate::cli::{Format, Ping, Pings};
+use crate::output::{Rows, put};
+
+/// With fewer hosts it is over before a bar would be seen.
+const BAR_HOSTS_MIN: usize = 17;
+
+/// How often a pair is asked, and a host among all.
+const COUNT_OF_PAIR: u32 = 3;
+const COUNT_OF_ALL: u32 = 1;
+
+/// What a host has heard of those that it asked, by their names.
+pub struct Asked {
+    from: String,
+    of: Vec<(String, Answers)>,
+}
+
+/// Has hosts ask each other.
+pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
+    let instance = connect(&running(args.network.name.as_deref(), "`heddle ping --name NETWORK ..`")?)?;
+    let topology = definition(&instance)?.topology;
+    let hosts: Vec<NodeId> = match (&args.from, &args.to) {
+        (Some(from), Some(to)) => vec![host(&topology, from)?, host(&topology, to)?],
+        _ => topology.hosts().filter(|(_, node)| !node.is_external()).map(|(id, _)| id).collect(),
+    };
+    if hosts.len() < 2 || hosts[0] == hosts[1] {
+        return Err(miette!("there is nobody to ask: expected two hosts"));
+    }
+    let rounds = if args.all { rounds(hosts.len()) } else { vec![vec![(0, 1)]] };
+    let count = args.count.unwrap_or(if args.all { COUNT_OF_ALL } else { COUNT_OF_PAIR });
+    let askers = if args.all { hosts.len() } else { 1 };
+    let mut asking = Asking::start(&instance, &topology, (&hosts, askers), args.timeout)?;
+    let bar = bar(u64::from(count) * rounds.len() as u64, !args.quiet && askers >= BAR_HOSTS_MIN);
+    for pass in 0..count {
+        let began = Instant::now();
+        for round in &rounds {
+            asking.round(round)?;
+            bar.inc(1);
+        }
+        if pass + 1 < count {
+            std::thread::sleep(args.interval.saturating_sub(began.elapsed()));
+        }
+    }
+    bar.finish_and_clear();
+    let asked = asking.end()?;
+    put(&match format {
+        Format::Table if args.all => matrix::table(&asked),
+        Format::Table => matrix::pair(&asked),
+        Format::Json | Format::Csv => rows(&asked).render(format),
+    })?;
+    let mut answers = asked.iter().flat_map(|asked| &asked.of);
+    Ok(if answers.any(|(_, answers)| answers.received == 0) { Ending::Missed } else { Ending::Passed })
+}
+
+/// Who asks whom in which round, so that each of `hosts` asks each other one, and in no round more than one: both of a pair ask in the same round. It is how tournaments are
+/// played: all but the last stand in a circle that turns, the last one meets whoever comes by, and the others meet across. Of an odd number one pauses.
+fn rounds(hosts: usize) -> Vec<Vec<(usize, usize)>> {
+    let circle = if hosts.is_multiple_of(2) { hosts - 1 } else { hosts };
+    let round = |turn: usize| {
+        let across = (1..=circle / 2).map(move |step| ((turn + step) % circle, (turn + circle - step) % circle));
+        let met = (circle < hosts).then_some((turn, circle));
+        met.into_iter().chain(across).flat_map(|(a, b)| [(a, b), (b, a)]).collect()
+    };
+    (0..circle).map(round).collect()
+}
+
+/// A bar that counts rounds, for those that wait at a terminal.
+fn bar(rounds: u64, is_shown: bool) -> ProgressBar {
+    let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} rounds").expect("it is a template");
+    ProgressBar::with_draw_target(Some(rounds), target).with_style(style)
+}
+
+fn rows(asked: &[Asked]) -> Rows {
+    let mut rows = Rows::new(&["from", "to", "sent", "received", "rtt-min-ms", "rtt-mean-ms", "rtt-max-ms", "failure"]);
+    for Asked { from, of } in asked {
+        for (to, answers) in of {
+            let [min, mean, max] = answers
+                .rtt_ns
+                .map_or([Value::Null, Value::Null, Value::Null], |rtt| rtt.map(|ns| json!(ns as f64 / 1e6)));
+            let (sent, received) = (json!(answers.sent), json!(answers.received));
+            rows.push([json!(from), json!(to), sent, received, min, mean, max, json!(answers.failure)]);
+        }
+    }
+    rows
+}
+
+/// Asks hosts, from the one in which it runs: `ping` starts it there.
+pub fn pings(args: &Pings) -> Result<(), Report> {
+    let patience = Span::from_ms(args.patience_ms);
+    let answers = live::pings::ask(&args.to, args.remembered, patience, &mut std::io::stdout()).map_err(explain)?;
+    put(&(serde_json::to_string(&answers).into_diagnostic()? + "\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_asks_each_other_one_and_one_at_a_time() {
+        for hosts in 2..=9 {
+            let rounds = rounds(hosts);
+            let mut pairs = BTreeSet::new();
+            for round in &rounds {
+                let askers: BTreeSet<usize> = round.iter().map(|(from, _)| *from).collect();
+                let asked: BTreeSet<usize> = round.iter().map(|(_, to)| *to).collect();
+                assert!(askers.len() == round.len() && askers == asked, "{hosts}: {round:?}");
+                pairs.extend(round.iter().copied().filter(|(from, to)| from != to && *from < hosts && *to < hosts));
+            }
+            assert_eq!(pairs.len(), hosts * (hosts - 1), "{hosts}: {rounds:?}");
+        }
+    }
+}

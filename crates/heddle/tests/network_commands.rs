@@ -1,0 +1,343 @@
+//! Commands about a running network, as users of Mininet and containerlab know them: list, ping, shell, iperf, path, graph.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::command::completed;
+use crate::live::{Guard, may_run};
+use crate::program::Desk;
+
+/// What does not happen within this does not happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Two leaves with two hosts each, and three equal paths between them.
+const LAB: &str = "\
+topology: { leaf-spine: { leaves: 2, spines: 3, hosts-per-leaf: 2 } }
+spread: ecmp
+";
+
+fn up(text: &str) -> Guard {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", text);
+    let guard = Guard(desk);
+    guard.0.expect(0, &["up", "lab.fabric.yaml"]);
+    guard
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn networks_are_listed_and_what_a_crash_left_is_named() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    desk.expect(0, &["up", "lab.fabric.yaml", "--name", "other"]);
+    let (listed, _) = desk.expect(0, &["list", "-o", "json"]);
+    let listed = json(&listed);
+    assert_eq!((&listed[0]["name"], &listed[1]["name"]), (&"lab".into(), &"other".into()), "{listed}");
+    for network in listed.as_array().expect("rows") {
+        let expected = [("state", "up".into()), ("file", "lab.fabric.yaml".into()), ("hosts", 4.into())];
+        let more = [("switches", Value::from(5)), ("links", 10.into()), ("fabric", "lab".into())];
+        for (key, value) in expected.into_iter().chain(more) {
+            assert_eq!(network[key], value, "{key}: {network}");
+        }
+        assert!(network["uptime-s"].is_u64() && network["user"].is_string(), "{network}");
+    }
+    let (table, _) = desk.expect(0, &["ls"]);
+    assert!(table.starts_with("name ") && table.lines().count() == 3, "{table}");
+    // A program that outlives the network's process.
+    let mut program = desk.command(&["exec", "-n", "lab", "h1", "sleep", "600"]).spawn().expect("it can be started");
+    let began = Instant::now();
+    while std::fs::read_to_string(format!("/proc/{}/comm", program.id())).is_ok_and(|name| name.trim() != "sleep") {
+        assert!(began.elapsed() < PATIENCE, "it does not become what it is to be");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = listed[0]["pid"].as_i64().expect("a number") as i32;
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+    let began = Instant::now();
+    let (table, stderr) = loop {
+        let said = desk.expect(0, &["list", "-o", "csv"]);
+        if said.0.contains("lab,crashed") {
+            break said;
+        }
+        assert!(began.elapsed() < PATIENCE, "{said:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(table.contains("other,up"), "{table}");
+    assert!(stderr.contains("lab: ") && stderr.contains("1 program still runs") && stderr.contains("heddle clean"));
+    desk.expect(0, &["down", "-n", "other"]);
+    let (_, stderr) = desk.expect(2, &["show", "counters"]);
+    assert!(stderr.contains("the process of lab has died") && stderr.contains("heddle clean"), "{stderr}");
+    desk.expect(0, &["clean"]);
+    program.wait().expect("it is ended");
+    let (table, stderr) = desk.expect(0, &["list"]);
+    assert!(table.is_empty() && stderr.contains("heddle up FILE"), "{table}{stderr}");
+    assert_eq!(desk.expect(0, &["list", "-o", "json"]).0, "[]\n");
+}
+
+#[test]
+fn names_of_what_runs_are_completed() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    assert_eq!(completed(desk, &["exec", "h"]), ["h1", "h2", "h3", "h4"]);
+    assert_eq!(completed(desk, &["ping", "h1", "h3"]), ["h3"]);
+    assert_eq!(completed(desk, &["link", "down", "leaf1", "spine"]), ["spine1", "spine2", "spine3"]);
+    assert_eq!(completed(desk, &["shell", "--name", ""]), ["lab"]);
+    assert_eq!(completed(desk, &["show", "nodes", "l"]), ["lab", "lab.fabric.yaml"]);
+}
+
+#[test]
+fn what_follows_a_program_s_name_is_the_program_s() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let echo = |args: &[&str]| desk.expect(0, args).0;
+    assert_eq!(echo(&["exec", "h1", "echo", "-v", "--name", "x", "--", "-o", "json"]), "-v --name x -- -o json\n");
+    assert_eq!(echo(&["exec", "--name", "lab", "h1", "--", "echo", "--", "-n"]), "-- -n\n");
+    assert_eq!(echo(&["exec", "h1", "-n", "lab", "hostname"]), "h1\n");
+    let (_, stderr) = desk.expect(2, &["exec", "h1"]);
+    assert!(stderr.contains("COMMAND"), "{stderr}");
+    // The same network by the environment, and by the old spelling of the option.
+    let by =
+        |value: &str| desk.command(&["exec", "h1", "hostname"]).env("HEDDLE_NETWORK", value).output().expect("it runs");
+    assert!(by("lab").status.success());
+    assert!(String::from_utf8_lossy(&by("other").stderr).contains("no network named `other`"));
+    assert_eq!(echo(&["exec", "--instance", "lab", "h1", "hostname"]), "h1\n");
+}
+
+#[test]
+fn a_shell_names_host_and_network_and_ends_with_its_status() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    for (shell, prompt) in [("/bin/bash", "h2@lab:"), ("/bin/sh", "h2@lab:"), ("/usr/sbin/nologin", "h2@lab:")] {
+        // At a terminal, which `script` makes.
+        let heddle = desk.command(&["shell", "h2"]);
+        let line = format!("SHELL={shell} {} shell h2", heddle.get_program().to_string_lossy());
+        let mut script = std::process::Command::new("script");
+        script.args(["-q", "-e", "-c", &line, "/dev/null"]).current_dir(desk.path());
+        script.envs(heddle.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        script.env("SHELL", "/bin/sh").env("HOME", desk.path()).env("TERM", "dumb").env_remove("ENV");
+        let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("util-linux is there");
+        let mut input = child.stdin.take().expect("it is piped");
+        input.write_all(b"hostname; echo $HEDDLE_HOST+$HEDDLE_NETWORK\nexit 7\n").expect("it reads");
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains(prompt) && said.contains("h2+lab"), "{shell}: {said}");
+        assert_eq!(output.status.code(), Some(7), "{shell}: {said}");
+    }
+    // Without a terminal it is a script.
+    let mut shell = desk.command(&["shell", "h1"]);
+    let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it can be started");
+    child.stdin.take().expect("it is piped").write_all(b"hostname\nexit 3\n").expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), &*output.stdout), (Some(3), &b"h1\n"[..]));
+    let (_, stderr) = desk.expect(2, &["shell", "h22"]);
+    assert!(stderr.contains("did you mean `h2`?"), "{stderr}");
+}
+
+#[test]
+fn every_pair_of_hosts_is_asked_and_who_does_not_answer_is_named() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let (matrix, _) = desk.expect(0, &["ping", "--all", "-W", "60s"]);
+    assert!(matrix.starts_with("ms ") && matrix.contains("\n12/12 received (0 % lost)\n"), "{matrix}");
+    let (one, _) = desk.expect(0, &["ping", "h1", "h4", "-c", "5", "-i", "10ms", "-W", "60s"]);
+    assert!(one.starts_with("h1 -> h4: 5/5 received, round-trip time "), "{one}");
+    desk.expect(0, &["link", "down", "h4", "leaf2"]);
+    let (matrix, _) = desk.expect(1, &["ping", "--all", "-W", "300ms"]);
+    assert!(matrix.contains("6/12 received (50 % lost)") && matrix.contains("h1 -> h4: "), "{matrix}");
+    let (rows, _) = desk.expect(1, &["ping", "--all", "-W", "300ms", "-o", "json"]);
+    let rows = json(&rows);
+    assert_eq!(rows.as_array().expect("rows").len(), 12);
+    for row in rows.as_array().expect("rows") {
+        let is_cut_off = row["from"] == "h4" || row["to"] == "h4";
+        assert_eq!((&row["sent"], &row["received"]), (&1.into(), &u32::from(!is_cut_off).into()), "{row}");
+        assert_eq!((row["rtt-mean-ms"].is_null(), row["failure"].is_null()), (is_cut_off, !is_cut_off), "{row}");
+    }
+    let (_, stderr) = desk.expect(2, &["ping", "h1", "leaf1"]);
+    assert!(stderr.contains("`leaf1` is a switch"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["ping", "h1", "h44"]);
+    assert!(stderr.contains("no host `h44`") && stderr.contains("did you mean `h4`?"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["ping", "h1"]);
+    assert!(stderr.contains("<TO>"), "{stderr}");
+}
+
+/// Whether something listens in a host, at iperf3's port.
+fn listens(desk: &Desk, host: &str) -> bool {
+    let (sockets, _) = desk.expect(0, &["exec", host, "cat", "/proc/net/tcp", "/proc/net/tcp6"]);
+    sockets.lines().any(|line| line.contains(":1451 ") && line.contains(" 0A "))
+}
+
+#[test]
+fn throughput_comes_in_a_line_and_no_program_stays() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let (line, _) = desk.expect(0, &["iperf", "h1", "h3", "-t", "1"]);
+    assert!(line.starts_with("h1 -> h3: ") && line.contains("received") && line.contains("TCP for"), "{line}");
+    let (row, _) = desk.expect(0, &["iperf", "h1", "h3", "-t", "1", "-P", "2", "-R", "-o", "json"]);
+    let row = &json(&row)[0];
+    assert_eq!((&row["from"], &row["to"], &row["streams"]), (&"h3".into(), &"h1".into(), &2.into()), "{row}");
+    assert!(row["received_bps"].as_f64().is_some_and(|bps| bps > 0.0) && row["retransmits"].is_u64(), "{row}");
+    let (row, _) = desk.expect(0, &["iperf", "h1", "h3", "-t", "1", "-u", "-b", "5M", "-o", "json"]);
+    let row = &json(&row)[0];
+    assert!(row["protocol"] == "udp" && row["datagrams"].as_u64().is_some_and(|sent| sent > 0), "{row}");
+    assert!(row["received_bps"].as_f64().is_some_and(|bps| bps > 0.0), "{row}");
+    // Whatever ends it, its programs end with it; also if it cannot do anything about that.
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+        let mut iperf = desk.command(&["iperf", "h1", "h3", "-t", "600"]).spawn().expect("it can be started");
+        let began = Instant::now();
+        while !listens(desk, "h3") {
+            assert!(began.elapsed() < PATIENCE, "nobody listens");
+        }
+        kill(Pid::from_raw(iperf.id().cast_signed()), signal).expect("it runs");
+        let status = iperf.wait().expect("it ends");
+        assert_eq!(status.code(), (signal != Signal::SIGKILL).then_some(130), "{signal}");
+        let began = Instant::now();
+        while listens(desk, "h3") {
+            assert!(began.elapsed() < PATIENCE, "its server goes on after {signal}");
+        }
+    }
+    let (_, stderr) = desk.expect(2, &["iperf", "h1", "h1"]);
+    assert!(stderr.contains("both ends"), "{stderr}");
+}
+
+/// Hosts at two switches, and eight ways between those.
+fn wide(extra: &str) -> String {
+    let middles: Vec<String> = (1..=8).map(|n| format!("m{n}: switch")).collect();
+    let links: Vec<String> = (1..=8).map(|n| format!("{{ between: [s1, m{n}] }}, {{ between: [m{n}, s2] }}")).collect();
+    let (node, link) = if extra.is_empty() {
+        (String::new(), String::new())
+    } else {
+        (format!("{extra}: switch, "), format!("{{ between: [{extra}, s1] }}, "))
+    };
+    format!(
+        "spread: ecmp\nnodes: {{ h1: host, h2: host, {node}s1: switch, s2: switch, {} }}\nlinks: [{link}{{ between: [h1, s1] }}, {{ between: [h2, s2] }}, {}]\n",
+        middles.join(", "),
+        links.join(", ")
+    )
+}
+
+/// The switch between s1 and s2 on the path of h1's pings.
+fn middle(desk: &Desk, from: &[&str]) -> String {
+    let args = [&["path", "h1", "h2", "--protocol", "icmp", "-o", "json"], from].concat();
+    let hops = json(&desk.expect(0, &args).0);
+    assert_eq!(hops.as_array().expect("rows").len(), 4, "{hops}");
+    assert!(hops.as_array().expect("rows").iter().all(|hop| hop["share"] == 1.0), "{hops}");
+    hops[1]["to"].as_str().expect("a name").to_owned()
+}
+
+/// How many packets have gone from s1 to each of the switches behind it.
+fn carried(desk: &Desk) -> Vec<(String, u64)> {
+    let rows = json(&desk.expect(0, &["show", "counters", "-o", "json"]).0);
+    let rows = rows.as_array().expect("rows").iter().filter(|row| row["from"] == "s1");
+    let to = |row: &Value| Some((row["to"].as_str()?.to_owned(), row["packets"].as_u64()?));
+    rows.filter_map(to).filter(|(to, _)| to.starts_with('m')).collect()
+}
+
+/// Where h1's pings go: what is said is what is counted.
+fn pings_go_by(desk: &Desk, expected: &str) {
+    let before = carried(desk);
+    desk.expect(0, &["exec", "h1", "ping", "-4", "-q", "-c", "40", "-i", "0.01", "-W", "60", "h2"]);
+    for ((to, after), (_, before)) in carried(desk).into_iter().zip(before) {
+        let packets = after - before;
+        assert_eq!(packets >= 40, to == expected, "{packets} by {to}, expected by {expected}");
+    }
+}
+
+#[test]
+fn a_flow_s_path_is_that_which_its_packets_take() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(&wide(""));
+    let desk = &guard.0;
+    let first = middle(desk, &[]);
+    assert_eq!(middle(desk, &["lab.fabric.yaml"]), first, "as the network comes up");
+    pings_go_by(desk, &first);
+    // Another switch gives all others other numbers; they go on choosing as they did.
+    desk.write("lab.fabric.yaml", &wide("a0"));
+    desk.expect(0, &["up", "lab.fabric.yaml"]);
+    assert_eq!(middle(desk, &["-n", "lab"]), first);
+    pings_go_by(desk, &first);
+    // Around a link that is down.
+    desk.expect(0, &["link", "down", &first, "s2"]);
+    let second = middle(desk, &[]);
+    assert_ne!(second, first);
+    pings_go_by(desk, &second);
+    desk.expect(0, &["link", "down", "h2", "s2"]);
+    let (said, _) = desk.expect(1, &["path", "h1", "h2"]);
+    assert!(said.contains("no link leads on from there"), "{said}");
+}
+
+#[test]
+fn paths_of_a_file() {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", LAB);
+    let (said, note) = desk.expect(0, &["path", "h1", "h4", "lab.fabric.yaml"]);
+    assert!(said.contains("h1 -> h4: 3 equal paths of 4 links") && said.contains("33.33 %"), "{said}");
+    assert!(note.contains("--source-port"), "{note}");
+    let flow = ["path", "h1", "h4", "lab.fabric.yaml", "--port", "5201", "--source-port", "40000"];
+    let (said, note) = desk.expect(0, &flow);
+    assert!(said.contains("\nh1 - leaf1 - spine") && note.is_empty(), "{said}{note}");
+    let (rows, _) = desk.expect(0, &[&flow[..], &["--protocol", "udp", "-6", "-o", "csv"]].concat());
+    assert_eq!(rows.lines().count(), 1 + 4, "{rows}");
+    desk.write("lab.fabric.yaml", &LAB.replace("ecmp", "packet-scatter"));
+    let (said, note) = desk.expect(0, &flow);
+    assert!(said.contains("3 equal paths") && note.is_empty(), "{said}{note}");
+    let (_, stderr) = desk.expect(2, &["path", "h1", "h55", "lab.fabric.yaml"]);
+    assert!(stderr.contains("no host `h55`"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["path", "h1", "h2", "nowhere.yaml"]);
+    assert!(stderr.contains("cannot read nowhere.yaml"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["path", "h1", "h2", "lab.fabric.yaml", "--protocol", "icmp", "--port", "1"]);
+    assert!(stderr.contains("no ports"), "{stderr}");
+}
+
+#[test]
+fn a_network_is_drawn_as_its_file_is_named() {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", LAB);
+    let (picture, _) = desk.expect(0, &["graph", "lab.fabric.yaml"]);
+    assert!(picture.starts_with("<svg xmlns=") && picture.contains(">spine3</text>"), "{picture}");
+    for (file, start) in [("a.svg", "<svg"), ("a.dot", "graph \"lab\" {"), ("a.md", "flowchart TB")] {
+        let (stdout, _) = desk.expect(0, &["graph", "lab.fabric.yaml", "-w", file]);
+        assert!(stdout.is_empty() && desk.read(file).starts_with(start), "{file}: {stdout}");
+    }
+    let (dot, _) = desk.expect(0, &["graph", "lab.fabric.yaml", "--format", "dot"]);
+    assert_eq!(dot.matches(" -- ").count(), 10, "{dot}");
+    let (data, _) = desk.expect(0, &["graph", "lab.fabric.yaml", "-o", "json"]);
+    let data = json(&data);
+    assert_eq!((data["nodes"].as_array().map(Vec::len), data["links"].as_array().map(Vec::len)), (Some(9), Some(10)));
+    desk.expect(2, &["graph", "lab.fabric.yaml", "-o", "csv"]);
+}
+
+#[test]
+fn commands_without_a_network_say_how_to_start_one() {
+    let desk = Desk::new();
+    for args in [&["ping", "--all"][..], &["shell", "h1"], &["iperf", "h1", "h2"], &["path", "h1", "h2"], &["graph"]] {
+        let (_, stderr) = desk.expect(2, args);
+        assert!(stderr.contains("no network is running") && stderr.contains("heddle up FILE"), "{args:?}: {stderr}");
+    }
+}
