@@ -21,7 +21,7 @@ use crate::source::{At, Place};
 use crate::traffic::{DelayedAck, TrafficSetting, TrafficText};
 use crate::vary::About;
 use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, Traffic, Work};
-use crate::{repeat, sysctl, time_series, transfers};
+use crate::{repeat, sysctl, time_series, transfers, window};
 
 /// The most pairs of hosts that the cases of one experiment name together.
 const MOST_PAIRS: usize = 10_000_000;
@@ -198,6 +198,7 @@ impl<'a> Context<'a> {
         let transfers_fit = transfers::check(text, axes.unwrap_or_default(), problems);
         if let Some(axes) = axes {
             sysctl::check(text, axes, problems);
+            window::check(text, axes, problems);
         }
         let faults = self.faults(&text.value, axes, duration, problems);
         let varied = varied_patterns(axes.unwrap_or_default()).next();
@@ -265,7 +266,7 @@ impl<'a> Context<'a> {
         }
         Some(TransportSpec {
             kind: text.transport.map(|kind| kind.0).unwrap_or_default(),
-            window: text.window.map_or(256, Whole::get),
+            window: window::of(text.window.as_ref()),
             initial_window: text.initial_window.map_or(10, Whole::get),
             duplicate_ack_threshold: text.duplicate_ack_threshold.map_or(3, Whole::get),
             delayed_ack: text.delayed_ack.unwrap_or(DelayedAck(Some(Span::from_ms(40)))).0,

@@ -62,6 +62,7 @@ mod transfers;
 mod tree;
 mod units;
 mod vary;
+mod window;
 mod words;
 mod yaml;
 

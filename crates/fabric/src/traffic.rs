@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use transport::TransportKind;
 use transport::linux::{CongestionControl, Sysctl};
+use transport::{ReceiveWindow, TransportKind};
 
 use crate::error::Problems;
 use crate::faults::LinkFaultText;
@@ -16,6 +16,7 @@ use crate::read::{Fields, Read};
 use crate::source::At;
 use crate::sysctl::{self, SysctlText};
 use crate::tree::{Node, Value};
+use crate::window::WindowText;
 use crate::words::Choice;
 use crate::{Pattern, Traffic};
 
@@ -23,7 +24,6 @@ use crate::{Pattern, Traffic};
 const MINUTE: u64 = 60_000;
 
 type Streams = Whole<1, 128>;
-type Window = Whole<1, 1_000_000>;
 type InitialWindow = Whole<1, 1_000>;
 /// Linux has no larger one (`tcp_max_reordering`).
 type DuplicateAcks = Whole<1, 300>;
@@ -76,10 +76,11 @@ parameters! {
         "transfers" => transfers: Option<At<TransfersText>>;
         /// Links that go down and come up meanwhile. Bonds hear of it at once, and routes unless they are `fixed`.
         "faults" => faults: Option<At<Vec<At<LinkFaultText>>>>;
-        /// Receive window in segments; it bounds what is in flight. 256 when not given.
-        "window" => window: Option<Window>, vary {
-            /// Receive window in segments.
-            "window": Window => Condition Window(u32), plain, |traffic, segments| traffic.transport.window = *segments
+        /// Receive window in segments; it bounds what is in flight. 256 when not given. With `linux` also `auto`: as large as the receiver finds that the path
+        /// needs, up to 4 MiB, as Linux does whose buffers nobody has set.
+        "window" => window: Option<At<WindowText>>, vary {
+            /// Receive window in segments, or `auto`.
+            "window": WindowText => Condition Window(ReceiveWindow), plain, |traffic, window| traffic.transport.window = *window
         };
         /// Initial window in segments. 10 when not given (RFC 6928).
         "initial-window" => initial_window: Option<InitialWindow>, vary {

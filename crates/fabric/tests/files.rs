@@ -10,7 +10,7 @@ use link::LinkSpec;
 use machine::Span;
 use serde_json::Value;
 use topology::{LinkId, NodeKind, Rerouting};
-use transport::TransportKind;
+use transport::{ReceiveWindow, TransportKind};
 use vswitch::Spread;
 
 fn read(text: &str) -> Fabric {
@@ -187,7 +187,7 @@ fn what_is_not_given_has_its_default() {
     assert_eq!((experiment.duration, experiment.warm_up, experiment.repeat), (Span::from_secs(1), Span::ZERO, 1));
     let transport = &traffic(experiment).transport;
     assert_eq!(transport.kind, TransportKind::Linux);
-    assert_eq!((transport.window, transport.initial_window, transport.duplicate_ack_threshold), (256, 10, 3));
+    assert_eq!((transport.window, transport.initial_window, transport.duplicate_ack_threshold), (256.into(), 10, 3));
     assert_eq!((transport.segment_bytes, transport.header_bytes), (1_448, 66));
     assert_eq!((transport.delayed_ack, transport.rto_min), (Some(Span::from_ms(40)), Span::from_ms(200)));
     assert_eq!(experiment.cases().len(), 1);
@@ -303,7 +303,7 @@ fn the_file_of_the_paper_says_what_the_paper_says() {
     assert_eq!(case.work.traffic().expect("traffic").pattern, Pattern::Stride(8));
     assert_eq!(
         (case.work.traffic().expect("traffic").transport.window, case.overrides.spread(&fabric)),
-        (20, Spread::PacketScatter)
+        (20.into(), Spread::PacketScatter)
     );
 }
 
@@ -386,8 +386,8 @@ fn anchors_and_merges_are_followed() {
         "topology: { fat-tree: { k: 4 } }\nexperiments:\n  a:\n    traffic: &t { pattern: random, window: 20 }\n  b:\n    traffic: { <<: *t, window: 30 }\n  \
          c:\n    traffic: *t\n",
     );
-    let windows: Vec<u32> = fabric.experiments.iter().map(|e| traffic(e).transport.window).collect();
-    assert_eq!(windows, [20, 30, 20]);
+    let windows: Vec<_> = fabric.experiments.iter().map(|e| traffic(e).transport.window).collect();
+    assert_eq!(windows, [20, 30, 20].map(ReceiveWindow::Segments));
 }
 
 #[test]

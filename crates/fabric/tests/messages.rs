@@ -357,6 +357,8 @@ fn traffic() {
         ),
         ("pattern: random, transport: linux, sysctl: { tcp_reordering: 301 }", "a sysctl beyond another one"),
         ("pattern: random, window: 0", "a window of zero"),
+        ("pattern: random, window: automatic", "a window that is neither a number nor auto"),
+        ("pattern: random, transport: sack, window: auto", "a window that finds itself without Linux's TCP"),
         ("pattern: random, delayed-ack: 1s", "a delayed ACK beyond RFC 1122"),
         ("pattern: random, delayed-ack: 0s", "a delayed ACK of zero"),
         ("pattern: random, segment: 1460B", "a segment that doesn't fit the MTU"),

@@ -24,7 +24,7 @@ const AXES: [(&str, &str, [&str; 2]); 31] = [
     ("congestion-control", LINUX, ["cubic", "reno"]),
     ("sysctl", LINUX, ["{ tcp_dsack: 1 }", "{ tcp_dsack: 0, tcp_comp_sack_nr: 0 }"]),
     ("streams", TRAFFIC, ["1", "2"]),
-    ("window", TRAFFIC, ["20", "256"]),
+    ("window", TRAFFIC, ["20", "auto"]),
     ("initial-window", TRAFFIC, ["2", "10"]),
     ("duplicate-ack-threshold", TRAFFIC, ["3", "4"]),
     ("transfers.size", TRANSFERS, ["20kB", "1MB"]),

@@ -1,6 +1,6 @@
 //! What Linux's TCP, and iperf3 with it, can be set to.
 
-use transport::{TransportKind, TransportSpec};
+use transport::{ReceiveWindow, TransportKind, TransportSpec};
 
 /// Bytes of the headers with which a segment enters the kernel through a TAP: Ethernet, IPv4, TCP with timestamps.
 const ARRIVAL_HEADERS: u64 = 66;
@@ -25,13 +25,21 @@ pub(crate) fn receive_buffer(window: u32, segment: u32) -> u64 {
     (u64::from(window.max(1)) * segment + segment / 2) * 256 / ratio + truesize
 }
 
+/// Whether Linux has no receive buffer that is so large. One that it makes by itself never is.
+fn is_too_large(window: ReceiveWindow, segment: u32) -> bool {
+    match window {
+        ReceiveWindow::Segments(window) => receive_buffer(window, segment) > i32::MAX as u64,
+        ReceiveWindow::Auto => false,
+    }
+}
+
 /// Why Linux cannot be set up so; `None`: it can.
 pub(crate) fn why_not_live(spec: &TransportSpec, is_shaped: impl FnOnce() -> bool) -> Option<&'static str> {
     if spec.kind == TransportKind::Udp {
         None
     } else if spec.segment_bytes < LEAST_SEGMENT {
         Some("iperf3 sends no segments of less than 76 bytes")
-    } else if receive_buffer(spec.window, spec.segment_bytes) > i32::MAX as u64 && is_shaped() {
+    } else if is_too_large(spec.window, spec.segment_bytes) && is_shaped() {
         Some("so large a window needs a larger receive buffer than Linux has (2 GiB)")
     } else {
         None

@@ -73,7 +73,7 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
 pub(crate) fn reno() -> TransportSpec {
     TransportSpec {
         kind: TransportKind::Reno,
-        window: 20,
+        window: 20.into(),
         initial_window: 3,
         duplicate_ack_threshold: 3,
         delayed_ack: None,

@@ -9,7 +9,7 @@ use link::Link;
 use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::credit;
-use transport::{Ack, Segment, TransportKind, receiver, sender};
+use transport::{Ack, Offer, ReceiveWindow, Segment, TransportKind, receiver, sender};
 use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
@@ -104,7 +104,8 @@ impl<'a> Engine<'a> {
         let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
         let kind = scenario.transport.kind;
         let notifies = kind == TransportKind::Linux && scenario.transport.linux.asks_for_ecn();
-        let packets = Pool::new(matches!(kind, TransportKind::Sack | TransportKind::Linux), notifies);
+        let is_tuned = scenario.transport.window == ReceiveWindow::Auto;
+        let packets = Pool::new(matches!(kind, TransportKind::Sack | TransportKind::Linux), notifies, is_tuned);
         let mut engine = Self {
             graph: Graph::new(Time::ZERO, topology, &tables, routes, randomness),
             tables,
@@ -445,7 +446,8 @@ impl<'a> Engine<'a> {
         if self.is_special {
             return self.special_segment_arrives(now, direction, id);
         }
-        let segment = self.medium.packets.take(id).segment(self.medium.packets.ecn(id));
+        let packets = &mut self.medium.packets;
+        let segment = packets.take(id).segment(packets.ecn(id), packets.offer(id).stamp);
         let flow = &mut self.flows[direction as usize / 2];
         let Segment { seq, stamp, .. } = segment;
         if segment.carries_data() {
@@ -515,8 +517,8 @@ impl<'a> Engine<'a> {
         let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
         let blocks = self.medium.packets.blocks(id);
         let flow = &mut self.flows[direction as usize / 2];
-        let ecn = self.medium.packets.ecn(id);
-        flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
+        let (ecn, offer) = (self.medium.packets.ecn(id), self.medium.packets.offer(id));
+        flow.sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks, ecn, offer }));
         self.poll_sender(now, direction - 1);
     }
 
@@ -568,6 +570,7 @@ impl<'a> Engine<'a> {
             match self.flows[direction as usize / 2].sender.poll(now) {
                 Step::Do(segment) => {
                     let id = self.medium.packets.put(Content::of_segment(segment), None, segment.ecn);
+                    self.medium.packets.set_offer(id, Offer { stamp: segment.echo, ..Offer::NONE });
                     if segment.seq < self.whole_before {
                         self.send(now, direction, id);
                     } else {
@@ -591,8 +594,9 @@ impl<'a> Engine<'a> {
         let back = direction + 1;
         loop {
             match self.flows[direction as usize / 2].receiver.poll(now) {
-                Step::Do(Ack { ack, echo, blocks, ecn }) => {
+                Step::Do(Ack { ack, echo, blocks, ecn, offer }) => {
                     let id = self.medium.packets.put(Content { number: ack, stamp: echo }, Some(&blocks), ecn);
+                    self.medium.packets.set_offer(id, offer);
                     self.send(now, back, id);
                 }
                 Step::Wait(until) => return self.arm(until, back),
@@ -652,7 +656,8 @@ fn hash_of((from, to): (NodeId, NodeId), number: u64) -> FlowHash {
 /// More arrivals at one instant than any network makes whose time moves: every window of every flow, its ACKs, over each
 /// hop of a long path. Small networks may have [`EVENTS_AT_ONCE`], which take about a second.
 fn events_at_once_max(scenario: &Scenario<'_>) -> u64 {
-    let under_way = 2 * (scenario.flows.len() as u64).saturating_mul(u64::from(scenario.transport.window) + 1);
+    let under_way =
+        2 * (scenario.flows.len() as u64).saturating_mul(u64::from(transport::window(scenario.transport)) + 1);
     let hops = scenario.fabric.topology.nodes.len().min(64) as u64;
     under_way.saturating_mul(2 * hops).max(EVENTS_AT_ONCE)
 }

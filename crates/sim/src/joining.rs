@@ -2,7 +2,7 @@
 //!
 //! What comes at one instant comes together: out of a card that has collected it ([`link::LinkSpec::coalesce_ns`]), or of a bond that has put it in
 //! order. Live, `vswitch::segmentation` joins the frames of one flow that are due at once; the rules are the same here: they follow each other without
-//! a gap, carry the same timestamp and the same marks, and make up an IP packet of 64 KiB at most; one that is pushed is the last.
+//! a gap, carry the same timestamps and the same marks, and make up an IP packet of 64 KiB at most; one that is pushed is the last.
 
 use machine::Time;
 use transport::{Ecn, Segment, TransportKind};
@@ -33,6 +33,7 @@ struct Joined {
     /// Behind the last one.
     end: u64,
     stamp: u64,
+    echo: u32,
     ecn: Ecn,
     /// The last one was pushed.
     is_ended: bool,
@@ -61,8 +62,8 @@ impl Joining {
     pub(crate) fn continues(&self, now: Time, direction: u32, segment: &Segment) -> bool {
         let is_next = |joined: Joined| {
             !joined.is_ended
-                && (joined.at, joined.direction, joined.end, joined.stamp, joined.ecn)
-                    == (now, direction, segment.seq, segment.stamp.as_ps() / STAMP_PS, segment.ecn)
+                && (joined.at, joined.direction, joined.end, joined.stamp, joined.echo, joined.ecn)
+                    == (now, direction, segment.seq, segment.stamp.as_ps() / STAMP_PS, segment.echo, segment.ecn)
                 && segment.seq + self.segment_bytes - joined.first <= self.bytes_max
         };
         self.joined.is_some_and(is_next)
@@ -80,6 +81,7 @@ impl Joining {
             first: first.unwrap_or(segment.seq),
             end: segment.seq + self.segment_bytes,
             stamp: segment.stamp.as_ps() / STAMP_PS,
+            echo: segment.echo,
             ecn: segment.ecn,
             is_ended: segment.push,
         });
@@ -102,7 +104,7 @@ mod tests {
     fn what_follows_at_once_and_fits_is_joined() {
         let mut joining = Joining { segment_bytes: 1_000, bytes_max: 3_500, joined: None };
         let at = |ms| Time::ZERO + Span::from_ms(ms);
-        let segment = |seq| Segment { seq, stamp: at(7), push: false, ecn: Ecn::NONE };
+        let segment = |seq| Segment { seq, stamp: at(7), push: false, ecn: Ecn::NONE, echo: 0 };
         assert_eq!(joining.end(), None);
         assert!(joining.note(at(9), 4, &segment(5_000)));
         assert_eq!(joining.since(), Some(at(9)));
@@ -110,17 +112,21 @@ mod tests {
             (at(10), 4, segment(6_000)),
             (at(9), 2, segment(6_000)),
             (at(9), 4, segment(7_000)),
-            (at(9), 4, Segment { seq: 6_000, stamp: at(8), push: false, ecn: Ecn::NONE }),
+            (at(9), 4, Segment { seq: 6_000, stamp: at(8), push: false, ecn: Ecn::NONE, echo: 0 }),
         ] {
             assert!(!joining.continues(now, direction, &next), "{next:?}");
         }
-        let same = Segment { seq: 6_000, stamp: at(7) + Span::from_us(999), push: false, ecn: Ecn::NONE };
+        let same = Segment { seq: 6_000, stamp: at(7) + Span::from_us(999), push: false, ecn: Ecn::NONE, echo: 0 };
         assert!(joining.continues(at(9), 4, &same), "timestamps are in milliseconds");
         assert!(joining.note(at(9), 4, &same) && joining.note(at(9), 4, &segment(7_000)));
         assert!(!joining.continues(at(9), 4, &segment(8_000)), "it is full");
         assert_eq!((joining.end(), joining.end()), (Some((at(9), 4)), None));
         assert!(joining.note(at(9), 4, &Segment { push: true, ..segment(5_000) }));
         assert!(!joining.continues(at(9), 4, &segment(6_000)), "one that is pushed is the last");
-        assert!(!joining.note(at(9), 4, &Segment { seq: Segment::SYN, stamp: at(7), push: false, ecn: Ecn::NONE }));
+        assert!(!joining.note(
+            at(9),
+            4,
+            &Segment { seq: Segment::SYN, stamp: at(7), push: false, ecn: Ecn::NONE, echo: 0 }
+        ));
     }
 }

@@ -2,7 +2,7 @@
 
 use machine::Time;
 use transport::segment::Blocks;
-use transport::{Ecn, Segment};
+use transport::{Ecn, Offer, Segment};
 
 /// The end of the free list.
 const NIL: u32 = u32::MAX;
@@ -22,14 +22,14 @@ const PUSH: u64 = 1 << 63;
 impl Content {
     #[inline]
     pub(crate) const fn of_segment(segment: Segment) -> Self {
-        let Segment { seq, stamp, push, ecn: _ } = segment;
+        let Segment { seq, stamp, push, ecn: _, echo: _ } = segment;
         Self { number: if push { seq | PUSH } else { seq }, stamp }
     }
 
     #[inline]
-    pub(crate) const fn segment(self, ecn: Ecn) -> Segment {
+    pub(crate) const fn segment(self, ecn: Ecn, echo: u32) -> Segment {
         let Self { number, stamp } = self;
-        let whole = Segment { seq: number, stamp, push: false, ecn };
+        let whole = Segment { seq: number, stamp, push: false, ecn, echo };
         if whole.carries_data() { Segment { seq: number & !PUSH, push: number & PUSH != 0, ..whole } } else { whole }
     }
 }
@@ -44,13 +44,26 @@ pub(crate) struct Pool {
     /// What they say about congestion, by the same numbers; empty without notification.
     ecn: Vec<Ecn>,
     notifies: bool,
+    /// What acknowledgements say about windows, and what segments echo of that, by the same numbers; empty where windows are fixed.
+    offers: Vec<Offer>,
+    is_tuned: bool,
     free: u32,
     used: u32,
 }
 
 impl Pool {
-    pub(crate) const fn new(selective: bool, notifies: bool) -> Self {
-        Self { packets: Vec::new(), blocks: Vec::new(), selective, ecn: Vec::new(), notifies, free: NIL, used: 0 }
+    pub(crate) const fn new(selective: bool, notifies: bool, is_tuned: bool) -> Self {
+        Self {
+            packets: Vec::new(),
+            blocks: Vec::new(),
+            selective,
+            ecn: Vec::new(),
+            notifies,
+            offers: Vec::new(),
+            is_tuned,
+            free: NIL,
+            used: 0,
+        }
     }
 
     /// A packet leaves; `blocks` of an acknowledgement, whatever else it is leaves them alone.
@@ -87,6 +100,9 @@ impl Pool {
         if self.notifies {
             self.ecn.push(Ecn::NONE);
         }
+        if self.is_tuned {
+            self.offers.push(Offer::NONE);
+        }
         self.packets.len() as u32 - 1
     }
 
@@ -112,6 +128,20 @@ impl Pool {
         if self.notifies { self.ecn[id as usize] } else { Ecn::NONE }
     }
 
+    /// What a packet that has just left says about windows.
+    #[inline]
+    pub(crate) fn set_offer(&mut self, id: u32, offer: Offer) {
+        if self.is_tuned {
+            self.offers[id as usize] = offer;
+        }
+    }
+
+    /// What a packet that was just taken says about windows.
+    #[inline]
+    pub(crate) fn offer(&self, id: u32) -> Offer {
+        if self.is_tuned { self.offers[id as usize] } else { Offer::NONE }
+    }
+
     /// A packet has found a long queue. Whether it could be marked.
     pub(crate) fn mark(&mut self, id: u32) -> bool {
         self.ecn.get_mut(id as usize).is_some_and(Ecn::mark)
@@ -121,7 +151,9 @@ impl Pool {
     pub(crate) fn copy(&mut self, id: u32) -> u32 {
         let packet = self.packets[id as usize];
         let blocks = self.blocks(id);
-        self.put(packet, Some(&blocks), self.ecn(id))
+        let copy = self.put(packet, Some(&blocks), self.ecn(id));
+        self.set_offer(copy, self.offer(id));
+        copy
     }
 
     /// How many packets are in flight.

@@ -52,7 +52,7 @@ fn simulate_flows(
 ) -> Outcome {
     let transport = TransportSpec {
         kind,
-        window: 256,
+        window: 256.into(),
         initial_window: 10,
         duplicate_ack_threshold: 3,
         delayed_ack: Some(Span::from_ms(40)),

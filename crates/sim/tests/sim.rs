@@ -1,5 +1,6 @@
 //! All tests from outside of this crate, in one program: what they share is compiled and linked once.
 
+mod autotuning;
 mod bonds;
 mod cluster;
 mod congestion;

@@ -16,7 +16,7 @@ fn run(kind: TransportKind, time_series: Option<Span>) -> Outcome {
     let slow = LinkSpec { rate_bps: Some(20_000_000), delay: Span::from_ms(2), queue_packets: Some(20), ..GIGABIT };
     let fabric = network::network(2, 1, &[(0, 2, GIGABIT), (1, 2, slow)]);
     let routes = Arc::new(Routes::compute(&fabric.topology));
-    let transport = TransportSpec { kind, initial_window: 10, window: 200, ..network::reno(1_000) };
+    let transport = TransportSpec { kind, initial_window: 10, window: 200.into(), ..network::reno(1_000) };
     let fault =
         |ms: u64, up: bool| LinkFault { at: Span::from_ms(ms), between: (NodeId(1), NodeId(2)), number: None, up };
     sim::run(&Scenario {

@@ -44,15 +44,22 @@ pub mod udp;
 
 pub use endpoint::{ReceivingEndpoint, SendingEndpoint};
 pub use receiver::Receiver;
-pub use segment::{Ack, Ecn, Segment};
+pub use segment::{Ack, Ecn, Offer, Segment};
 pub use sender::Sender;
-pub use spec::{TransportKind, TransportSpec};
+pub use spec::{ReceiveWindow, TransportKind, TransportSpec};
 
 /// The largest receive window in segments; a [`TransportSpec`] that says more is taken to say this.
 pub const WINDOW_MAX: u32 = 1 << 20;
 
-/// The receive window that `spec` stands for, in segments: at least one, at most [`WINDOW_MAX`], and less than 2^31 bytes.
+/// The largest receive buffer of a host with Linux that nobody has set up, bytes (`tcp_rmem`).
+const RECEIVE_BUFFER_MAX: u32 = 6_291_456;
+
+/// The receive window that `spec` stands for, in segments: at least one, at most [`WINDOW_MAX`], and less than 2^31 bytes. The largest, where it changes.
 pub fn window(spec: &TransportSpec) -> u32 {
     let fits = (i32::MAX as u32 / spec.segment_bytes.max(1)).max(1);
-    spec.window.clamp(1, WINDOW_MAX.min(fits))
+    let segments = match spec.window {
+        ReceiveWindow::Segments(segments) => segments,
+        ReceiveWindow::Auto => RECEIVE_BUFFER_MAX / spec.segment_bytes.max(1),
+    };
+    segments.clamp(1, WINDOW_MAX.min(fits))
 }

@@ -6,7 +6,7 @@
 use machine::{Control, Span, Step, Time};
 
 use crate::bitmap::Bitmap;
-use crate::segment::{Ack, Block, Blocks, Ecn, Segment};
+use crate::segment::{Ack, Block, Blocks, Ecn, Offer, Segment};
 use crate::{TransportKind, TransportSpec};
 
 /// How many recent arrivals beyond a gap are remembered to choose the blocks of an acknowledgement.
@@ -196,6 +196,6 @@ impl Control for Receiver {
         self.deadline = Time::NEVER;
         self.acknowledged = self.next;
         let blocks = if self.selective && self.early.ones() > 0 { self.blocks() } else { Blocks::NONE };
-        Step::Do(Ack { ack: self.next, echo: self.stamp, blocks, ecn: Ecn::NONE })
+        Step::Do(Ack { ack: self.next, echo: self.stamp, blocks, ecn: Ecn::NONE, offer: Offer::NONE })
     }
 }

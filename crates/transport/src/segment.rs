@@ -58,6 +58,8 @@ pub struct Segment {
     pub push: bool,
     /// What it says about congestion.
     pub ecn: Ecn,
+    /// [`Offer::stamp`] of the last acknowledgement that its sender has had: the timestamp option's `TSecr` (RFC 7323). 0 where nobody asks for it.
+    pub echo: u32,
 }
 
 impl Segment {
@@ -84,6 +86,22 @@ pub struct Ack {
     pub blocks: Blocks,
     /// What it says about congestion.
     pub ecn: Ecn,
+    /// What its sender has room for, if that changes.
+    pub offer: Offer,
+}
+
+/// What a receiver says whose window changes ([`crate::ReceiveWindow::Auto`]). Where it never does, nobody says anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Bytes from the cumulative acknowledgement on that there is room for (RFC 9293, 3.8.6).
+    pub window: u32,
+    /// When the acknowledgement was sent, milliseconds: the timestamp option's `TSval` (RFC 7323), by which a receiver measures round trips.
+    pub stamp: u32,
+}
+
+impl Offer {
+    /// Nothing.
+    pub const NONE: Self = Self { window: 0, stamp: 0 };
 }
 
 /// A contiguous range that has arrived, relative to the cumulative acknowledgement that carries it. Where it says what came twice (RFC 2883), it may lie

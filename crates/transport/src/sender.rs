@@ -486,7 +486,7 @@ impl Sender {
         if self.deadline == Time::NEVER {
             self.deadline = now + self.rto.get();
         }
-        Segment { seq, stamp: now, push: false, ecn: Ecn::NONE }
+        Segment { seq, stamp: now, push: false, ecn: Ecn::NONE, echo: 0 }
     }
 }
 

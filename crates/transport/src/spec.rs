@@ -1,7 +1,9 @@
 //! The parameters of a transport.
 
+use core::fmt;
+
 use machine::Span;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::sysctl::Settings;
 
@@ -10,8 +12,8 @@ use crate::sysctl::Settings;
 pub struct TransportSpec {
     /// How it recovers from loss.
     pub kind: TransportKind,
-    /// Receive window in segments; it also bounds what is in flight.
-    pub window: u32,
+    /// The receive window; it also bounds what is in flight.
+    pub window: ReceiveWindow,
     /// Initial window in segments (RFC 6928: 10; RFC 5681 with 1,460-byte segments: 3; ns-2: 1 or 2).
     pub initial_window: u32,
     /// Duplicate ACKs that call for a fast retransmit (RFC 5681: 3).
@@ -31,6 +33,39 @@ pub struct TransportSpec {
 
 fn is_default(settings: &Settings) -> bool {
     *settings == Settings::default()
+}
+
+/// How much a receiver has room for. It is written as the number, or as `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveWindow {
+    /// So many segments, always.
+    Segments(u32),
+    /// What the receiver finds out that the path needs, as Linux does: only with [`TransportKind::Linux`].
+    Auto,
+}
+
+impl From<u32> for ReceiveWindow {
+    fn from(segments: u32) -> Self {
+        Self::Segments(segments)
+    }
+}
+
+impl fmt::Display for ReceiveWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Segments(segments) => write!(f, "{segments}"),
+            Self::Auto => write!(f, "auto"),
+        }
+    }
+}
+
+impl Serialize for ReceiveWindow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Segments(segments) => serializer.serialize_u32(*segments),
+            Self::Auto => serializer.serialize_str("auto"),
+        }
+    }
 }
 
 /// TCP's loss recovery, or none.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::pair::{Fate, Pair};
 use machine::{Rng, Span, Time};
 use proptest::prelude::*;
-use transport::{TransportKind, TransportSpec};
+use transport::{ReceiveWindow, TransportKind, TransportSpec};
 
 const KINDS: [TransportKind; 4] =
     [TransportKind::Reno, TransportKind::NewReno, TransportKind::Sack, TransportKind::Linux];
@@ -13,7 +13,7 @@ const KINDS: [TransportKind; 4] =
 pub fn spec(kind: TransportKind, window: u32) -> TransportSpec {
     TransportSpec {
         kind,
-        window,
+        window: window.into(),
         initial_window: 2,
         duplicate_ack_threshold: 3,
         delayed_ack: None,
@@ -36,12 +36,12 @@ fn fate() -> impl Strategy<Value = Fate> {
 
 fn any_spec() -> impl Strategy<Value = TransportSpec> {
     let delayed = prop_oneof![Just(None), (1_u64..200).prop_map(|ms| Some(Span::from_ms(ms)))];
-    (0..KINDS.len(), 1_u32..70, 1_u32..12, 1_u32..8, delayed).prop_map(
-        |(kind, window, initial, threshold, delayed_ack)| TransportSpec {
-            initial_window: initial,
-            duplicate_ack_threshold: threshold,
-            delayed_ack,
-            ..spec(KINDS[kind], window)
+    (0..=KINDS.len(), 1_u32..70, 1_u32..12, 1_u32..8, delayed).prop_map(
+        |(kind, window, initial, threshold, delayed_ack)| {
+            // Beyond the kinds: Linux's receiver that finds out its window.
+            let fixed = spec(*KINDS.get(kind).unwrap_or(&TransportKind::Linux), window);
+            let window = if kind < KINDS.len() { fixed.window } else { ReceiveWindow::Auto };
+            TransportSpec { window, initial_window: initial, duplicate_ack_threshold: threshold, delayed_ack, ..fixed }
         },
     )
 }
@@ -72,15 +72,15 @@ proptest! {
         sender.handle(now, transport::sender::Input::Start);
         for (ack, start, end, ms) in acks {
             while let Step::Do(segment) = sender.poll(now) {
-                prop_assert!(segment.seq + 1_000 <= sender.unacknowledged() + u64::from(spec.window) * 1_000);
+                prop_assert!(segment.seq + 1_000 <= sender.unacknowledged() + u64::from(transport::window(&spec)) * 1_000);
             }
             now += Span::from_ms(ms);
             let mut blocks = Blocks::NONE;
             blocks.push(Block { start, end });
-            let ack = transport::Ack { ack: ack * 1_000, echo: Time::from_ns(u64::from(start)), blocks, ecn: transport::Ecn::NONE };
+            let ack = transport::Ack { ack: ack * 1_000, echo: Time::from_ns(u64::from(start)), blocks, ecn: transport::Ecn::NONE, offer: transport::Offer::NONE };
             sender.handle(now, transport::sender::Input::Ack(ack));
             sender.handle(now, transport::sender::Input::Tick);
-            prop_assert!(sender.flight() <= u64::from(spec.window) * 1_000);
+            prop_assert!(sender.flight() <= u64::from(transport::window(&spec)) * 1_000);
             let counters = sender.counters();
             prop_assert!(counters.retransmits <= counters.segments);
         }

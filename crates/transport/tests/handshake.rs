@@ -22,13 +22,16 @@ fn wait<T: std::fmt::Debug>(step: &Step<T>) -> Time {
 fn a_connection_is_opened_before_data_is_sent() {
     let mut sender = SendingEndpoint::new(&linux());
     sender.handle(Time::ZERO, sender::Input::Connect);
-    let syn = Segment { seq: Segment::SYN, stamp: Time::ZERO, push: false, ecn: Ecn::NONE };
+    let syn = Segment { seq: Segment::SYN, stamp: Time::ZERO, push: false, ecn: Ecn::NONE, echo: 0 };
     assert_eq!(sender.poll(Time::ZERO), Step::Do(syn));
     wait(&sender.poll(Time::ZERO));
     let mut receiver = ReceivingEndpoint::new(&linux());
     receiver.handle(at(Span::from_ms(1)), receiver::Input::Data(syn));
     let Step::Do(answer) = receiver.poll(at(Span::from_ms(1))) else { panic!("a SYN is answered") };
-    assert_eq!(answer, Ack { ack: 0, echo: Time::ZERO, blocks: Blocks::NONE, ecn: Ecn::NONE });
+    assert_eq!(
+        answer,
+        Ack { ack: 0, echo: Time::ZERO, blocks: Blocks::NONE, ecn: Ecn::NONE, offer: transport::Offer::NONE }
+    );
     let now = at(Span::from_ms(2));
     sender.handle(now, sender::Input::Ack(answer));
     let sent: Vec<u64> = core::iter::from_fn(|| match sender.poll(now) {
@@ -39,12 +42,12 @@ fn a_connection_is_opened_before_data_is_sent() {
     assert_eq!(sent[..3], [Segment::SYN_ANSWERED, 0, u64::from(linux().segment_bytes)]);
     assert_eq!(sender.flight(), (sent.len() as u64 - 1) * u64::from(linux().segment_bytes));
     // The end of the handshake is not acknowledged, data is.
-    let end = Segment { seq: Segment::SYN_ANSWERED, stamp: now, push: false, ecn: Ecn::NONE };
+    let end = Segment { seq: Segment::SYN_ANSWERED, stamp: now, push: false, ecn: Ecn::NONE, echo: 0 };
     receiver.handle(at(Span::from_ms(3)), receiver::Input::Data(end));
     assert_eq!(wait(&receiver.poll(at(Span::from_ms(3)))), Time::NEVER);
     receiver.handle(
         at(Span::from_ms(3)),
-        receiver::Input::Data(Segment { seq: 0, stamp: now, push: false, ecn: Ecn::NONE }),
+        receiver::Input::Data(Segment { seq: 0, stamp: now, push: false, ecn: Ecn::NONE, echo: 0 }),
     );
     assert!(matches!(receiver.poll(at(Span::from_ms(3))), Step::Do(_)));
     // Nor what comes late of it.
@@ -60,7 +63,10 @@ fn a_syn_that_is_lost_is_sent_again_five_times_at_the_same_pace() {
     sender.handle(Time::ZERO, sender::Input::Connect);
     let (mut now, mut waited) = (Time::ZERO, Vec::new());
     for _ in 0..8 {
-        assert_eq!(sender.poll(now), Step::Do(Segment { seq: Segment::SYN, stamp: now, push: false, ecn: Ecn::NONE }));
+        assert_eq!(
+            sender.poll(now),
+            Step::Do(Segment { seq: Segment::SYN, stamp: now, push: false, ecn: Ecn::NONE, echo: 0 })
+        );
         let until = wait(&sender.poll(now));
         waited.push(until.since(now).as_ps() / Span::from_secs(1).as_ps());
         now = until;
@@ -82,7 +88,10 @@ fn first_flight(lost: u32, answers_first: bool) -> usize {
     assert!(matches!(sender.poll(now), Step::Do(_)));
     let echo = if answers_first { Time::ZERO } else { now };
     now += Span::from_ms(2);
-    sender.handle(now, sender::Input::Ack(Ack { ack: 0, echo, blocks: Blocks::NONE, ecn: Ecn::NONE }));
+    sender.handle(
+        now,
+        sender::Input::Ack(Ack { ack: 0, echo, blocks: Blocks::NONE, ecn: Ecn::NONE, offer: transport::Offer::NONE }),
+    );
     let sent = core::iter::from_fn(|| if let Step::Do(segment) = sender.poll(now) { Some(segment) } else { None });
     sent.filter(Segment::carries_data).count()
 }
@@ -100,7 +109,7 @@ fn holds_back(round_trip: Span) -> Span {
     let bytes = u64::from(spec.segment_bytes);
     let mut receiver = ReceivingEndpoint::new(&spec);
     let mut come = |seq: u64, now: Time| {
-        receiver.handle(now, receiver::Input::Data(Segment { seq, stamp: now, push: false, ecn: Ecn::NONE }));
+        receiver.handle(now, receiver::Input::Data(Segment { seq, stamp: now, push: false, ecn: Ecn::NONE, echo: 0 }));
         receiver.poll(now)
     };
     assert!(matches!(come(Segment::SYN, Time::ZERO), Step::Do(_)));

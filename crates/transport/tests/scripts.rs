@@ -70,7 +70,7 @@ fn spec(words: &[&str]) -> TransportSpec {
             "linux" => TransportKind::Linux,
             kind => panic!("kind {kind}: reno, newreno, sack or linux"),
         },
-        window: 64,
+        window: 64.into(),
         initial_window: 2,
         duplicate_ack_threshold: 3,
         delayed_ack: None,
@@ -81,7 +81,7 @@ fn spec(words: &[&str]) -> TransportSpec {
     };
     for pair in words[1..].chunks(2) {
         match pair[0] {
-            "window" => spec.window = number(pair[1]) as u32,
+            "window" => spec.window = (number(pair[1]) as u32).into(),
             "initial" => spec.initial_window = number(pair[1]) as u32,
             "threshold" => spec.duplicate_ack_threshold = number(pair[1]) as u32,
             "delayed" => spec.delayed_ack = Some(span(pair[1])),
@@ -179,7 +179,7 @@ impl Script {
         }
         let last = || ack.checked_sub(SEGMENT).and_then(|seq| self.stamps.get(&seq)).copied().unwrap_or(Time::ZERO);
         let echo = echo.unwrap_or_else(last);
-        self.sender(sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
+        self.sender(sender::Input::Ack(Ack { ack, echo, blocks, ecn, offer: transport::Offer::NONE }));
     }
 
     /// What it says about congestion; `push`; and `sent TIME`, if that was not now.
@@ -187,12 +187,12 @@ impl Script {
         let at = words.iter().position(|word| *word == "sent");
         let stamp = at.map_or(self.now, |at| Time::ZERO + span(words[at + 1]));
         let push = words.contains(&"push");
-        self.receiver([receiver::Input::Data(Segment { seq, stamp, push, ecn: ecn(words) })]);
+        self.receiver([receiver::Input::Data(Segment { seq, stamp, push, ecn: ecn(words), echo: 0 })]);
     }
 
     /// So many segments, joined.
     fn joined(&mut self, seq: u64, segments: u64) {
-        let segment = |n| Segment { seq: seq + n * SEGMENT, stamp: self.now, push: false, ecn: Ecn::NONE };
+        let segment = |n| Segment { seq: seq + n * SEGMENT, stamp: self.now, push: false, ecn: Ecn::NONE, echo: 0 };
         let rest: Vec<_> = (1..segments).map(|n| receiver::Input::Joined(segment(n))).collect();
         self.receiver(std::iter::once(receiver::Input::Data(segment(0))).chain(rest));
     }

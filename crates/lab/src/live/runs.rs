@@ -384,7 +384,7 @@ impl<'a> LiveRuns<'a> {
         if self.tuned.as_ref().is_some_and(|(tuned, was_shaped)| (tuned, *was_shaped) == (spec, is_shaped)) {
             return Ok(());
         }
-        let buffers = if is_shaped { tuning::receive_buffers(spec) } else { self.own_buffers.clone() };
+        let buffers = tuning::receive_buffers(spec, is_shaped, &self.own_buffers);
         for (id, node) in self.fabric.topology.hosts().filter(|(_, node)| !node.is_external()) {
             let failed = |message: String| Error::Tuning { host: node.name.clone(), message };
             let Some(address) = self.fabric.topology.address(id) else { continue };

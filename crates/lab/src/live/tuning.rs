@@ -10,6 +10,7 @@
 //! | `delayed-ack: none` | the route's `quickack`; otherwise Linux's own timer (40 to 200 ms) |
 //! | `duplicate-ack-threshold` | `tcp_reordering`, and `tcp_max_reordering` so that Linux doesn't raise it by itself |
 //! | `window` | `tcp_rmem`, all three values: a receive buffer that autotuning leaves alone, as large as makes Linux advertise the window (see [`receive_buffer`]). In unshaped fabrics, where 64 KiB segments pass, it is what Linux had set, for autotuning |
+//! | `window: auto` | `tcp_rmem` as a kernel has it that nobody has set up ([`LINUX_BUFFERS`]), the same in all hosts, for autotuning |
 //! | `streams` | iperf3 `-P`; of UDP, sockets of one sender |
 //! | `segment` | iperf3 `-M`, where it is less than the MTU allows; 12 bytes are added for the timestamp option |
 //!
@@ -24,7 +25,7 @@ use fabric::Fabric;
 use machine::Span;
 use topology::HostAddress;
 use transport::linux::{CongestionControl, Settings, Sysctl};
-use transport::{TransportKind, TransportSpec};
+use transport::{ReceiveWindow, TransportKind, TransportSpec};
 
 use crate::linux_limits::receive_buffer;
 
@@ -94,6 +95,8 @@ fn sysctls(spec: &TransportSpec) -> Vec<(&'static str, u64)> {
         ("ipfrag_time", 1),
         ("tcp_sack", has_sack.into()),
         ("tcp_recovery", is_linux.into()),
+        ("tcp_window_scaling", 1),
+        ("tcp_moderate_rcvbuf", 1),
     ];
     others.into_iter().chain(Sysctl::ALL.iter().map(|sysctl| (sysctl.name(), sysctl.get(&settings)))).collect()
 }
@@ -116,10 +119,16 @@ set_sysctl() {
     script
 }
 
-/// What `tcp_rmem` must be in a shaped network for Linux to advertise the window.
-pub(crate) fn receive_buffers(spec: &TransportSpec) -> String {
-    let bytes = receive_buffer(spec.window, spec.segment_bytes);
-    format!("{bytes} {bytes} {bytes}")
+/// What `tcp_rmem` is to be. `own`: what Linux had set in the hosts, which it keeps in a network without rates and delays, unless the file says `auto`.
+pub(crate) fn receive_buffers(spec: &TransportSpec, is_shaped: bool, own: &str) -> String {
+    match spec.window {
+        ReceiveWindow::Auto => LINUX_BUFFERS.to_owned(),
+        ReceiveWindow::Segments(window) if is_shaped => {
+            let bytes = receive_buffer(window, spec.segment_bytes);
+            format!("{bytes} {bytes} {bytes}")
+        }
+        ReceiveWindow::Segments(_) => own.to_owned(),
+    }
 }
 
 /// The three numbers that a host's `tcp_rmem` holds; Linux's own if it holds anything else.
@@ -197,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_transport_as_settings_of_linux() {
-        insta::assert_snapshot!(script(&reno(), &address(), &receive_buffers(&reno())));
+        insta::assert_snapshot!(script(&reno(), &address(), &receive_buffers(&reno(), true, "")));
         assert_eq!(client_arguments(&reno(), 1, 1_500), ["-M", "1012"]);
     }
 
@@ -205,7 +214,7 @@ mod tests {
     fn what_is_linux_own_way_is_left_to_it() {
         let spec = TransportSpec {
             kind: TransportKind::Sack,
-            window: 256,
+            window: 256.into(),
             segment_bytes: 1_448,
             delayed_ack: Some(Span::from_ms(40)),
             ..reno()
@@ -219,6 +228,16 @@ mod tests {
         }
         assert_eq!(client_arguments(&spec, 1, 1_500), [""; 0]);
         assert_eq!(client_arguments(&spec, 5, 1_500), ["-P", "5"]);
+    }
+
+    #[test]
+    fn a_window_is_a_buffer_unless_receivers_find_it() {
+        let own = "4096 131072 33554432";
+        let of = |window, is_shaped| receive_buffers(&TransportSpec { window, ..reno() }, is_shaped, own);
+        let [fixed, auto] = [ReceiveWindow::Segments(20), ReceiveWindow::Auto];
+        assert_eq!([of(auto, true), of(auto, false)], [LINUX_BUFFERS; 2]);
+        assert_eq!(of(fixed, false), own);
+        assert_ne!(of(fixed, true), own);
     }
 
     #[test]

@@ -20,13 +20,13 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, setsockopt, socket, sockopt};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
-use transport::Ecn;
 use transport::linux::{Settings, Sysctl};
+use transport::{Ecn, ReceiveWindow};
 use wire::{EthernetPacket, Ipv4Packet, Ipv4PacketMut, TcpPacket, protocol, tcp_flags};
 
 use crate::segments::path::{Markable, Path};
 use crate::segments::script::{SEGMENT, Script, WINDOW};
-use crate::segments::trace::{Contents, Direction, Event, Trace};
+use crate::segments::trace::{Contents, Direction, Event, Offered, Trace};
 use crate::segments::{LIMIT, QUIET};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -56,12 +56,16 @@ const fn address(host: u8) -> Ipv4Addr {
 }
 
 /// Makes a host in a namespace of its own, which lasts as long as its socket.
-fn make<S: Send>(host: u8, settings: &Settings, open: impl FnOnce() -> Result<S> + Send) -> Result<Host<S>> {
+fn make<S: Send>(
+    host: u8,
+    (settings, is_auto): (&Settings, bool),
+    open: impl FnOnce() -> Result<S> + Send,
+) -> Result<Host<S>> {
     thread::scope(|scope| {
         let made = scope.spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET)?;
             let tap = tap()?;
-            set_up(host, settings)?;
+            set_up(host, settings, is_auto)?;
             Ok(Host { tap, socket: open()? })
         });
         made.join().unwrap_or_else(|_| Err("the thread that makes a host has panicked".into()))
@@ -83,26 +87,30 @@ fn tap() -> io::Result<File> {
     }
 }
 
-fn set_up(host: u8, settings: &Settings) -> Result<()> {
+/// `is_auto`: it finds out by itself what it offers.
+fn set_up(host: u8, settings: &Settings, is_auto: bool) -> Result<()> {
     let other = 3 - host;
     let set = |name: &str, value: &str| -> Result<()> {
         fs::write(format!("/proc/sys/net/{name}"), value).map_err(|error| format!("{name} = {value}: {error}").into())
     };
     set("ipv6/conf/all/disable_ipv6", "1")?;
+    // The largest window is offered from the beginning, in steps of eight bytes.
+    let fixed = format!("route replace {}/32 dev {DEVICE} window {WINDOW_BYTES}", address(other));
     for line in [
         format!("link set {DEVICE} address 02:00:00:00:00:0{host} mtu 1500 up"),
         format!("address add {}/24 dev {DEVICE}", address(host)),
         format!("neighbour add {} lladdr 02:00:00:00:00:0{other} dev {DEVICE} nud permanent", address(other)),
-        // The largest window is offered from the beginning, in steps of eight bytes.
-        format!("route replace {}/32 dev {DEVICE} window {WINDOW_BYTES}", address(other)),
-    ] {
+    ]
+    .into_iter()
+    .chain((!is_auto).then_some(fixed))
+    {
         let done = Command::new("ip").args(line.split(' ')).status()?;
         if !done.success() {
             return Err(format!("ip {line} has failed").into());
         }
     }
-    set("ipv4/tcp_rmem", "4096 4194304 4194304")?;
-    set("ipv4/tcp_moderate_rcvbuf", "0")?;
+    set("ipv4/tcp_rmem", if is_auto { "4096 131072 6291456" } else { "4096 4194304 4194304" })?;
+    set("ipv4/tcp_moderate_rcvbuf", if is_auto { "1" } else { "0" })?;
     set("ipv4/tcp_wmem", "4096 8388608 8388608")?;
     for sysctl in Sysctl::ALL {
         set(&format!("ipv4/{}", sysctl.name()), &sysctl.get(settings).to_string())?;
@@ -196,17 +204,19 @@ struct Play<'a> {
     acknowledged: u64,
     /// Bytes that the application has to write yet.
     to_write: u64,
+    /// What it reads into.
+    buffer: Vec<u8>,
 }
 
 /// Plays a script.
 pub fn play(script: &Script) -> Result<Trace> {
-    let receiver = make(2, &script.receiver, || {
+    let receiver = make(2, (&script.receiver, script.is_auto()), || {
         let listener = TcpListener::bind((address(2), PORT))?;
         control(&listener, script)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     })?;
-    let sender = make(1, &script.settings, || {
+    let sender = make(1, (&script.settings, script.is_auto()), || {
         let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_NONBLOCK, None)?;
         control(&socket, script)?;
         Ok(socket)
@@ -228,6 +238,7 @@ pub fn play(script: &Script) -> Result<Trace> {
         shift: 0,
         acknowledged: 0,
         to_write: 0,
+        buffer: vec![0; 1 << 22],
     };
     match connect(play.sender.socket.as_raw_fd(), &to) {
         Ok(()) | Err(Errno::EINPROGRESS) => play.run()?,
@@ -270,6 +281,7 @@ impl Play<'_> {
             tap.write_all(&packet.frame)?;
             self.acknowledged = self.acknowledged.max(packet.ack);
             if packet.is_data
+                && !self.script.is_auto()
                 && let Some(stream) = &self.accepted
                 && !core::mem::replace(&mut self.has_data, true)
             {
@@ -306,9 +318,9 @@ impl Play<'_> {
         let at = self.clock.now()?;
         let Some((what, ecn)) = self.parse(frame)? else { return Ok(()) };
         let mut frame = frame.to_vec();
-        if let (Some(window), Direction::Back) = (self.script.window, what.direction()) {
+        if let (Some(ReceiveWindow::Segments(window)), Direction::Back) = (self.script.window, what.direction()) {
             // The window of an answer to a SYN is not shifted.
-            let shift = if what == Contents::SynAck { 0 } else { self.shift };
+            let shift = if matches!(what, Contents::SynAck { .. }) { 0 } else { self.shift };
             offer_window(&mut frame, (u64::from(window) * SEGMENT) >> shift);
         }
         let ack = if let Contents::Ack { ack, .. } = what { ack } else { 0 };
@@ -330,6 +342,7 @@ impl Play<'_> {
             return Err("a connection was reset".into());
         }
         let offset = |seq: u32| u64::from(seq.wrapping_sub(self.first_seq));
+        let offered = |shift: u8| Offered(self.script.is_auto().then(|| u64::from(tcp.window()) << shift));
         let what = match (flags & tcp_flags::SYN != 0, is_answer) {
             (true, false) => {
                 self.first_seq = tcp.seq().wrapping_add(1);
@@ -337,7 +350,7 @@ impl Play<'_> {
             }
             (true, true) => {
                 self.shift = option(tcp.options(), 3).and_then(|shift| shift.first().copied()).unwrap_or(0);
-                Contents::SynAck
+                Contents::SynAck { window: offered(0) }
             }
             (false, false) if tcp.payload().is_empty() => Contents::Answer,
             (false, false) => Contents::Data {
@@ -349,7 +362,7 @@ impl Play<'_> {
                 let word = |bytes: &[u8]| offset(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
                 let blocks = option(tcp.options(), 5).unwrap_or_default();
                 let blocks = blocks.chunks_exact(8).map(|block| (word(block), word(&block[4..]))).collect();
-                Contents::Ack { ack: offset(tcp.ack()), blocks }
+                Contents::Ack { ack: offset(tcp.ack()), blocks, window: offered(self.shift) }
             }
         };
         Ok(Some((what, ecn_of(&ip, flags))))
@@ -368,8 +381,8 @@ impl Play<'_> {
             }
         }
         let Some(stream) = &mut self.accepted else { return Ok(false) };
-        let mut buffer = [0; 16_384];
-        match stream.read(&mut buffer) {
+        // As much as there may be: a read that leaves something shows in what the receiver offers.
+        match stream.read(&mut self.buffer) {
             Ok(0) => Err("the sender has closed".into()),
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),

@@ -72,7 +72,7 @@ impl<P: Markable> Path<P> {
         };
         Some(match what {
             Contents::Syn => (Kind::Syn, next(&mut self.syns), 1),
-            Contents::SynAck => (Kind::SynAck, next(&mut self.answers), 1),
+            Contents::SynAck { .. } => (Kind::SynAck, next(&mut self.answers), 1),
             Contents::Ack { .. } => (Kind::Ack, next(&mut self.acks), 1),
             Contents::Data { start, .. } => {
                 let number = start / SEGMENT + 1;

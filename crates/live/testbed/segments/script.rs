@@ -6,6 +6,7 @@
 //!   path delay 20ms [rate 10mbit queue 50]      one way; the rate and the queue, in packets, are those of data
 //!   write 40 [at 500ms]                         segments, all at once
 //!   window 20                                   what the receiver offers, segments
+//!   window auto                                 it finds that out; what it offers counts, too
 //!   control reno | SYSCTL VALUE                 in both hosts
 //!   receiver SYSCTL VALUE                       in the one that receives
 //!   drop data 11..13 [x2 | #2]                  the first time that each is sent; the first two; the second
@@ -19,6 +20,7 @@
 //! Segments are numbered from one by their place in the stream, SYNs (`syn`), their answers (`syn-ack`) and acknowledgements (`ack`) as they are sent.
 
 use machine::Span;
+use transport::ReceiveWindow;
 use transport::linux::{CongestionControl, Settings, Sysctl};
 
 /// Payload bytes of a segment.
@@ -80,8 +82,8 @@ pub struct Script {
     pub queue: usize,
     /// When how many segments are written, in order.
     pub writes: Vec<(Span, u64)>,
-    /// What the receiver offers, if that is to be less than it can.
-    pub window: Option<u32>,
+    /// What the receiver offers, if that is to be less than it can, or to change.
+    pub window: Option<ReceiveWindow>,
     /// Of the host that sends.
     pub settings: Settings,
     /// Of the host that receives.
@@ -105,6 +107,11 @@ impl Script {
         }
     }
 
+    /// Whether the receiver finds out by itself what it offers.
+    pub fn is_auto(&self) -> bool {
+        self.window == Some(ReceiveWindow::Auto)
+    }
+
     /// Segments that are written in all.
     pub fn segments(&self) -> u64 {
         self.writes.iter().map(|(_, segments)| segments).sum()
@@ -125,7 +132,8 @@ impl Script {
             }
             ["write", segments] => self.writes.push((Span::ZERO, segments.parse().ok()?)),
             ["write", segments, "at", at] => self.writes.push((span(at)?, segments.parse().ok()?)),
-            ["window", segments] => self.window = Some(segments.parse().ok()?),
+            ["window", "auto"] => self.window = Some(ReceiveWindow::Auto),
+            ["window", segments] => self.window = Some(ReceiveWindow::Segments(segments.parse().ok()?)),
             ["control", name] => {
                 let known = CongestionControl::ALL.iter().find(|control| control.name() == name);
                 self.settings.congestion_control = *known?;

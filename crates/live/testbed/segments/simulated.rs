@@ -2,13 +2,15 @@
 
 use machine::{Control, Span, Step, Time};
 use transport::linux::{Receiver, Sender};
-use transport::{Ack, Ecn, Segment, TransportKind, TransportSpec, receiver, sender};
+use transport::{Ack, Ecn, ReceiveWindow, Segment, TransportKind, TransportSpec, receiver, sender};
 
 use crate::segments::path::{Markable, Path};
 use crate::segments::script::{SEGMENT, Script, WINDOW};
-use crate::segments::trace::{Contents, Direction, Event, Trace};
+use crate::segments::trace::{Contents, Direction, Event, Offered, Trace};
 use crate::segments::{LIMIT, QUIET};
 
+/// Segments that a receiver offers who finds out how many it shall.
+const FIRST_WINDOW: u32 = 45;
 /// Segments (RFC 6928).
 const INITIAL_WINDOW: u32 = 10;
 
@@ -39,6 +41,7 @@ struct Play {
     sender: Sender,
     receiver: Receiver,
     path: Path<Packet>,
+    is_auto: bool,
     deadlines: [Time; 2],
     trace: Trace,
 }
@@ -46,7 +49,7 @@ struct Play {
 fn spec(script: &Script) -> TransportSpec {
     TransportSpec {
         kind: TransportKind::Linux,
-        window: script.window.unwrap_or(WINDOW),
+        window: script.window.unwrap_or(ReceiveWindow::Segments(WINDOW)),
         initial_window: INITIAL_WINDOW,
         duplicate_ack_threshold: 3,
         delayed_ack: Some(Span::from_ms(40)),
@@ -59,8 +62,12 @@ fn spec(script: &Script) -> TransportSpec {
 
 /// Where the kernel's buffers end that take so many segments when the connection has just been opened (`tcp_sendmsg_locked`). A buffer holds half of the window that the
 /// answer to a SYN has offered, which is 64 KiB at most; while they are filled, what the initial window lets leave does so, and when half of that window was written, all of it.
-fn first_buffers(segments: u64, window: u32) -> Vec<u64> {
+fn first_buffers(segments: u64, window: ReceiveWindow) -> Vec<u64> {
     const PAIR: u64 = 2;
+    let window = match window {
+        ReceiveWindow::Segments(segments) => segments,
+        ReceiveWindow::Auto => FIRST_WINDOW,
+    };
     let half = (u64::from(window) * SEGMENT).min(65_535) / 2;
     let (size, initial) = ((half / SEGMENT).max(1), u64::from(INITIAL_WINDOW.min(window)));
     let (mut ends, mut written, mut sent, mut begin, mut pushed) = (Vec::new(), 0, 0, 0, 0);
@@ -86,11 +93,13 @@ fn first_buffers(segments: u64, window: u32) -> Vec<u64> {
 /// Plays a script; the connection begins at `start`.
 pub fn play(script: &Script, start: Time) -> Trace {
     let spec = spec(script);
+    let window = if script.is_auto() { ReceiveWindow::Auto } else { ReceiveWindow::Segments(WINDOW) };
     let mut play = Play {
         now: start,
         sender: Sender::new(&spec),
         // It has more room than a script lets it offer.
-        receiver: Receiver::new(&TransportSpec { window: WINDOW, linux: script.receiver, ..spec.clone() }),
+        receiver: Receiver::new(&TransportSpec { window, linux: script.receiver, ..spec.clone() }),
+        is_auto: script.is_auto(),
         path: Path::new(script),
         deadlines: [Time::NEVER; 2],
         trace: Trace::default(),
@@ -142,7 +151,8 @@ impl Play {
                         .events
                         .iter()
                         .any(|event| event.what.direction() == Direction::Forth && event.what != Contents::Syn);
-                    let what = if is_first { Contents::SynAck } else { of_ack(&ack) };
+                    let window = Offered(self.is_auto.then(|| u64::from(ack.offer.window)));
+                    let what = if is_first { Contents::SynAck { window } } else { of_ack(&ack, window) };
                     self.record(what, Packet::Ack(ack));
                 }
                 Step::Wait(until) => break until,
@@ -170,8 +180,8 @@ fn of_segment(segment: &Segment) -> Contents {
     }
 }
 
-fn of_ack(ack: &Ack) -> Contents {
+fn of_ack(ack: &Ack, window: Offered) -> Contents {
     let at = |offset: u32| ack.ack.wrapping_add_signed(i64::from(offset.cast_signed()));
     let blocks = ack.blocks.as_slice().iter().map(|block| (at(block.start), at(block.end))).collect();
-    Contents::Ack { ack: ack.ack, blocks }
+    Contents::Ack { ack: ack.ack, blocks, window }
 }

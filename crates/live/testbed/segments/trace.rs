@@ -27,11 +27,23 @@ impl Direction {
     }
 }
 
+/// What a receiver offers, bytes; nothing where it always offers the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered(pub Option<u64>);
+
+impl fmt::Display for Offered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |window| write!(f, " window {window}"))
+    }
+}
+
 /// A segment. Bytes are counted from the first of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
     Syn,
-    SynAck,
+    SynAck {
+        window: Offered,
+    },
     /// The sender answers the receiver's answer.
     Answer,
     Data {
@@ -42,6 +54,7 @@ pub enum Contents {
     Ack {
         ack: u64,
         blocks: Vec<(u64, u64)>,
+        window: Offered,
     },
 }
 
@@ -49,7 +62,7 @@ impl Contents {
     pub const fn direction(&self) -> Direction {
         match self {
             Self::Syn | Self::Answer | Self::Data { .. } => Direction::Forth,
-            Self::SynAck | Self::Ack { .. } => Direction::Back,
+            Self::SynAck { .. } | Self::Ack { .. } => Direction::Back,
         }
     }
 }
@@ -75,18 +88,19 @@ impl fmt::Display for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syn => write!(f, "syn"),
-            Self::SynAck => write!(f, "syn-ack"),
+            Self::SynAck { window } => write!(f, "syn-ack{window}"),
             Self::Answer => write!(f, "answer"),
             Self::Data { start, len, push } => {
                 write!(f, "data {}{}", Bytes(*start, start + len), if *push { " push" } else { "" })
             }
-            Self::Ack { ack, blocks } => {
+            Self::Ack { ack, blocks, window } => {
                 if ack % SEGMENT == 0 {
                     write!(f, "ack {}", ack / SEGMENT)?;
                 } else {
                     write!(f, "ack byte {ack}")?;
                 }
-                blocks.iter().try_for_each(|block| write!(f, " [{}]", Bytes(block.0, block.1)))
+                blocks.iter().try_for_each(|block| write!(f, " [{}]", Bytes(block.0, block.1)))?;
+                write!(f, "{window}")
             }
         }
     }

@@ -108,7 +108,7 @@ impl Engine<'_> {
         if content.stamp < transfers.began(index) {
             return;
         }
-        let segment = content.segment(self.medium.packets.ecn(id));
+        let segment = content.segment(self.medium.packets.ecn(id), self.medium.packets.offer(id).stamp);
         let flow = &mut self.flows[index];
         if segment.carries_data() {
             let end = (segment.seq + self.segment_bytes).min(transfers.size_bytes);
@@ -149,8 +149,9 @@ impl Engine<'_> {
         if echo != Time::ZERO && echo < transfers.began(index) {
             return;
         }
-        let (blocks, ecn) = (self.medium.packets.blocks(id), self.medium.packets.ecn(id));
-        self.flows[index].sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks, ecn }));
+        let packets = &self.medium.packets;
+        let (blocks, ecn, offer) = (packets.blocks(id), packets.ecn(id), packets.offer(id));
+        self.flows[index].sender.handle(now, sender::Input::Ack(Ack { ack, echo, blocks, ecn, offer }));
         self.poll_sender(now, direction - 1);
         let acknowledged = self.flows[index].sender.unacknowledged();
         if let Some(transfers) = &mut self.transfers {

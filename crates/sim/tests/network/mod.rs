@@ -82,7 +82,7 @@ pub fn fat_tree(k: u32, spec: LinkSpec) -> Fabric {
 pub fn reno(window: u32) -> TransportSpec {
     TransportSpec {
         kind: TransportKind::Reno,
-        window,
+        window: window.into(),
         initial_window: 2,
         duplicate_ack_threshold: 3,
         delayed_ack: None,

@@ -18,6 +18,8 @@ pub(super) struct Arrivals {
     pub advanced: bool,
     /// Segments beyond holes are news.
     pub selected: bool,
+    /// The receiver has said anew how much it has room for (`FLAG_WIN_UPDATE`).
+    pub updates_window: bool,
     /// The receiver says that there were marks (`FLAG_ECE`).
     pub congested: bool,
     /// Something came twice.
@@ -53,6 +55,7 @@ impl Arrivals {
             echo: Stamp::of(echo),
             advanced: first > queue.first(),
             selected: false,
+            updates_window: false,
             congested: false,
             duplicate: false,
             duplicate_is_probe: false,
@@ -71,7 +74,7 @@ impl Arrivals {
 
     /// Whether there is a sign that not all is well (`tcp_ack_is_dubious`), whatever the state.
     pub const fn is_dubious(&self) -> bool {
-        !self.advanced || self.selected || self.duplicate || self.congested
+        !(self.advanced || self.updates_window) || self.selected || self.duplicate || self.congested
     }
 
     /// How much had been delivered when the segment left that has arrived now.

@@ -69,7 +69,7 @@ impl Opening {
             Self::Rest | Self::Asked(_) => return None,
         };
         *self = then;
-        Some((Segment { seq, stamp: now, push: false, ecn }, until))
+        Some((Segment { seq, stamp: now, push: false, ecn, echo: 0 }, until))
     }
 }
 

@@ -24,11 +24,13 @@
 //! | how many segments leave at once | `tcp_tso_should_defer`, `tcp_tso_autosize` | [`output`] |
 //! | marks of congestion | RFC 3168; `tcp_enter_cwr` | [`ecn`], [`recovery`] |
 //! | when an acknowledgement leaves | quick-ACK phases, delayed and compressed ones | [`receiver`] |
+//! | the window that a receiver offers, where it finds that itself | `tcp_rcv_space_adjust`, `__tcp_select_window` | [`autotuning`] |
 //!
 //! Names of functions in comments are the kernel's; they say where a fact comes from.
 
 mod application;
 mod arrivals;
+mod autotuning;
 mod bbr;
 mod cubic;
 mod dctcp;

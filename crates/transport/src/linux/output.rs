@@ -201,6 +201,7 @@ impl Sender {
         if sent > 0 {
             self.schedule_probe(now, false);
         }
+        self.await_window(now);
     }
 
     /// How many segments leave together; else whether the congestion window is what keeps them.
@@ -268,7 +269,7 @@ impl Sender {
         }
         let limit = room.min(receivable);
         // In bytes, of which a share need not be whole segments.
-        let share = u64::from(self.window.size()).min(self.receive_window) * self.segment_bytes / WINDOW_SHARE;
+        let share = (u64::from(self.window.size()) * self.segment_bytes).min(self.offered) / WINDOW_SHARE;
         if limit >= most || limit >= buffered || u64::from(limit) * self.segment_bytes >= share {
             return None;
         }

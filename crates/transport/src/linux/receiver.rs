@@ -13,15 +13,16 @@ use core::cmp::Ordering;
 
 use machine::{Control, Span, Step, Time};
 
+use super::autotuning::Autotuning;
 use super::ecn::{Check, Receiving};
 use super::handshake::Answering;
 use super::stamp::Stamp;
 use super::timer::timer;
 use crate::bitmap::Bitmap;
 use crate::receiver::Input;
-use crate::segment::{Block, Blocks, Ecn};
+use crate::segment::{Block, Blocks, Ecn, Offer};
 use crate::sysctl::Settings;
-use crate::{Ack, Segment, TransportSpec};
+use crate::{Ack, ReceiveWindow, Segment, TransportSpec};
 
 /// How long an acknowledgement waits for a second segment (`TCP_ATO_MIN`).
 const DELAY: Span = Span::from_ms(40);
@@ -46,8 +47,10 @@ const SHARE: u64 = 20;
 pub struct Receiver {
     settings: Settings,
     segment_bytes: u64,
-    /// The receive window in segments.
+    /// The receive window in segments; with `tuning` the largest.
     window: u64,
+    /// What finds out how much to offer, if nobody has said that.
+    tuning: Option<Box<Autotuning>>,
     /// No acknowledgement is ever delayed.
     always_quick: bool,
     /// `RCV.NXT`, in segments.
@@ -82,6 +85,8 @@ pub struct Receiver {
     /// The segment whose arrival ends the measurement of a round trip, and when that began.
     rtt_round: (u64, Time),
     due: bool,
+    /// It is due when the application has read what is there.
+    reads_first: bool,
     /// The sender or a mark asks for it (`ICSK_ACK_NOW`), so that it is none of those that are counted beyond a hole.
     is_asked: bool,
     /// An acknowledgement that leaves before the one that is due: it does not know yet what has just come.
@@ -93,10 +98,13 @@ impl Receiver {
     /// A receiver that has seen nothing.
     pub fn new(spec: &TransportSpec) -> Self {
         let window = crate::window(spec);
+        let segment_bytes = u64::from(spec.segment_bytes.max(1));
+        let is_tuned = spec.window == ReceiveWindow::Auto;
         Self {
             settings: spec.linux,
-            segment_bytes: u64::from(spec.segment_bytes.max(1)),
+            segment_bytes,
             window: u64::from(window),
+            tuning: is_tuned.then(|| Box::new(Autotuning::new(segment_bytes))),
             always_quick: spec.delayed_ack.is_none_or(|delay| delay == Span::ZERO),
             next: 0,
             acknowledged: 0,
@@ -118,6 +126,7 @@ impl Receiver {
             rtt: Span::ZERO,
             rtt_round: (0, Time::ZERO),
             due: false,
+            reads_first: false,
             is_asked: false,
             before: None,
             discarded: 0,
@@ -135,6 +144,11 @@ impl Receiver {
     }
 
     fn on_data(&mut self, now: Time, data: Segment) {
+        if let Some(tuning) = &mut self.tuning
+            && data.seq != Segment::SYN
+        {
+            tuning.open(now);
+        }
         let is_asked_first = self.handshake == Answering::Rest;
         if (self.next == 0 || !data.carries_data())
             && let Some(answers) = self.handshake.take(now, &data)
@@ -160,6 +174,9 @@ impl Receiver {
         }
         if data.stamp < self.stamp && Stamp::of(data.stamp) < Stamp::of(self.stamp) {
             return self.on_outdated(segment);
+        }
+        if let Some(tuning) = &mut self.tuning {
+            tuning.note_echo(now, data.echo);
         }
         // RFC 7323, 4.3; what lies below the window as a whole says nothing (`tcp_sequence`).
         let is_expected = (self.acknowledged..=self.acknowledged + 1).contains(&(segment + 1));
@@ -217,7 +234,14 @@ impl Receiver {
 
     /// `tcp_incr_quickack`.
     fn quick_phase(&self) -> u32 {
-        ((self.window / 2).max(2) as u32).min(QUICK)
+        let segments = match &self.tuning {
+            None => (self.window / 2).max(2),
+            Some(tuning) => match tuning.offered() / (2 * self.segment_bytes) {
+                0 => 2,
+                segments => segments,
+            },
+        };
+        (segments as u32).min(QUICK)
     }
 
     /// `tcp_data_ecn_check`.
@@ -234,14 +258,14 @@ impl Receiver {
     }
 
     fn in_order(&mut self, now: Time, push: bool, ecn: Ecn) {
-        self.measure_rtt(now);
+        let grows = self.measure(now);
         // At the beginning, and after a pause longer than the sender's timeout may be.
         let pause = now.since(self.came);
         let is_long = pause > TIMEOUT_LEAST && pause > self.handshake.timeout(TIMEOUT_LEAST);
         if self.came == Time::NEVER || is_long {
             self.quick = self.quick.max(self.quick_phase());
         }
-        self.grow_window();
+        self.quick |= u32::from(grows);
         self.came = now;
         self.check_marks(ecn, self.next + 1);
         let had_holes = self.early.ones() > 0;
@@ -250,12 +274,35 @@ impl Receiver {
         self.early.advance(run);
         if had_holes {
             self.runs.retain(|run| run.1 > self.next);
+            if let Some(tuning) = &mut self.tuning {
+                tuning.fill(self.next * self.segment_bytes, self.early.ones(), self.runs.len() as u64);
+            }
         }
         let has_none = self.early.ones() == 0;
+        let fills = had_holes && has_none;
+        if self.tuning.is_some() {
+            self.check_ack(now, fills);
+            if push && has_none && !self.due {
+                (self.due, self.reads_first) = (true, true);
+            }
+            return;
+        }
         // The application has read all that there is: that is said at once of what was pushed, and where it opens the window to twice of what was left of it
         // (`tcp_cleanup_rbuf`).
         let is_read = has_none && (push || 2 * (self.next - self.acknowledged) >= self.window);
-        self.check_ack(now, (had_holes && has_none) || is_read);
+        self.check_ack(now, fills || is_read);
+    }
+
+    /// What a segment in order says about the path, and whether the window grows with it.
+    fn measure(&mut self, now: Time) -> bool {
+        if let Some(tuning) = &mut self.tuning {
+            let grows = tuning.arrive(now, (self.next + 1) * self.segment_bytes);
+            self.rtt = Span::from_ns(tuning.rtt_ns());
+            return grows;
+        }
+        self.measure_rtt(now);
+        // With the first segment the window grows, and that asks for an acknowledgement at once (`__tcp_grow_window`).
+        self.came == Time::NEVER
     }
 
     /// A round trip is the time in which a whole window comes (`tcp_rcv_rtt_measure`).
@@ -271,17 +318,24 @@ impl Receiver {
         }
     }
 
-    /// With the first segment the window grows, and that asks for an acknowledgement at once (`__tcp_grow_window`).
-    fn grow_window(&mut self) {
-        self.quick |= u32::from(self.came == Time::NEVER);
-    }
-
     fn beyond_a_hole(&mut self, now: Time, segment: u64) {
-        self.grow_window();
+        let distance = segment - self.next;
+        let follows = self.tuning.is_some() && self.early.get(distance - 1);
+        let is_news = self.early.set(distance);
+        // The window grows with the first segment, where it is fixed. Where it is not, one that stands alone is counted when it has been remembered.
+        if self.tuning.is_none() {
+            self.quick |= u32::from(self.came == Time::NEVER);
+        } else if follows {
+            self.tune_early(segment, is_news, true);
+        }
         // What begins so has no quick-ACK phase at its beginning.
         self.came = self.came.min(now);
-        if self.early.set(segment - self.next) {
-            if self.remember(segment) {
+        let sends = is_news && self.remember(segment);
+        if !follows && self.tuning.is_some() {
+            self.tune_early(segment, is_news, false);
+        }
+        if is_news {
+            if sends {
                 // Nothing is due any more, this segment's own acknowledgement neither (`tcp_ack_snd_check`).
                 return;
             }
@@ -289,6 +343,15 @@ impl Receiver {
             self.came_twice(segment);
         }
         self.check_ack(now, false);
+    }
+
+    /// A segment beyond a hole, and behind one that is there, makes the window grow, and the buffer.
+    fn tune_early(&mut self, segment: u64, is_news: bool, follows: bool) {
+        let Some(tuning) = &mut self.tuning else { return };
+        let grows = tuning.arrive_early((segment + 1) * self.segment_bytes, is_news, follows);
+        tuning.reserve(self.next * self.segment_bytes);
+        self.rtt = Span::from_ns(tuning.rtt_ns());
+        self.quick |= u32::from(grows);
     }
 
     /// The newest run goes first, and grows with what touches it (RFC 2018, section 4). Whether that has sent what was held back.
@@ -328,15 +391,47 @@ impl Receiver {
         self.acknowledged = next;
         let blocks = self.blocks(next);
         self.twice = None;
-        Ack { ack: next * self.segment_bytes, echo: self.stamp, blocks, ecn }
+        let ack = next * self.segment_bytes;
+        let mut offer = Offer::NONE;
+        if let Some(tuning) = &mut self.tuning {
+            if tuning.select().1 {
+                self.quick = 0;
+            }
+            offer.window = tuning.offer(ack);
+        }
+        Ack { ack, echo: self.stamp, blocks, ecn, offer }
+    }
+
+    /// An acknowledgement leaves now.
+    fn send(&self, now: Time, mut ack: Ack) -> Step<Ack> {
+        if self.tuning.is_some() {
+            ack.offer.stamp = Stamp::of(now).to_wire();
+        }
+        Step::Do(ack)
+    }
+
+    /// The application reads what is there. Whether that asks for an acknowledgement.
+    fn read(&mut self, now: Time) -> bool {
+        let Some(tuning) = &mut self.tuning else { return false };
+        tuning.read(now, self.next * self.segment_bytes)
     }
 
     /// Whether an acknowledgement leaves now (`__tcp_ack_snd_check`). `at_once`: it does in any case.
     fn check_ack(&mut self, now: Time, at_once: bool) {
-        if self.next > self.acknowledged + 1 || self.always_quick || self.quick > 0 || self.is_asked || at_once {
-            self.due = true;
+        let several = self.next > self.acknowledged + 1;
+        let has_room = several && (self.tuning.is_none() || self.has_room());
+        if has_room || self.always_quick || self.quick > 0 || self.is_asked || at_once {
+            (self.due, self.reads_first) = (true, false);
             return;
         }
+        self.hold_back(now);
+        if several && !self.due {
+            (self.due, self.reads_first) = (true, true);
+        }
+    }
+
+    /// An acknowledgement waits for others, unless it is one of the first beyond a hole.
+    fn hold_back(&mut self, now: Time) {
         if self.early.ones() == 0 {
             self.delayed.get_or_insert_with(|| timer(now, DELAY));
             return;
@@ -363,6 +458,16 @@ impl Receiver {
         };
         let share = Span::from_ps(round_trip.as_ps() / SHARE).min(self.settings.compressed_ack_delay);
         self.compressed_until.get_or_insert(now + share + self.settings.compressed_ack_slack);
+    }
+
+    /// Whether there is as much room as was offered: segments that leave less are not acknowledged before they are read (`__tcp_ack_snd_check`).
+    fn has_room(&mut self) -> bool {
+        let Some(tuning) = &self.tuning else { return true };
+        let (window, is_short) = tuning.select();
+        if is_short {
+            self.quick = 0;
+        }
+        window >= tuning.offered()
     }
 
     /// Of an acknowledgement up to `next`.
@@ -404,19 +509,26 @@ impl Control for Receiver {
     }
 
     #[inline]
-    fn poll(&mut self, _now: Time) -> Step<Ack> {
+    fn poll(&mut self, now: Time) -> Step<Ack> {
         if self.answers {
             self.answers = false;
-            return Step::Do(Ack { ack: 0, echo: self.stamp, blocks: Blocks::NONE, ecn: self.ecn.answer() });
+            let window = self.tuning.as_ref().map_or(0, |tuning| tuning.first_offer());
+            let offer = Offer { window, ..Offer::NONE };
+            return self
+                .send(now, Ack { ack: 0, echo: self.stamp, blocks: Blocks::NONE, ecn: self.ecn.answer(), offer });
         }
         if let Some(ack) = self.before.take() {
-            return Step::Do(ack);
+            return self.send(now, ack);
+        }
+        if self.tuning.is_some() && (self.reads_first || !self.due) {
+            self.due |= self.read(now);
         }
         if !self.due {
             return Step::Wait(self.deadline());
         }
-        (self.due, self.is_asked) = (false, false);
+        (self.due, self.is_asked, self.reads_first) = (false, false, false);
         self.quick = self.quick.saturating_sub(1);
-        Step::Do(self.acknowledge(self.next, self.ecn.ack()))
+        let ack = self.acknowledge(self.next, self.ecn.ack());
+        self.send(now, ack)
     }
 }

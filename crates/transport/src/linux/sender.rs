@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::application::{Application, whole_burst};
 use super::arrivals::Arrivals;
+use super::autotuning::first_window;
 use super::dctcp::Delivered;
 use super::ecn::Sending;
 use super::handshake::{Asked, Opening};
@@ -30,7 +31,7 @@ use super::timer::Timer;
 use super::window::Window;
 use crate::sender::Input;
 use crate::sysctl::{CongestionControl, Settings};
-use crate::{Ack, Segment, TransportSpec};
+use crate::{Ack, ReceiveWindow, Segment, TransportSpec};
 
 /// What a sender has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,16 +60,23 @@ pub(super) struct Undo {
 }
 
 /// A TCP sender with endless data.
+#[expect(clippy::struct_excessive_bools, reason = "each is one sign, as the kernel's flags are")]
 #[derive(Clone, Debug)]
 pub struct Sender {
     pub(super) settings: Settings,
     pub(super) segment_bytes: u64,
     /// Segments of the largest burst.
     pub(super) whole: u32,
-    /// Segments that the receiver has room for.
+    /// Segments that the receiver has room for at most.
     pub(super) receive_window: u64,
     /// Behind the last segment that the receiver has room for.
     pub(super) window_end: u64,
+    /// The receiver says how much room it has, which changes.
+    pub(super) is_offered: bool,
+    /// What it has room for, in bytes (`snd_wnd`).
+    pub(super) offered: u64,
+    /// When the last acknowledgement was sent, in its sender's milliseconds (`ts_recent`).
+    echo: u32,
     pub(super) application: Application,
     pub(super) queue: Queue,
     pub(super) rtt: Rtt,
@@ -116,12 +124,17 @@ impl Sender {
         let settings = spec.linux;
         let receive_window = u64::from(crate::window(spec));
         let segment_bytes = u64::from(spec.segment_bytes.max(1));
+        let is_offered = spec.window == ReceiveWindow::Auto;
+        let offered = if is_offered { first_window(segment_bytes) } else { receive_window * segment_bytes };
         Self {
             settings,
             segment_bytes,
             whole: whole_burst(segment_bytes),
             receive_window,
-            window_end: receive_window,
+            window_end: offered / segment_bytes,
+            is_offered,
+            offered,
+            echo: 0,
             application: Application::endless(),
             queue: Queue::new(),
             rtt: Rtt::new(spec.rto_min),
@@ -232,6 +245,10 @@ impl Sender {
         self.ecn.on_answer(ack.ecn);
         self.deadline = Time::NEVER;
         self.opening = Opening::Answer;
+        if self.is_offered {
+            (self.offered, self.window_end) = (0, 0);
+            self.take_offer(ack, true);
+        }
         if asked.lost_two(ack.echo) {
             self.window.begin_with_one();
         }
@@ -252,7 +269,11 @@ impl Sender {
         self.output.echo = Stamp::of(ack.echo);
         let mut arrivals = Arrivals::new(now, first, ack.echo, &self.queue);
         arrivals.congested = self.ecn.is_congested(ack.ecn);
-        self.window_end = self.window_end.max(first + self.receive_window);
+        if self.is_offered {
+            arrivals.updates_window = self.take_offer(ack, arrivals.advanced);
+        } else {
+            self.window_end = self.window_end.max(first + self.receive_window);
+        }
         if arrivals.advanced {
             self.timeouts_in_row = 0;
         }
@@ -277,6 +298,18 @@ impl Sender {
         }
         self.adapt_window(now, self.delivered - before, &arrivals);
         self.output.push = true;
+    }
+
+    /// How much the receiver has room for by now (`tcp_ack_update_window`). Whether that is news.
+    fn take_offer(&mut self, ack: &Ack, advanced: bool) -> bool {
+        let window = u64::from(ack.offer.window);
+        self.echo = self.echo.max(ack.offer.stamp);
+        let is_news = advanced || window > self.offered || window == 0;
+        if is_news {
+            self.offered = window;
+            self.window_end = self.window_end.max(self.segments(ack.ack + window));
+        }
+        is_news
     }
 
     /// An acknowledgement that a later one overtook: its blocks may be news all the same.
@@ -341,7 +374,7 @@ impl Control for Sender {
         match self.next_segment(now) {
             Some((segment, push)) => {
                 let ecn = self.ecn.segment(segment == next);
-                Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now, push, ecn })
+                Step::Do(Segment { seq: segment * self.segment_bytes, stamp: now, push, ecn, echo: self.echo })
             }
             None => Step::Wait(self.deadline.min(self.paced_until())),
         }

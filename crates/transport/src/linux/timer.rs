@@ -13,6 +13,8 @@ pub(super) enum Timer {
     Probe,
     /// What is late is taken for lost.
     Reordering,
+    /// Nothing is in flight, since the receiver has no room.
+    Window,
 }
 
 /// The kernel's tick: Debian's kernels have `CONFIG_HZ=250`.

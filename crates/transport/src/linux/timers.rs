@@ -39,7 +39,7 @@ impl Sender {
         }
         let span = match self.timer {
             Timer::Probe | Timer::Reordering => self.until_timeout(now).unwrap_or(JIFFY),
-            Timer::None | Timer::Retransmission => self.rtt.timeout(),
+            Timer::None | Timer::Retransmission | Timer::Window => self.rtt.timeout(),
         };
         self.set(Timer::Retransmission, now, span);
     }
@@ -90,6 +90,7 @@ impl Sender {
             Timer::Retransmission => self.time_out(now),
             Timer::Probe => self.send_probe(now),
             Timer::Reordering => self.give_up_what_is_late(now),
+            Timer::Window => self.probe_window(),
         }
     }
 
@@ -118,6 +119,21 @@ impl Sender {
         }
     }
 
+    /// There is something to send, nothing under way, and no room: unless the receiver says more by then, it is asked (`tcp_check_probe_timer`).
+    pub(super) fn await_window(&mut self, now: Time) {
+        let is_closed = self.queue.next() >= self.window_end && self.queue.next() < self.application.end();
+        if self.is_offered && is_closed && self.queue.len() == 0 && self.timer == Timer::None {
+            self.set(Timer::Window, now, self.rtt.timeout());
+        }
+    }
+
+    /// A segment leaves that the receiver has no room for: its acknowledgement says how much there is (RFC 9293, 3.8.6.1).
+    fn probe_window(&mut self) {
+        self.deadline = Time::NEVER;
+        self.window_end = self.window_end.max(self.queue.next() + 1);
+        self.output.push = true;
+    }
+
     /// `tcp_rack_reo_timeout`.
     fn give_up_what_is_late(&mut self, now: Time) {
         let in_flight = self.queue.in_flight();
@@ -141,7 +157,7 @@ impl Sender {
     /// What an acknowledgement says about the probe (`tcp_process_tlp_ack`).
     pub(super) fn answer_probe(&mut self, arrivals: &Arrivals) {
         let Some(probe) = self.probe.filter(|probe| arrivals.first >= *probe) else { return };
-        let is_plain_duplicate = !arrivals.advanced && !arrivals.selected;
+        let is_plain_duplicate = !arrivals.advanced && !arrivals.updates_window && !arrivals.selected;
         if !self.probe_is_resent || arrivals.duplicate_is_probe {
             self.probe = None;
         } else if arrivals.first > probe {

@@ -104,7 +104,10 @@ impl<F: FnMut(Time, bool) -> Fate> Pair<F> {
             self.in_order += segment;
         }
         assert_eq!(self.receiver.delivered_bytes(), self.in_order, "delivered is what has arrived in order");
-        assert!(self.sender.flight() <= u64::from(self.spec.window) * segment, "the receive window bounds the flight");
+        assert!(
+            self.sender.flight() <= u64::from(transport::window(&self.spec)) * segment,
+            "the receive window bounds the flight"
+        );
         assert!(self.sender.unacknowledged() <= self.receiver.delivered_bytes(), "only what arrived is acknowledged");
         assert!(self.sender.flight() > 0, "a sender with endless data has something in flight");
         assert!(self.deadlines[0] < Time::NEVER, "what is in flight is timed");
