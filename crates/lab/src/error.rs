@@ -215,6 +215,12 @@ pub enum Error {
         /// The file now.
         file: String,
     },
+    /// Another program keeps its runs there.
+    #[error("another run is under way that keeps its results in {folder}", folder = folder.display())]
+    InUse {
+        /// Where.
+        folder: PathBuf,
+    },
     /// What was kept was asked for with other options.
     #[error("the runs kept in {folder} were asked for otherwise: {what} differs", folder = folder.display())]
     ResumedOtherwise {
@@ -314,6 +320,7 @@ impl Error {
                 "leave --resume out; only runs that were interrupted or failed can be gone on with"
             }
             Self::ResumedOther { .. } => "leave --resume out to run all of it anew, or give the file its old text",
+            Self::InUse { .. } => "wait until it has ended, or name another folder with --results",
             Self::ResumedOtherwise { .. } => {
                 "give the same command as before, with --resume; or leave --resume out to run all of it anew"
             }

@@ -1,7 +1,7 @@
 //! What has been measured so far, on disk as soon as each run ends: nothing that happens later takes it away.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,7 +109,10 @@ impl Journal {
     pub fn begin(folder: &Path, source: &Source, options: &Options) -> Result<Self, Error> {
         fs::create_dir_all(folder).map_err(|source| failed("writing", folder, source))?;
         let path = folder.join(JOURNAL);
-        let file = File::create(&path).map_err(|source| failed("writing", &path, source))?;
+        let broken = |source: io::Error| failed("writing", &path, source);
+        let file = File::options().create(true).append(true).open(&path).map_err(broken)?;
+        check_is_free(&file, folder)?;
+        file.set_len(0).map_err(broken)?;
         let journal = Self { file: Some(Mutex::new(Lines::new(path, file, 0))), ..Self::default() };
         journal.put(&Head { fabric: source.text.clone(), asked: Asked::of(options) })?;
         Ok(journal)
@@ -146,6 +149,7 @@ impl Journal {
         }
         let broken = |source: io::Error| failed("writing", &path, source);
         let file = File::options().append(true).open(&path).map_err(broken)?;
+        check_is_free(&file, folder)?;
         // What comes next begins a line of its own.
         let len = text.rfind('\n').map_or(0, |end| end as u64 + 1);
         file.set_len(len).map_err(broken)?;
@@ -232,6 +236,15 @@ impl Journal {
         let Some(file) = &self.file else { return Ok(()) };
         let text = serde_json::to_string(line).expect("records are plain data");
         file.lock().unwrap_or_else(PoisonError::into_inner).add(&text)
+    }
+}
+
+/// Takes the journal of a folder for this program alone, for as long as it has the file open.
+pub(crate) fn check_is_free(journal: &File, folder: &Path) -> Result<(), Error> {
+    match journal.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(Error::InUse { folder: folder.to_owned() }),
+        // A file system without locks has no more to say about it.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
 }
 
@@ -368,6 +381,18 @@ mod tests {
         let counted: Vec<(usize, u32)> =
             journal.take_measured().iter().map(|(record, _)| (record.case, record.repeat)).collect();
         assert_eq!(counted, [(0, 1), (1, 1), (0, 2)]);
+    }
+
+    #[test]
+    fn two_at_once_do_not_share_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = begin(folder.path());
+        let second = Journal::begin(folder.path(), &source("a"), &Options::default());
+        assert!(matches!(second, Err(Error::InUse { .. })), "{second:?}");
+        assert!(matches!(resume(folder.path(), "a"), Err(Error::InUse { .. })));
+        assert!(matches!(crate::set_aside(folder.path()), Err(Error::InUse { .. })));
+        drop(first);
+        resume(folder.path(), "a").unwrap();
     }
 
     #[test]

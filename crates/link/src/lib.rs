@@ -367,7 +367,8 @@ impl Link {
         self.starts.iter().map(|start| u128::from(start.since(now).as_ps())).sum()
     }
 
-    /// What it has done until `now`, or since [`Link::take_counters`]; no packet was offered later.
+    /// What it has done until `now`, or since [`Link::take_counters`]. Of packets that were offered for a later moment (hosts take a while), what they wait
+    /// counts as far as others have waited as long.
     pub fn counters(&self, now: Time) -> Counters {
         Counters {
             packets: self.packets,
@@ -378,7 +379,7 @@ impl Link {
             losses: self.losses,
             busy: self.busy,
             queue_peak: self.queue_peak,
-            waited: nanos::Span::from_ns(((self.waits_ps - self.waits_ahead_ps(now)) / 1_000) as u64),
+            waited: nanos::Span::from_ns((self.waits_ps.saturating_sub(self.waits_ahead_ps(now)) / 1_000) as u64),
         }
     }
 
