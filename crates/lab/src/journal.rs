@@ -111,7 +111,7 @@ impl Journal {
         let path = folder.join(JOURNAL);
         let broken = |source: io::Error| failed("writing", &path, source);
         let file = File::options().create(true).append(true).open(&path).map_err(broken)?;
-        check_is_free(&file, folder)?;
+        take_for_this_program(&file, folder)?;
         file.set_len(0).map_err(broken)?;
         let journal = Self { file: Some(Mutex::new(Lines::new(path, file, 0))), ..Self::default() };
         journal.put(&Head { fabric: source.text.clone(), asked: Asked::of(options) })?;
@@ -127,6 +127,11 @@ impl Journal {
         if !path.exists() {
             return Err(Error::NothingToResume { folder: folder.to_owned() });
         }
+        let broken = |source: io::Error| failed("writing", &path, source);
+        // Nobody is waited for if it is a pipe.
+        let file = File::options().read(true).append(true).open(&path).map_err(broken)?;
+        // Before it is read: what another one adds after that would be cut off.
+        take_for_this_program(&file, folder)?;
         let text = read_results(&path)?;
         let format = |line: usize, source| Error::Format { path: path.clone(), line, source };
         let mut lines = text.lines().enumerate();
@@ -147,9 +152,6 @@ impl Journal {
                 Err(source) => return Err(format(number + 1, source)),
             };
         }
-        let broken = |source: io::Error| failed("writing", &path, source);
-        let file = File::options().append(true).open(&path).map_err(broken)?;
-        check_is_free(&file, folder)?;
         // What comes next begins a line of its own.
         let len = text.rfind('\n').map_or(0, |end| end as u64 + 1);
         file.set_len(len).map_err(broken)?;
@@ -240,7 +242,7 @@ impl Journal {
 }
 
 /// Takes the journal of a folder for this program alone, for as long as it has the file open.
-pub(crate) fn check_is_free(journal: &File, folder: &Path) -> Result<(), Error> {
+pub(crate) fn take_for_this_program(journal: &File, folder: &Path) -> Result<(), Error> {
     match journal.try_lock() {
         Err(TryLockError::WouldBlock) => Err(Error::InUse { folder: folder.to_owned() }),
         // A file system without locks has no more to say about it.
@@ -381,6 +383,13 @@ mod tests {
         let counted: Vec<(usize, u32)> =
             journal.take_measured().iter().map(|(record, _)| (record.case, record.repeat)).collect();
         assert_eq!(counted, [(0, 1), (1, 1), (0, 2)]);
+    }
+
+    #[test]
+    fn a_pipe_is_no_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        nix::unistd::mkfifo(&folder.path().join(JOURNAL), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(resume(folder.path(), "a").unwrap_err().to_string().contains("no regular file"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::disk::{failed, read_results, write_whole};
 use crate::error::Error;
-use crate::journal::{JOURNAL, check_is_free};
+use crate::journal::{JOURNAL, take_for_this_program};
 use crate::measure::environment::{Environment, date};
 use crate::measure::record::Record;
 use crate::results::Results;
@@ -58,7 +58,7 @@ pub fn set_aside(folder: &Path) -> Result<Option<PathBuf>, Error> {
     let modified = files.iter().filter_map(|file| fs::metadata(file).and_then(|file| file.modified()).ok()).max();
     let Some(modified) = modified else { return Ok(None) };
     if let Ok(journal) = fs::File::open(folder.join(JOURNAL)) {
-        check_is_free(&journal, folder)?;
+        take_for_this_program(&journal, folder)?;
     }
     let moving = |source| failed("keeping the earlier results in", folder, source);
     let folder = folder.canonicalize().map_err(moving)?;
