@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path as FilePath;
 
-use crate::controllers::{Controller, PATIENCE, Refusal, at, client, command, eventually, get, put, status};
+use crate::controllers::{
+    Controller, PATIENCE, Refusal, at, client, command, eventually, get, put, status, wait_until_all_vote,
+};
 use nix::sys::signal::Signal;
 use node::Client;
 use store::protocol::{Admin, Answer, Consistency, RequestBody};
@@ -135,9 +137,8 @@ fn every_file_of_a_member_that_is_lost_cut_or_older_is_noticed_or_harmless() {
     for round in 0..2 {
         let member = Controller::start(at("c2", second.path(), &address, &options));
         address.clone_from(&member.address);
+        wait_until_all_vote(&[&founder, &member], None);
         let client = client(&[&founder, &member]);
-        let is_voter = || status(&client).groups.iter().all(|group| group.voters.len() == 2);
-        eventually("the second server is a voter", is_voter);
         for key in 0..50 {
             put(&client, key, format!("{round} {key}").as_bytes(), PATIENCE).unwrap();
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::controllers::{
     self, Controller, PATIENCE, at, car, client, client_with, command, eventually, get, put, status,
+    wait_until_all_vote,
 };
 use machine::ServerId;
 use nix::sys::signal::Signal;
@@ -51,20 +52,11 @@ impl Three {
     }
 }
 
-/// Waits until all three vote in all shards.
-fn wait_until_ready(client: &Client) {
-    eventually("all three vote", || {
-        let status = status(client);
-        status.groups.len() >= 2
-            && status.groups.iter().all(|group| group.voters.len() == 3 && group.learners.is_empty())
-    });
-}
-
 #[test]
 fn the_leader_is_killed_and_comes_back() {
     let mut three = Three::start(&[]);
+    wait_until_all_vote(&three.running(), None);
     let client = client(&three.running());
-    wait_until_ready(&client);
     for key in 0..50 {
         put(&client, key, b"before", PATIENCE).unwrap();
     }
@@ -93,8 +85,8 @@ fn the_leader_is_killed_and_comes_back() {
 #[test]
 fn a_stopped_leader_is_replaced_and_believes_it_when_it_wakes() {
     let three = Three::start(&[]);
+    wait_until_all_vote(&three.running(), None);
     let client = client(&three.running());
-    wait_until_ready(&client);
     put(&client, 1, b"old", PATIENCE).unwrap();
     let leader = three.leader(&client).expect("it has just written");
     let stopped = three.controllers[leader].as_ref().unwrap();
@@ -109,8 +101,8 @@ fn a_stopped_leader_is_replaced_and_believes_it_when_it_wakes() {
 fn an_ended_leader_hands_over() {
     // A follower that waits until a leader is silent for so long waits longer than this test.
     let mut three = Three::start(&["--election-timeout", "300"]);
+    wait_until_all_vote(&three.running(), None);
     let client = client(&three.running());
-    wait_until_ready(&client);
     put(&client, 1, b"x", PATIENCE).unwrap();
     let leader = three.leader(&client).expect("it has just written");
     let ended = three.controllers[leader].take().unwrap().end(Signal::SIGTERM);
@@ -123,8 +115,8 @@ fn an_ended_leader_hands_over() {
 #[test]
 fn a_watch_survives_the_loss_of_its_server_and_misses_nothing() {
     let mut three = Three::start(&[]);
+    wait_until_all_vote(&three.running(), None);
     let writer = client(&three.running());
-    wait_until_ready(&writer);
     let mut endpoints = three.running();
     endpoints.rotate_left(1);
     let watcher = client(&endpoints);
@@ -150,7 +142,7 @@ fn a_watch_survives_the_loss_of_its_server_and_misses_nothing() {
 #[test]
 fn an_rpc_is_called_wherever_its_provider_is() {
     let three = Three::start(&[]);
-    wait_until_ready(&client(&three.running()));
+    wait_until_all_vote(&three.running(), None);
     let clients: Vec<Client> = three.running().iter().map(|controller| client_with(controller, None)).collect();
     let people = Path::parse("/people:people").unwrap();
     let offers = vec![("people:add-person".to_owned(), Some(people.clone()))];
@@ -181,8 +173,8 @@ fn servers_need_certificates_of_each_other() {
     let three = Three::start(&["--tls", folder, "127.0.0.1"]);
     let tls = Tls::load(&controllers::tls_files(own.path(), "client")).unwrap();
     let endpoints: Vec<String> = three.running().iter().map(|controller| controller.address.clone()).collect();
+    wait_until_all_vote(&three.running(), Some(&tls));
     let client = Client::connect(&endpoints, Some(&tls)).unwrap();
-    wait_until_ready(&client);
     for key in 0..20 {
         put(&client, key, &vec![1; 100_000], PATIENCE).unwrap();
         assert_eq!(get(&client, key).unwrap().map(|value| value.len()), Some(100_000));

@@ -176,15 +176,23 @@ impl Members {
 
     /// Whether the server is in the group in any way.
     pub fn has(&self, server: ServerId) -> bool {
-        [&self.voters, &self.learners, &self.voters_outgoing, &self.learners_next]
-            .into_iter()
-            .any(|list| list.contains(&server.0))
+        self.all().any(|id| id == server)
+    }
+
+    /// All members; some come twice while joint.
+    pub(crate) fn all(&self) -> impl Iterator<Item = ServerId> {
+        let lists = [&self.voters, &self.learners, &self.voters_outgoing, &self.learners_next];
+        lists.into_iter().flatten().map(|id| ServerId(*id))
+    }
+
+    /// Those who can not be done without, a majority of them: while joint, those who voted before.
+    pub(crate) fn needed(&self) -> &[u64] {
+        if self.voters_outgoing.is_empty() { &self.voters } else { &self.voters_outgoing }
     }
 
     /// Those who are members here and were none among `before`.
     pub(crate) fn joined(&self, before: &Self) -> Vec<ServerId> {
-        let all = [&self.voters, &self.learners, &self.voters_outgoing, &self.learners_next].into_iter().flatten();
-        all.map(|id| ServerId(*id)).filter(|id| !before.has(*id)).collect()
+        self.all().filter(|id| !before.has(*id)).collect()
     }
 
     /// Whether the server has a vote.

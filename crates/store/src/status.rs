@@ -83,9 +83,10 @@ pub struct GroupStatus {
     pub first: u64,
     /// The index of the last entry.
     pub last: u64,
-    /// The servers that vote.
+    /// The servers that vote. While members change, those who voted before, as they are still needed: at the leader until it is certain that a
+    /// majority knows of the change, elsewhere until this replica knows of its end.
     pub voters: Vec<ServerId>,
-    /// The servers that learn without a vote.
+    /// The other members: they learn without a vote, or are about to vote.
     pub learners: Vec<ServerId>,
     /// Entries of data.
     pub entries: u64,

@@ -117,6 +117,33 @@ fn a_server_joins_takes_a_snapshot_and_replaces_another() {
     assert_eq!(voters(&cluster), [2, 3].map(ServerId));
 }
 
+/// While members change, those who voted before are needed, too. A leader that says that three vote can be lost at once, with all that
+/// it has said and nobody has heard.
+#[test]
+fn whoever_is_said_to_vote_can_do_without_the_leader() {
+    for shard in [ShardId::META, ShardId::DEFAULT] {
+        let mut cluster = Cluster::by(1, placement::Strategy::Single);
+        for id in 2..=3 {
+            let join =
+                Admin::Join { name: format!("n{id}"), address: address(ServerId(id)), nonce: id, replaces: None };
+            cluster.ask(1, RequestBody::Admin(join)).unwrap();
+            cluster.join(id, &[1]);
+        }
+        let all_vote = |cluster: &Cluster| cluster.group(1, shard).voters == [1, 2, 3].map(ServerId);
+        while !all_vote(&cluster) {
+            let Some((id, input)) = cluster.queue.pop_front() else {
+                cluster.run(Span::from_ms(1));
+                continue;
+            };
+            cluster.handle(id, input);
+        }
+        cluster.members.remove(&ServerId(1));
+        cluster.queue.retain(|(_, input)| !matches!(input, Input::Peer { from: ServerId(1), .. }));
+        cluster.run(Span::from_secs(3));
+        assert!(cluster.leader(shard).is_some_and(|leader| leader != ServerId(1)), "{:?}", cluster.group(2, shard));
+    }
+}
+
 #[test]
 fn a_transaction_over_two_shards_is_refused_with_their_names() {
     let mut cluster = Cluster::by(1, placement::Strategy::Distributed);

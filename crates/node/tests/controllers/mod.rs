@@ -184,10 +184,17 @@ pub fn three(folders: &[tempfile::TempDir], memory: &str) -> Vec<Controller> {
         }
         three.push(Controller::start(command(&format!("c{}", n + 1), folder.path(), &options)));
     }
-    let everybody = client(&three.iter().collect::<Vec<_>>());
-    eventually("all three vote", || {
-        let groups = status(&everybody).groups;
-        groups.len() >= 2 && groups.iter().all(|group| group.voters.len() == 3 && group.learners.is_empty())
-    });
+    wait_until_all_vote(&three.iter().collect::<Vec<_>>(), None);
     three
+}
+
+/// Waits until each of them says that all of them vote in all shards: who leads a shard is certain of it.
+pub fn wait_until_all_vote(controllers: &[&Controller], tls: Option<&Tls>) {
+    let clients: Vec<Client> = controllers.iter().map(|controller| client_with(controller, tls)).collect();
+    eventually("all vote", || {
+        clients.iter().map(status).all(|status| {
+            let mut groups = status.groups.iter();
+            groups.len() >= 2 && groups.all(|group| group.voters.len() == clients.len() && group.learners.is_empty())
+        })
+    });
 }

@@ -1,6 +1,6 @@
 //! A replica of one group: what Raft says and wants, in the order in which it wants it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 
 use machine::nanos::{Span, Time};
@@ -63,6 +63,8 @@ pub(crate) struct Group {
     /// Requests since the last report, by the server they came in at.
     pub(crate) load: BTreeMap<ServerId, u64>,
     pub(super) seal: Seal,
+    /// Of a leader: who was needed when it was elected, or when members were sealed last.
+    pub(super) settled: Vec<u64>,
     /// Bytes of all entries that were applied since the start.
     pub(crate) written_bytes: u64,
     pub(super) limits: Limits,
@@ -148,6 +150,7 @@ impl Group {
             reported: (0, 0, StateRole::Follower),
             load: BTreeMap::new(),
             seal: Seal::Open,
+            settled: Vec::new(),
             written_bytes: 0,
             limits: Limits::default(),
             beaten: Time::ZERO,
@@ -418,6 +421,7 @@ impl Group {
         counters.elected += u64::from(now.2 == StateRole::Leader);
         self.reported = now;
         self.seal = Seal::Open;
+        self.settled = self.members().needed().to_vec();
         effects.changed.push(self.id);
     }
 
@@ -451,7 +455,9 @@ impl Group {
     pub(crate) fn status(&self, now: Time) -> GroupStatus {
         let raft = &self.raw.raft;
         let ids = |list: &[u64]| list.iter().copied().map(ServerId).collect::<Vec<_>>();
+        // Others may still need those who voted before a change, until the new members are sealed.
         let members = self.members();
+        let voters = if self.is_leader() { &self.settled } else { members.needed() };
         GroupStatus {
             shard: self.id,
             role: match raft.state {
@@ -467,8 +473,8 @@ impl Group {
             applied: self.applied(),
             first: self.storage().first(),
             last: raft.raft_log.last_index(),
-            voters: ids(&members.voters),
-            learners: ids(&members.learners),
+            voters: ids(voters),
+            learners: members.all().filter(|id| !voters.contains(&id.0)).collect::<BTreeSet<_>>().into_iter().collect(),
             entries: self.content.entries(),
             bytes: self.content.bytes(),
             revision: self.content.revision(),
