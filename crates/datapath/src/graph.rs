@@ -130,7 +130,7 @@ impl Egress {
     }
 
     /// Whether it has a carrier; also known of one that belongs to another part of the graph.
-    pub(crate) const fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.link.is_up()
     }
 

@@ -15,53 +15,72 @@
 //! a link is up is never asked on the path of a packet: one without carrier looks like one whose queue is always full.
 #![forbid(unsafe_code)]
 
+mod counters;
 mod impairments;
 mod rebase;
 mod retiming;
 mod spec;
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
 use machine::{Rng, Span, Time, nanos};
-use serde::{Deserialize, Serialize};
 
+pub use counters::Counters;
 use impairments::Impairments;
 pub use retiming::Retiming;
 pub use spec::LinkSpec;
 
-/// One direction of a link. Its fields stand in the order in which a packet needs them, what most packets need within 120 bytes: a large network has
-/// more links than a processor's cache has room for.
+/// One direction of a link. Its fields stand in the order in which a packet needs them, and take 120 bytes: two lines of a processor's cache with what a graph
+/// keeps beside them. A large network has more links than a cache has room for.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Link {
     /// When the transmitter falls idle.
     idle_at: Time,
-    /// What a byte takes, where that is a whole number of picoseconds; else zero. A division would cost as much as the rest. It is zero as well where
-    /// `impairments` have to be asked, so that other links need not look for them.
+    /// What a byte takes, where that is a whole number of picoseconds; else zero. A division would cost as much as the rest. It is zero as well where `rare` has to
+    /// be asked, so that other links need not look there.
     byte_ps: u64,
-    /// No packet arrives before: what was on its way when the link was changed last.
-    earliest: Time,
-    /// When each packet that may still wait starts its transmission, oldest first. At most `queue_packets` lie ahead.
+    /// When each packet that may still wait starts its transmission, oldest first. At most `queue_max` lie ahead.
     starts: VecDeque<Time>,
     /// What was accepted: [`Counters::packets`], [`Counters::bytes`], [`Counters::busy`].
     packets: u64,
     bytes: u64,
-    spec: LinkSpec,
+    /// [`LinkSpec::delay`].
+    delay: Span,
+    /// No packet arrives before: what was on its way when the link was changed last.
+    earliest: Time,
     busy: Span,
-    /// [`Counters::queue_peak`], [`Counters::drops`], [`Counters::marks`], [`Counters::cut`], [`Counters::losses`].
+    /// What those that were accepted wait until their transmission, in picoseconds, also what still lies ahead of them; beside [`Rare::waits_ps`].
+    waits_ps: u64,
+    /// [`LinkSpec::queue_packets`], or more than can ever wait.
+    queue_max: u32,
+    /// [`Counters::queue_peak`].
     queue_peak: u32,
-    /// What those that were accepted wait until their transmission, in picoseconds: also what still lies ahead of them.
-    waits_ps: u128,
+    /// [`LinkSpec::overhead_bytes`].
+    overhead_bytes: u32,
+    /// [`LinkSpec::ecn_packets`], or more than can ever wait.
+    marks_from: u32,
+    rare: Box<Rare>,
+}
+
+/// What few packets need of a link.
+#[derive(Clone, Debug)]
+struct Rare {
+    spec: LinkSpec,
+    /// While it has no carrier: what it does when it has one. `spec` is [`LinkSpec::NO_CARRIER`] meanwhile.
+    cut: Option<LinkSpec>,
+    /// [`Counters::drops`], [`Counters::marks`], [`Counters::cut`], [`Counters::losses`].
     drops: u64,
     marks: u64,
     lost: u64,
     losses: u64,
+    /// What was waited as far as it does not fit [`Link::waits_ps`].
+    waits_ps: u128,
     /// When the card at the far end hands over what it has collected last.
     handed_over: Time,
-    /// Length and transmission time of the last packet, for the other rates: traffic comes in few lengths.
+    /// Length and transmission time of the last packet, for rates that take a division: traffic comes in few lengths.
     last: (u32, Span),
-    /// While it has no carrier: what it does when it has one. `spec` is [`LinkSpec::NO_CARRIER`] meanwhile.
-    cut: Option<Box<LinkSpec>>,
     /// Where its randomness starts.
     seed: u64,
     /// What is random about it, if anything is.
@@ -79,80 +98,50 @@ pub enum Verdict {
     Dropped,
 }
 
-/// What a link has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
-    /// Packets that the link accepted.
-    pub packets: u64,
-    /// Bytes that the link accepted.
-    pub bytes: u64,
-    /// Packets turned away by a full queue.
-    pub drops: u64,
-    /// Packets that were marked since the queue was long.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub marks: u64,
-    /// Packets lost because the carrier went: offered without one, or under way when it went.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub cut: u64,
-    /// Packets that the link accepted and then lost at random.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub losses: u64,
-    /// Time spent transmitting what was accepted (zero without a rate). It is counted modulo 2^64 ps (213 days): [`Span::wrapping_sub`] gives what lies
-    /// between two readings.
-    pub busy: Span,
-    /// The most packets that waited at once.
-    pub queue_peak: u32,
-    /// How long packets have waited behind the one in transmission, all of them together. Divided by the time between two readings this is how many waited on
-    /// the mean (Little's law). It is counted modulo 2^64 ns, as `busy` is modulo 2^64 ps.
-    #[serde(default)]
-    pub waited: nanos::Span,
-}
-
-impl Counters {
-    /// Adds what another part of the same link has done.
-    pub fn add(&mut self, other: &Self) {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
-        self.drops += other.drops;
-        self.marks += other.marks;
-        self.cut += other.cut;
-        self.losses += other.losses;
-        self.busy = self.busy.wrapping_add(other.busy);
-        self.queue_peak = self.queue_peak.max(other.queue_peak);
-        self.waited = self.waited.wrapping_add(other.waited);
-    }
-}
-
-/// What hardly any link has is left out.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
 impl Link {
     /// An idle link. What is random about it starts from `seed`.
     pub fn new(spec: LinkSpec, seed: u64) -> Self {
-        Self {
-            spec,
+        let mut link = Self {
             idle_at: Time::ZERO,
+            byte_ps: 0,
             starts: VecDeque::new(),
-            byte_ps: byte_ps(spec),
-            seed,
-            impairments: Impairments::of(spec, seed),
-            last: (0, Span::ZERO),
-            earliest: Time::ZERO,
-            cut: None,
             packets: 0,
             bytes: 0,
+            delay: Span::ZERO,
+            earliest: Time::ZERO,
             busy: Span::ZERO,
-            queue_peak: 0,
             waits_ps: 0,
-            drops: 0,
-            marks: 0,
-            lost: 0,
-            losses: 0,
-            handed_over: Time::ZERO,
-        }
+            queue_max: 0,
+            queue_peak: 0,
+            overhead_bytes: 0,
+            marks_from: 0,
+            rare: Box::new(Rare {
+                spec,
+                cut: None,
+                drops: 0,
+                marks: 0,
+                lost: 0,
+                losses: 0,
+                waits_ps: 0,
+                handed_over: Time::ZERO,
+                last: (0, Span::ZERO),
+                seed,
+                impairments: Impairments::of(spec, seed),
+            }),
+        };
+        link.adopt(spec);
+        link
+    }
+
+    /// Does this to packets from now on. Gives what it has done before.
+    fn adopt(&mut self, spec: LinkSpec) -> LinkSpec {
+        self.byte_ps = byte_ps(spec);
+        self.delay = spec.delay;
+        self.queue_max = spec.queue_packets.unwrap_or(u32::MAX);
+        self.overhead_bytes = spec.overhead_bytes;
+        self.marks_from = spec.ecn_packets.map_or(u32::MAX, NonZeroU32::get);
+        self.rare.last = (0, Span::ZERO);
+        std::mem::replace(&mut self.rare.spec, spec)
     }
 
     /// Another one like it that has done nothing yet. Where a link has no rate, packets don't wait for each other: each thread can have one of its own, and
@@ -162,79 +151,95 @@ impl Link {
         let mut twin = self.clone();
         twin.take_counters(Time::NEVER);
         // What it draws is its own.
-        twin.seed = Rng::new(self.seed).bits();
-        twin.impairments = Impairments::of(twin.spec(), twin.seed);
+        let seed = Rng::new(self.rare.seed).bits();
+        twin.rare.seed = seed;
+        twin.rare.impairments = Impairments::of(twin.spec(), seed);
         twin
     }
 
     /// Offers a packet of `bytes` at `now`; on the wire it takes [`LinkSpec::overhead_bytes`] more. Time never runs backwards between calls.
     #[inline]
     pub fn offer(&mut self, now: Time, bytes: u32) -> Verdict {
-        let Some(rate_bps) = self.spec.rate_bps else {
+        if self.byte_ps == 0 {
+            return self.offer_with_care(now, bytes);
+        }
+        let Some((start, marks)) = self.start(now) else { return self.drop_one() };
+        let busy = Span::from_ps(self.byte_ps) * u64::from(bytes.saturating_add(self.overhead_bytes));
+        let arrives = self.transmit(start, bytes, busy);
+        if marks { Verdict::Marks(arrives) } else { Verdict::Arrives(arrives) }
+    }
+
+    /// The same where a packet needs `rare`.
+    #[inline(never)]
+    fn offer_with_care(&mut self, now: Time, bytes: u32) -> Verdict {
+        let Some(rate_bps) = self.rare.spec.rate_bps else {
             self.idle_at = now;
             self.count(bytes, Span::ZERO);
-            let arrives = (now + self.spec.delay).max(self.earliest);
+            let arrives = (now + self.delay).max(self.earliest);
             return match self.impair(now, arrives) {
                 Some(arrives) => Verdict::Arrives(self.hand_over(arrives)),
                 None => Verdict::Dropped,
             };
         };
-        let mut marks = false;
-        let start = if self.idle_at <= now {
-            self.starts.clear();
-            now
-        } else {
-            let Some(waiting) = self.wait(now) else { return self.drop_one() };
-            marks = self.spec.ecn_packets.is_some_and(|threshold| waiting >= threshold.get());
-            self.idle_at
-        };
-        let on_wire = self.spec.on_wire(bytes);
-        let busy = if self.byte_ps == 0 {
-            self.divide(on_wire, rate_bps)
-        } else {
-            Span::from_ps(self.byte_ps) * u64::from(on_wire)
-        };
-        self.idle_at = start + busy;
-        self.count(bytes, busy);
-        let mut arrives = (self.idle_at + self.spec.delay).max(self.earliest);
-        if self.byte_ps == 0 {
-            let Some(impaired) = self.impair(self.idle_at, arrives) else { return Verdict::Dropped };
-            arrives = impaired;
-        }
+        let Some((start, marks)) = self.start(now) else { return self.drop_one() };
+        let busy = self.divide(self.rare.spec.on_wire(bytes), rate_bps);
+        let arrives = self.transmit(start, bytes, busy);
+        let Some(arrives) = self.impair(self.idle_at, arrives) else { return Verdict::Dropped };
         let handed_over = self.hand_over(arrives);
         if marks { Verdict::Marks(handed_over) } else { Verdict::Arrives(handed_over) }
+    }
+
+    /// When a packet's transmission starts that is offered now, and whether it is to be marked; `None` if there is no place for it to wait.
+    #[inline]
+    fn start(&mut self, now: Time) -> Option<(Time, bool)> {
+        if self.idle_at <= now {
+            self.starts.clear();
+            return Some((now, false));
+        }
+        let waiting = self.wait(now)?;
+        Some((self.idle_at, waiting >= self.marks_from))
+    }
+
+    /// Transmits a packet; gives when it arrives, unless something is random.
+    #[inline]
+    fn transmit(&mut self, start: Time, bytes: u32, busy: Span) -> Time {
+        self.idle_at = start + busy;
+        self.count(bytes, busy);
+        (self.idle_at + self.delay).max(self.earliest)
     }
 
     /// When a packet that arrives then is handed over.
     #[inline]
     fn hand_over(&mut self, arrives: Time) -> Time {
-        if self.spec.coalesce_ns == 0 { arrives } else { self.coalesce(arrives) }
+        if self.rare.spec.coalesce_ns == 0 { arrives } else { self.coalesce(arrives) }
     }
 
     /// When a packet arrives that was sent at `sent` and would arrive at `arrives` if all had the same delay; `None` if it is lost.
     fn impair(&mut self, sent: Time, arrives: Time) -> Option<Time> {
-        let Some(impairments) = &mut self.impairments else { return Some(arrives) };
-        let arrives = impairments.arrival(self.spec, sent, arrives).map(|at| at.max(self.earliest));
-        self.losses += u64::from(arrives.is_none());
+        let rare = &mut *self.rare;
+        let Some(impairments) = &mut rare.impairments else { return Some(arrives) };
+        let arrives = impairments.arrival(rare.spec, sent, arrives).map(|at| at.max(self.earliest));
+        rare.losses += u64::from(arrives.is_none());
         arrives
     }
 
     #[inline(never)]
     fn coalesce(&mut self, arrives: Time) -> Time {
-        if arrives > self.handed_over {
-            self.handed_over = arrives + self.spec.coalesce();
+        let rare = &mut *self.rare;
+        if arrives > rare.handed_over {
+            rare.handed_over = arrives + rare.spec.coalesce();
         }
-        self.handed_over
+        rare.handed_over
     }
 
     /// A packet was marked: [`Verdict::Marks`].
-    pub const fn count_mark(&mut self) {
-        self.marks += 1;
+    pub fn count_mark(&mut self) {
+        self.rare.marks += 1;
     }
 
     /// Whether [`Link::offer`] has each packet arrive at once, from `now` on and until something is changed.
     pub fn takes_no_time(&self, now: Time) -> bool {
-        !self.spec.is_shaped() && self.earliest <= now
+        !self.rare.spec.is_shaped() && self.earliest <= now
     }
 
     /// Counts packets that have passed without being offered, since it takes no time.
@@ -245,19 +250,20 @@ impl Link {
 
     fn drop_one(&mut self) -> Verdict {
         if self.is_up() {
-            self.drops += 1;
+            self.rare.drops += 1;
         } else {
-            self.lost += 1;
+            self.rare.lost += 1;
         }
         Verdict::Dropped
     }
 
     /// Transmission time at a rate that does not give a whole number of picoseconds a byte.
     fn divide(&mut self, bytes: u32, rate_bps: u64) -> Span {
-        if self.last.0 != bytes {
-            self.last = (bytes, Span::transmission(u64::from(bytes), rate_bps));
+        let last = &mut self.rare.last;
+        if last.0 != bytes {
+            *last = (bytes, Span::transmission(u64::from(bytes), rate_bps));
         }
-        self.last.1
+        last.1
     }
 
     /// Takes a place in the queue until the transmitter falls idle: how many were waiting before; `None` if there is no place.
@@ -267,16 +273,29 @@ impl Link {
             self.starts.pop_front();
         }
         let waiting = self.starts.len() as u32;
-        if self.spec.queue_packets.is_some_and(|limit| waiting >= limit) {
+        if waiting >= self.queue_max {
             return None;
         }
         self.starts.push_back(self.idle_at);
         // The wait is known, so that nothing is to be counted when it ends.
-        self.waits_ps += u128::from(self.idle_at.as_ps() - now.as_ps());
+        let wait = self.idle_at.as_ps() - now.as_ps();
+        match self.waits_ps.checked_add(wait) {
+            Some(waits_ps) => self.waits_ps = waits_ps,
+            None => self.set_waits_ps(self.all_waits_ps() + u128::from(wait)),
+        }
         if self.queue_peak <= waiting {
             self.queue_peak = waiting + 1;
         }
         Some(waiting)
+    }
+
+    /// What those that were accepted wait until their transmission.
+    fn all_waits_ps(&self) -> u128 {
+        self.rare.waits_ps + u128::from(self.waits_ps)
+    }
+
+    fn set_waits_ps(&mut self, waits_ps: u128) {
+        (self.rare.waits_ps, self.waits_ps) = (waits_ps, 0);
     }
 
     #[inline]
@@ -288,20 +307,20 @@ impl Link {
 
     /// What it does to packets, when it has a carrier.
     pub fn spec(&self) -> LinkSpec {
-        self.cut.as_deref().copied().unwrap_or(self.spec)
+        self.rare.cut.unwrap_or(self.rare.spec)
     }
 
     /// Whether it has a carrier.
-    pub const fn is_up(&self) -> bool {
-        self.cut.is_none()
+    pub fn is_up(&self) -> bool {
+        self.rare.cut.is_none()
     }
 
     /// The carrier goes: what is offered is lost until [`Link::heal`]. Packets that it said would arrive after this are lost as
     /// well: whoever holds them throws them away, and says how many they were ([`Link::lose`]). Nothing happens if it was gone.
     pub fn cut(&mut self, now: Time) {
         if self.is_up() {
-            self.cut = Some(Box::new(std::mem::replace(&mut self.spec, LinkSpec::NO_CARRIER)));
-            self.waits_ps -= self.waits_ahead_ps(now);
+            self.rare.cut = Some(self.adopt(LinkSpec::NO_CARRIER));
+            self.set_waits_ps(self.all_waits_ps() - self.waits_ahead_ps(now));
             self.starts.clear();
             // Never idle, and no place to wait: nothing is accepted.
             self.idle_at = Time::NEVER;
@@ -310,34 +329,34 @@ impl Link {
 
     /// The carrier comes back. The link is idle; nothing is under way that could be overtaken.
     pub fn heal(&mut self) {
-        if let Some(spec) = self.cut.take() {
-            self.spec = *spec;
+        if let Some(spec) = self.rare.cut.take() {
+            self.adopt(spec);
             self.idle_at = Time::ZERO;
             self.earliest = Time::ZERO;
-            self.handed_over = Time::ZERO;
-            if let Some(impairments) = &mut self.impairments {
+            self.rare.handed_over = Time::ZERO;
+            if let Some(impairments) = &mut self.rare.impairments {
                 impairments.nothing_is_under_way();
             }
         }
     }
 
     /// So many packets were under way when the carrier went.
-    pub const fn lose(&mut self, packets: u64) {
-        self.lost += packets;
+    pub fn lose(&mut self, packets: u64) {
+        self.rare.lost += packets;
     }
 
     /// Changes what it does from `now` on; no packet was offered later. What has left the transmitter keeps its time. What still
     /// waits goes on at the new rate and with the new delay: whoever holds the verdicts corrects them by what is returned. Then
     /// arrivals stay in the order of the offers.
     pub fn reconfigure(&mut self, now: Time, spec: LinkSpec) -> Retiming {
-        if let Some(kept) = &mut self.cut {
+        let seed = self.rare.seed;
+        if let Some(kept) = &mut self.rare.cut {
             // Nothing is under way.
-            let old = std::mem::replace(&mut **kept, spec);
-            (self.byte_ps, self.last) = (byte_ps(spec), (0, Span::ZERO));
-            Impairments::change(&mut self.impairments, spec, self.seed);
+            let old = std::mem::replace(kept, spec);
+            Impairments::change(&mut self.rare.impairments, spec, seed);
             return Retiming::new(now, Time::NEVER, old, spec);
         }
-        let old = std::mem::replace(&mut self.spec, spec);
+        let old = self.adopt(spec);
         // While packets wait, one is being sent: those before it have left by now.
         let on_the_way = self.earliest.max(self.idle_at.min(now) + old.delay);
         let retiming = Retiming::new(now, on_the_way, old, spec);
@@ -345,20 +364,18 @@ impl Link {
         // Where nothing waits any more, the next packet could overtake.
         self.earliest = if spec.rate_bps.is_none() { retiming.arrival(last) } else { on_the_way };
         self.idle_at = retiming.departure(self.idle_at);
-        let last = self.impairments.as_ref().map_or(last, |impairments| last.max(impairments.latest()));
+        let last = self.rare.impairments.as_ref().map_or(last, |impairments| last.max(impairments.latest()));
         if old.coalesce_ns > 0 || spec.coalesce_ns > 0 || old.jitter_ns > 0 || spec.jitter_ns > 0 {
             // None is handed over before those that the card has, or that are late.
-            let last = if old.coalesce_ns > 0 { self.handed_over } else { last };
+            let last = if old.coalesce_ns > 0 { self.rare.handed_over } else { last };
             self.earliest = self.earliest.max(retiming.arrival(last));
         }
-        Impairments::change(&mut self.impairments, spec, self.seed);
-        self.waits_ps -= self.waits_ahead_ps(now);
+        Impairments::change(&mut self.rare.impairments, spec, seed);
+        let waited = self.all_waits_ps() - self.waits_ahead_ps(now);
         for start in &mut self.starts {
             *start = retiming.departure(*start);
         }
-        self.waits_ps += self.waits_ahead_ps(now);
-        self.byte_ps = byte_ps(spec);
-        self.last = (0, Span::ZERO);
+        self.set_waits_ps(waited + self.waits_ahead_ps(now));
         retiming
     }
 
@@ -373,13 +390,13 @@ impl Link {
         Counters {
             packets: self.packets,
             bytes: self.bytes,
-            drops: self.drops,
-            marks: self.marks,
-            cut: self.lost,
-            losses: self.losses,
+            drops: self.rare.drops,
+            marks: self.rare.marks,
+            cut: self.rare.lost,
+            losses: self.rare.losses,
             busy: self.busy,
             queue_peak: self.queue_peak,
-            waited: nanos::Span::from_ns((self.waits_ps.saturating_sub(self.waits_ahead_ps(now)) / 1_000) as u64),
+            waited: nanos::Span::from_ns((self.all_waits_ps().saturating_sub(self.waits_ahead_ps(now)) / 1_000) as u64),
         }
     }
 
@@ -387,16 +404,17 @@ impl Link {
     pub fn take_counters(&mut self, now: Time) -> Counters {
         let counters = self.counters(now);
         (self.packets, self.bytes, self.busy) = (0, 0, Span::ZERO);
-        (self.queue_peak, self.drops, self.marks) = (0, 0, 0);
-        (self.lost, self.losses) = (0, 0);
-        self.waits_ps = self.waits_ahead_ps(now);
+        self.queue_peak = 0;
+        let rare = &mut *self.rare;
+        (rare.drops, rare.marks, rare.lost, rare.losses) = (0, 0, 0, 0);
+        self.set_waits_ps(self.waits_ahead_ps(now));
         counters
     }
 }
 
-/// Picoseconds a byte takes at the rate of `spec`, if that is a whole number and nothing is random; else zero.
+/// Picoseconds a byte takes at the rate of `spec`, if that is a whole number and nothing is special; else zero.
 fn byte_ps(spec: LinkSpec) -> u64 {
-    if spec.is_random() {
+    if spec.is_special() {
         return 0;
     }
     let per_byte = |rate: u64| 8_000_000_000_000_u64.is_multiple_of(rate).then(|| 8_000_000_000_000 / rate);
@@ -449,6 +467,20 @@ mod tests {
         // The second packet starts after 8 us and leaves a place.
         assert!(matches!(link.offer(Time::from_ns(8_000), 1_000), Verdict::Arrives(_)));
         assert_eq!((link.counters(Time::NEVER).drops, link.counters(Time::NEVER).queue_peak), (1, 2));
+    }
+
+    #[test]
+    fn waits_of_more_than_213_days_are_counted() {
+        let spec = LinkSpec { rate_bps: Some(1_000), queue_packets: Some(3_000), ..LinkSpec::default() };
+        let mut link = Link::new(spec, 0);
+        for _ in 0..3_001 {
+            link.offer(Time::ZERO, 1_500);
+        }
+        // 12 s each.
+        let seconds: u64 = (1..=3_000).map(|ahead| 12 * ahead).sum();
+        assert!(seconds > 213 * 86_400);
+        assert_eq!(link.counters(Time::NEVER).waited, nanos::Span::from_secs(seconds));
+        assert_eq!(link.counters(Time::ZERO).waited, nanos::Span::ZERO);
     }
 
     #[test]
@@ -612,7 +644,7 @@ mod tests {
 
     #[test]
     fn a_card_hands_over_what_has_come_when_the_first_ones_time_is_over() {
-        let coalesced = LinkSpec { coalesce_ns: 125_000, ..gigabit(250).spec };
+        let coalesced = LinkSpec { coalesce_ns: 125_000, ..gigabit(250).spec() };
         let mut link = Link::new(coalesced, 0);
         // 8 us each, from 58 us on: the card waits until 183 us.
         let first: Vec<_> = (0..16).map(|_| arrival(link.offer(Time::ZERO, 1_000))).collect();
@@ -628,10 +660,10 @@ mod tests {
         assert_eq!(arrival(link.offer(later + Span::from_us(1), 1_000)), later + Span::from_us(59 + 125));
         // A link without rate has a card, too.
         let mut fast = Link::new(LinkSpec { coalesce_ns: 1_000, ..LinkSpec::UNSHAPED }, 0);
-        assert!(!fast.takes_no_time(Time::ZERO) && fast.spec.is_shaped());
+        assert!(!fast.takes_no_time(Time::ZERO) && fast.spec().is_shaped());
         let handed = [1, 900, 1_001, 1_002].map(|ns| arrival(fast.offer(Time::from_ns(ns), 60)));
         assert_eq!(handed, [1_001, 1_001, 1_001, 2_002].map(Time::from_ns));
-        assert!(Link::new(coalesced.towards_switch(), 0).spec.coalesce_ns == 0);
+        assert!(Link::new(coalesced.towards_switch(), 0).spec().coalesce_ns == 0);
     }
 
     fn arrival(verdict: Verdict) -> Time {

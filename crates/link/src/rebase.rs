@@ -2,31 +2,39 @@
 
 use machine::{Rebase, Span};
 
-use crate::Link;
+use crate::{Link, Rare};
 
 impl Rebase for Link {
     fn rebase(&mut self, by: Span) {
         let Self {
             idle_at,
             byte_ps: _,
-            earliest,
             starts,
-            spec: _,
             packets: _,
             bytes: _,
+            delay: _,
+            earliest,
             busy: _,
-            queue_peak: _,
             waits_ps: _,
+            queue_max: _,
+            queue_peak: _,
+            overhead_bytes: _,
+            marks_from: _,
+            rare,
+        } = self;
+        let Rare {
+            spec: _,
+            cut: _,
             drops: _,
             marks: _,
             lost: _,
             losses: _,
+            waits_ps: _,
             handed_over,
             last: _,
-            cut: _,
             seed: _,
             impairments,
-        } = self;
+        } = &mut **rare;
         idle_at.rebase(by);
         earliest.rebase(by);
         starts.rebase(by);

@@ -5,9 +5,8 @@ use std::num::NonZeroU32;
 use machine::Span;
 use serde::Serialize;
 
-/// What a link does to packets, in each direction. What few links have stands last, beyond what each packet needs.
+/// What a link does to packets, in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[repr(C)]
 pub struct LinkSpec {
     /// Bits a second; `None`: as fast as the machine goes.
     pub rate_bps: Option<u64>,
@@ -64,6 +63,11 @@ impl LinkSpec {
         bytes.saturating_add(self.overhead_bytes)
     }
 
+    /// Whether it has what few links have: to all others, a packet takes its bytes and the overhead, and then the delay.
+    pub(crate) const fn is_special(&self) -> bool {
+        self.coalesce_ns > 0 || self.is_random()
+    }
+
     /// The longest time that a packet waits in the receiver's card.
     pub const fn coalesce(&self) -> Span {
         Span::from_ns(self.coalesce_ns as u64)
@@ -87,7 +91,7 @@ impl LinkSpec {
 
     /// Whether packets are delayed, limited or lost at all.
     pub const fn is_shaped(&self) -> bool {
-        self.rate_bps.is_some() || self.delay.as_ps() > 0 || self.coalesce_ns > 0 || self.is_random()
+        self.rate_bps.is_some() || self.delay.as_ps() > 0 || self.is_special()
     }
 }
 

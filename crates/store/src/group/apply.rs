@@ -32,7 +32,7 @@ impl Group {
         self.raw.advance_apply_to(last);
         if matches!(self.seal, Seal::Proposed(index) if index <= last) {
             self.seal = Seal::Sealed;
-            self.settled = self.members().needed().to_vec();
+            self.needed = self.members().needed().to_vec();
         }
         effects.applied.push(self.id);
     }

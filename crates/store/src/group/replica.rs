@@ -64,7 +64,7 @@ pub(crate) struct Group {
     pub(crate) load: BTreeMap<ServerId, u64>,
     pub(super) seal: Seal,
     /// Of a leader: who was needed when it was elected, or when members were sealed last.
-    pub(super) settled: Vec<u64>,
+    pub(super) needed: Vec<u64>,
     /// Bytes of all entries that were applied since the start.
     pub(crate) written_bytes: u64,
     pub(super) limits: Limits,
@@ -150,7 +150,7 @@ impl Group {
             reported: (0, 0, StateRole::Follower),
             load: BTreeMap::new(),
             seal: Seal::Open,
-            settled: Vec::new(),
+            needed: Vec::new(),
             written_bytes: 0,
             limits: Limits::default(),
             beaten: Time::ZERO,
@@ -421,7 +421,7 @@ impl Group {
         counters.elected += u64::from(now.2 == StateRole::Leader);
         self.reported = now;
         self.seal = Seal::Open;
-        self.settled = self.members().needed().to_vec();
+        self.needed = self.members().needed().to_vec();
         effects.changed.push(self.id);
     }
 
@@ -457,7 +457,7 @@ impl Group {
         let ids = |list: &[u64]| list.iter().copied().map(ServerId).collect::<Vec<_>>();
         // Others may still need those who voted before a change, until the new members are sealed.
         let members = self.members();
-        let voters = if self.is_leader() { &self.settled } else { members.needed() };
+        let voters = if self.is_leader() { &self.needed } else { members.needed() };
         GroupStatus {
             shard: self.id,
             role: match raft.state {
