@@ -198,6 +198,14 @@ pub enum Error {
     /// The daemon is gone.
     #[error("the network's process has gone away")]
     Gone,
+    /// The daemon is there and says nothing.
+    #[error("the process of the network `{instance}`, {pid}, does not answer")]
+    Silent {
+        /// The name of the network.
+        instance: String,
+        /// The daemon's.
+        pid: i32,
+    },
 }
 
 impl Error {
@@ -232,6 +240,9 @@ impl Error {
             Self::NotRunning(_) => "start it with `heddle up FILE`",
             Self::TooManyHosts { .. } => {
                 "simulate it: `heddle run --sim`; or raise the limit of open files, `ulimit -Hn`"
+            }
+            Self::Silent { .. } => {
+                "it may have been stopped: `kill -CONT` with its number lets it go on; or end it with `kill -KILL`, and `heddle clean` removes what it left"
             }
             Self::Gone => "its log lies in the runtime folder; `heddle clean` removes what it left",
             Self::DeviceCount { .. } => "leave `members` as in the file, or simulate it: `heddle run --sim`",

@@ -11,8 +11,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fabric::{Overrides, Source};
+use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recvmsg};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recv, recvmsg};
 
 use crate::Error;
 use crate::command;
@@ -25,6 +26,9 @@ use crate::runtime::{Folder, State};
 
 /// The longest thing that a daemon says when it comes up, bytes.
 const START_UP_LIMIT: u64 = 64 << 10;
+
+/// How long a daemon may take to say that it is there. It does so at once, unless the machine is very busy, or somebody has stopped it.
+const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What to do about a daemon that ended without a word.
 const START_HINT: &str = "`heddle clean` removes what it left; the kernel's log may say why it was ended";
@@ -91,29 +95,43 @@ impl Instance {
     /// # Errors
     /// If its daemon cannot be talked to.
     pub fn connect(name: &str) -> Result<Option<Self>, Error> {
-        Self::connect_within(name, None)
+        let Some(instance) = Self::connect_within(name, HELLO_PATIENCE)? else { return Ok(None) };
+        // What is asked from now on may take long.
+        instance.set_patience(None)?;
+        Ok(Some(instance))
     }
 
-    /// The same, with a time for each reply: a daemon that takes longer has [`Error::Gone`].
-    pub(crate) fn connect_within(name: &str, patience: Option<Duration>) -> Result<Option<Self>, Error> {
+    /// The same, with a time for each reply: a daemon that takes longer is [`Error::Silent`].
+    pub(crate) fn connect_within(name: &str, patience: Duration) -> Result<Option<Self>, Error> {
         let folder = Folder::of(name)?;
-        if !folder.state().is_some_and(|state| state.is_alive()) {
-            return Ok(None);
-        }
+        let Some(state) = folder.state().filter(State::is_alive) else { return Ok(None) };
         let stream = UnixStream::connect(folder.socket()).map_err(|error| match error.kind() {
             // It ended since we looked.
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Error::Gone,
             _ => Error::path(folder.socket_name(), "connect to it")(error),
         })?;
         check_owner(name, &stream)?;
-        stream.set_read_timeout(patience).map_err(|source| Error::System { step: "limit a wait", source })?;
-        let mut connection = Connection { stream, lines: Lines::new(REPLY_LIMIT), descriptors: Vec::new() };
-        match connection.ask(&Request::Hello { version: VERSION })? {
-            Reply::Hello { version: VERSION } => {}
-            Reply::Hello { version } => return Err(ProtocolError::Version { theirs: version }.into()),
-            _ => return Err(unexpected("hello")),
+        let (instance, lines) = (name.to_owned(), Lines::new(REPLY_LIMIT));
+        let connection = Connection { stream, lines, descriptors: Vec::new(), instance, pid: state.pid };
+        let instance = Self { name: name.to_owned(), connection: Mutex::new(connection), daemon: None };
+        instance.set_patience(Some(patience))?;
+        match instance.ask(&Request::Hello { version: VERSION })? {
+            Reply::Hello { version: VERSION } => Ok(Some(instance)),
+            Reply::Hello { version } => Err(ProtocolError::Version { theirs: version }.into()),
+            _ => Err(unexpected("hello")),
         }
-        Ok(Some(Self { name: name.to_owned(), connection: Mutex::new(connection), daemon: None }))
+    }
+
+    fn set_patience(&self, patience: Option<Duration>) -> Result<(), Error> {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        connection.stream.set_read_timeout(patience).map_err(|source| Error::System { step: "limit a wait", source })
+    }
+
+    /// Whether its daemon has ended: hosts' programs may go on, and reach nobody.
+    pub fn has_ended(&self) -> bool {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        !matches!(recv(connection.stream.as_raw_fd(), &mut [0], flags), Ok(1) | Err(Errno::EAGAIN | Errno::EINTR))
     }
 
     /// Names of this user's networks that are up and outlast the client that started them, in order.
@@ -343,6 +361,9 @@ struct Connection {
     lines: Lines,
     /// Descriptors that came and were not yet asked for.
     descriptors: Vec<OwnedFd>,
+    /// The network, and its daemon's process.
+    instance: String,
+    pid: i32,
 }
 
 impl fmt::Debug for Connection {
@@ -370,8 +391,10 @@ impl Connection {
         let mut space = nix::cmsg_space!([std::os::fd::RawFd; 2]);
         let mut data = [IoSliceMut::new(&mut buffer)];
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let message =
-            recvmsg::<()>(self.stream.as_raw_fd(), &mut data, Some(&mut space), flags).map_err(|_| Error::Gone)?;
+        let message = recvmsg::<()>(self.stream.as_raw_fd(), &mut data, Some(&mut space), flags).map_err(|errno| {
+            let is_late = errno == Errno::EAGAIN;
+            if is_late { Error::Silent { instance: self.instance.clone(), pid: self.pid } } else { Error::Gone }
+        })?;
         for content in message.cmsgs().map_err(|_| Error::Gone)? {
             if let ControlMessageOwned::ScmRights(raw) = content {
                 self.descriptors.extend(raw.into_iter().map(command::own));

@@ -59,12 +59,14 @@ fn presence(name: &str, folder: &Folder) -> Option<Presence> {
 }
 
 fn running(name: &str, state: &State) -> Option<Presence> {
-    let instance = Instance::connect_within(name, Some(PATIENCE)).transpose()?;
+    let instance = Instance::connect_within(name, PATIENCE).transpose()?;
     match instance.and_then(|instance| instance.status()) {
         Ok(status) => Some(Presence::Up(Box::new(status))),
         // It has ended since.
         Err(Error::Gone) if !state.is_alive() => None,
-        Err(Error::Gone) => Some(Presence::Silent { pid: state.pid, reason: "it does not answer".to_owned() }),
+        Err(Error::Gone | Error::Silent { .. }) => {
+            Some(Presence::Silent { pid: state.pid, reason: "it does not answer".to_owned() })
+        }
         Err(error) => Some(Presence::Silent { pid: state.pid, reason: error.to_string() }),
     }
 }

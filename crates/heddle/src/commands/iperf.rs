@@ -49,7 +49,7 @@ pub fn iperf(args: &Iperf, format: Format) -> Result<Ending, Report> {
     let Some((server, port)) = serve(&instance, args, &stop)? else { return Ok(Ending::Interrupted) };
     let mut client = Program::start(&instance, &args.from, &client_arguments(args, &address, port))?;
     let deadline = Instant::now() + Duration::from_secs(args.time.into()) + END_PATIENCE;
-    let ended = client.wait(deadline, &stop)?;
+    let ended = client.wait(&instance, deadline, &stop)?;
     drop(server);
     if !ended {
         return Ok(Ending::Interrupted);
@@ -136,10 +136,13 @@ impl Program {
     }
 
     /// Waits for its end; false if somebody wants all to end before.
-    fn wait(&mut self, deadline: Instant, stop: &AtomicBool) -> Result<bool, Report> {
+    fn wait(&mut self, instance: &Instance, deadline: Instant, stop: &AtomicBool) -> Result<bool, Report> {
         while self.child.try_wait().into_diagnostic()?.is_none() {
             if stop.load(Ordering::Relaxed) {
                 return Ok(false);
+            }
+            if instance.has_ended() {
+                return Err(explain(live::Error::Gone));
             }
             if Instant::now() > deadline {
                 return Err(miette!("iperf3 has not ended in time"));

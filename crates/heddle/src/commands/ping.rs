@@ -51,6 +51,9 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     for pass in 0..count {
         let began = Instant::now();
         for round in &rounds {
+            if instance.has_ended() {
+                return Err(explain(live::Error::Gone));
+            }
             asking.round(round)?;
             bar.inc(1);
         }
@@ -60,6 +63,9 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     }
     bar.finish_and_clear();
     let asked = asking.end()?;
+    if instance.has_ended() {
+        return Err(explain(live::Error::Gone));
+    }
     put(&match format {
         Format::Table if args.all => matrix::table(&asked),
         Format::Table => matrix::pair(&asked),
