@@ -15,8 +15,8 @@ pub use cluster::{
 };
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use network::{
-    Down, Exec, FromArg, Graph, GraphFormat, Iperf, Link, LinkState, Path, Ping, Pings, Protocol, Shell, Show,
-    ShowTopic,
+    Down, Exec, FromArg, Graph, GraphFormat, Iperf, Link, LinkAction, LinkArg, LinkSet, Path, Ping, Pings, Protocol,
+    Shell, Show, ShowTopic,
 };
 pub use size::size;
 
@@ -65,6 +65,7 @@ EXAMPLES
   heddle path h1 h2                      which links packets take
   heddle show counters                   what its links carried
   heddle link down h1 s1                 pull a cable; `link up` plugs it in again
+  heddle link set h1 s1 delay=20ms       make a link slower, lossy, ... while it runs
   heddle down                            stop it"
 )]
 pub struct Cli {
@@ -203,10 +204,7 @@ pub enum Command {
         after_help = "Examples:\n  heddle graph lab.fabric.yaml -w lab.svg\n  heddle graph lab.fabric.yaml --format dot | dot -Tpdf > lab.pdf"
     )]
     Graph(Graph),
-    /// Take a link of a running network down, or up again, as if its cable were pulled and plugged in
-    ///
-    /// What is under way on it is lost, and what is sent on it meanwhile. Bonds hear of it at once and use their other members; routes
-    /// lead around it, unless the file says `routes: fixed`. It stays so when `up` changes the network, as long as the link is in the file.
+    /// Take a link of a running network down or up, or change its delay, loss, rate, ...
     Link(Link),
     /// Make the report of a results folder anew
     Report(Report),

@@ -85,11 +85,18 @@ pub fn changes(fabric: &Fabric) -> Result<live::Applied, Report> {
     Ok(live::difference(running.as_ref(), fabric))
 }
 
-/// The fabric that a running network was made of.
+/// What a running network is: the fabric that it was made of, with the links that were changed since.
 pub fn definition(instance: &Instance) -> Result<Fabric, Report> {
+    Ok(definitions(instance)?.1)
+}
+
+/// The fabric that a running network was made of, and the one that it is now.
+pub fn definitions(instance: &Instance) -> Result<(Fabric, Fabric), Report> {
     let status = instance.status().map_err(explain)?;
     let source = Source { name: status.file, text: status.text };
-    Ok(fabric::parse(&source)?.with(&status.overrides))
+    let made_of = fabric::parse(&source)?.with(&status.overrides);
+    let now = made_of.clone().with_links(&status.changed_links)?;
+    Ok((made_of, now))
 }
 
 /// Stops one network, or all.
