@@ -66,11 +66,17 @@ pub fn template(name: &str, kind: Template) -> Result<String, Error> {
         Template::Bcube => (BCUBE, "stride(5)"),
         Template::Explicit => (EXPLICIT, "{ pairs: [[h1, h3], [h2, h4]] }"),
     };
-    let experiments = EXPERIMENTS.replace("PATTERN", pattern);
-    Ok(format!("{HEAD}name: \"{name}\"\ndescription: \"\"\n{network}{experiments}"))
+    Ok(with_network(name, network, pattern))
 }
 
-fn check(name: &str) -> Result<(), Error> {
+/// A file whose name has been checked, with a text about its network and a pattern of traffic.
+pub(crate) fn with_network(name: &str, network: &str, pattern: &str) -> String {
+    let experiments = EXPERIMENTS.replace("PATTERN", pattern);
+    format!("{HEAD}name: \"{name}\"\ndescription: \"\"\n{network}{experiments}")
+}
+
+/// Whether text can be the name of a file's network.
+pub(crate) fn check(name: &str) -> Result<(), Error> {
     let source = Source { name: "the name".to_owned(), text: name.to_owned() };
     let mut problems = Problems::new(&source);
     let node = Node { place: Place { offset: 0, len: name.len() }, value: Value::Scalar(name.to_owned()) };

@@ -419,6 +419,57 @@ fn a_network_is_drawn_as_its_file_is_named() {
 }
 
 #[test]
+fn a_network_in_a_word_needs_no_file() {
+    let desk = Desk::new();
+    let (plan, _) = desk.expect(0, &["plan", "--topo", "tree,3"]);
+    assert!(plan.starts_with("--topo tree,3: 8 hosts, 7 switches, 14 links"), "{plan}");
+    let (nodes, _) = desk.expect(0, &["show", "nodes", "--topo", "ring,5", "-o", "csv"]);
+    assert_eq!(nodes.lines().count(), 1 + 5 + 5, "{nodes}");
+    let (said, _) = desk.expect(0, &["path", "h1", "h9", "--topo", "torus,3,3"]);
+    assert!(said.contains("h1 -> h9: 2 equal paths of 4 links"), "{said}");
+    for wrong in [&["up", "--topo", "star,3"][..], &["plan", "--topo", "star"], &["new", "lab", "--topo", "star"]] {
+        let (_, stderr) = desk.expect(2, wrong);
+        let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(stderr.contains("`star` is not a topology") && stderr.contains("tree,3"), "{stderr}");
+    }
+    let (_, stderr) = desk.expect(2, &["up", "--topo", "tree,3", "lab.fabric.yaml"]);
+    assert!(stderr.contains("cannot be used with"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["up", "--topo", "ring,2"]);
+    assert!(stderr.contains("3 is the least"), "{stderr}");
+    desk.expect(2, &["new", "lab", "--topo", "ring,2"]);
+    assert!(!desk.path().join("lab.fabric.yaml").exists());
+    desk.expect(0, &["new", "lab", "--topo", "linear,3,2"]);
+    let (summary, _) = desk.expect(0, &["check", "lab.fabric.yaml"]);
+    assert!(summary.contains("6 hosts, 3 switches, 8 links, 1 experiment"), "{summary}");
+}
+
+#[test]
+fn a_network_in_a_word_runs() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &Guard(Desk::new());
+    let (said, _) = desk.expect(0, &["up", "--topo", "tree,2"]);
+    assert!(said.starts_with("topo is up: "), "{said}");
+    desk.expect(0, &["up", "--topo", "single,2", "--name", "small"]);
+    let listed = json(&desk.expect(0, &["list", "-o", "json"]).0);
+    for (row, (name, file, hosts)) in
+        listed.as_array().expect("rows").iter().zip([("small", "--topo single,2", 2), ("topo", "--topo tree,2", 4)])
+    {
+        let found = ["name", "fabric", "file", "hosts"].map(|key| row[key].clone());
+        assert_eq!(found, [name.into(), name.into(), file.into(), Value::from(hosts)], "{row}");
+    }
+    let (matrix, _) = desk.expect(0, &["ping", "--all", "-n", "topo", "-W", "60s"]);
+    assert!(matrix.contains("12/12 received"), "{matrix}");
+    // Another word changes what runs.
+    let (said, _) = desk.expect(0, &["up", "--topo", "ring,3"]);
+    assert!(said.contains("removed "), "{said}");
+    let (matrix, _) = desk.expect(0, &["ping", "--all", "-n", "topo", "-W", "60s"]);
+    assert!(matrix.contains("6/6 received"), "{matrix}");
+    desk.expect(0, &["down", "--all"]);
+}
+
+#[test]
 fn commands_without_a_network_say_how_to_start_one() {
     let desk = Desk::new();
     for args in [&["ping", "--all"][..], &["shell", "h1"], &["iperf", "h1", "h2"], &["path", "h1", "h2"], &["graph"]] {

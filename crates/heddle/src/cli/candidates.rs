@@ -31,6 +31,11 @@ pub fn nodes(typed: &OsStr) -> Vec<CompletionCandidate> {
     matching(typed, links.flatten())
 }
 
+/// Networks in a word.
+pub fn topologies(typed: &OsStr) -> Vec<CompletionCandidate> {
+    matching(typed, fabric::topology_words().into_iter())
+}
+
 /// Keys of links, with what stands before the value.
 pub fn link_keys(typed: &OsStr) -> Vec<CompletionCandidate> {
     matching(typed, LinkChange::KEYS.iter().map(|(key, _)| format!("{key}=")))

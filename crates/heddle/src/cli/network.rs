@@ -26,6 +26,17 @@ fn networks() -> ArgValueCompleter {
     ArgValueCompleter::new(candidates::networks)
 }
 
+/// Completes networks in a word.
+pub fn topologies() -> ArgValueCompleter {
+    ArgValueCompleter::new(candidates::topologies)
+}
+
+/// What `--topo` takes.
+pub fn topo_help() -> String {
+    let words = fabric::topology_words().join(" ");
+    format!("A network in a word, in place of a file: a topology with its numbers as in the file, like {words}")
+}
+
 /// Which running network is meant: the same option wherever one is.
 #[derive(Clone, Debug, Args)]
 pub struct NetworkArg {
@@ -40,6 +51,8 @@ pub struct FromArg {
     /// The running network (may be left out when only one runs), or a fabric file
     #[arg(value_name = "NETWORK|FILE", conflicts_with = "name", add = ArgValueCompleter::new(candidates::networks_and_files))]
     pub from: Option<String>,
+    #[arg(long, value_name = "TOPOLOGY", help = topo_help(), conflicts_with_all = ["name", "from"], add = topologies())]
+    pub topo: Option<String>,
     #[command(flatten)]
     pub network: NetworkArg,
 }

@@ -16,7 +16,10 @@ use crate::output::{Rows, put};
 /// Shows one aspect of a running network or a file.
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
     let rows = match subject(&args.from, "`heddle show TOPIC --name NETWORK`")? {
-        Subject::File(fabric) => of_file(&fabric, args.topic, args.from.from.as_deref().unwrap_or("FILE"))?,
+        Subject::File(fabric) => {
+            let file = args.from.topo.as_ref().map(|word| format!("--topo {word}")).or_else(|| args.from.from.clone());
+            of_file(&fabric, args.topic, &file.unwrap_or_default())?
+        }
         Subject::Running(instance, fabric) => of_instance(&instance, &fabric, args.topic)?,
     };
     put(&rows.render(format))
