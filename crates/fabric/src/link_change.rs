@@ -183,7 +183,9 @@ mod tests {
         let file = change("rate=10Mbit queue=50 delay=1ms").of(&LinkSpec::default()).unwrap();
         let with = |words: &[&str]| {
             let mut all = LinkChange::default();
-            words.iter().for_each(|words| all.add(&change(words)));
+            for words in words {
+                all.add(&change(words));
+            }
             keys(&all.read(|reading, _| reading.change(&file)).unwrap())
         };
         assert_eq!(with(&["loss=1%"]), "rate=10Mbit delay=1ms queue=50 loss=1%");

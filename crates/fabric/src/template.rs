@@ -91,6 +91,14 @@ const HEAD: &str = "\
 # `heddle schema` prints a JSON Schema with which editors complete and check it.
 ";
 
+/// What links do, in a network that has some between switches.
+pub(crate) const LINKS: &str = "\
+# What every link does, in each direction; leave it out for links as fast as the machine. `hosts: { .. }` and
+# `switches: { .. }` in it say otherwise for links at hosts and between switches.
+# Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
+links: { rate: 100Mbit, delay: 100us, queue: 100 }
+";
+
 const FAT_TREE: &str = "
 # k pods of k/2 edge (e1, ..) and k/2 aggregation switches (a1, ..), (k/2)^2 core switches (c1, ..), k^3/4 hosts (h1, ..).
 topology: { fat-tree: { k: 4 } }

@@ -90,7 +90,8 @@ mod tests {
 
     fn said(word: &str) -> String {
         let error = topology_file("topo", word).and_then(|source| parse(&source)).unwrap_err();
-        error.problems().iter().map(|problem| format!("{}; {}\n", problem.message, problem.hint)).collect()
+        let said = error.problems().iter().map(|problem| format!("{}; {}", problem.message, problem.hint));
+        said.collect::<Vec<_>>().join("\n")
     }
 
     #[test]
