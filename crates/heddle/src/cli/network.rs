@@ -143,9 +143,9 @@ pub enum LinkAction {
     Up(LinkArg),
     /// Change what a link does to packets, in both directions
     ///
-    /// The keys are those that links have in the file, with the same values; `none` takes a key away, and keys that are not named stay as they are. Packets that
-    /// are under way arrive as they would if the link had been so from now on; programs, connections and all other links go on untouched. Without keys it prints
-    /// what the link does, as `heddle link show`.
+    /// The keys are those that links have in the file, with the same values; `none` takes a key away, and keys that are not named stay as they are. What has left
+    /// the transmitter arrives when it would have; what waits behind it goes by the new values. Programs, connections and all other links go on untouched.
+    /// Without keys it prints what the link does, as `heddle link show`.
     ///
     /// It holds until `heddle up` applies a file: that brings the file's values back.
     #[command(
