@@ -54,7 +54,7 @@ fn interrupted_runs_are_kept_and_gone_on_with() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(
-        said.contains("Interrupted: ") && said.contains(" of 200 runs are kept; ") && said.contains("--resume"),
+        said.contains("Interrupted: ") && said.contains(" of 200 runs are kept") && said.contains("--resume"),
         "{said}"
     );
     let kept = desk.read("results/lab/samples.jsonl").lines().count();

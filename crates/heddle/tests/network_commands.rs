@@ -85,6 +85,43 @@ fn networks_are_listed_and_what_a_crash_left_is_named() {
 }
 
 #[test]
+fn a_process_that_says_nothing_or_has_died_is_named() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let pid = || {
+        let listed = json(&desk.expect(0, &["list", "-o", "json"]).0);
+        Pid::from_raw(listed[0]["pid"].as_i64().expect("a number") as i32)
+    };
+    let daemon = pid();
+    kill(daemon, Signal::SIGSTOP).expect("it runs");
+    for command in [&["path", "h1", "h2"][..], &["down"]] {
+        let (_, stderr) = desk.expect(2, command);
+        assert!(stderr.contains(&format!("{daemon}, does not answer")) && stderr.contains("kill -CONT"), "{stderr}");
+    }
+    kill(daemon, Signal::SIGCONT).expect("it runs");
+    desk.expect(0, &["path", "h1", "h2"]);
+    for command in [&["iperf", "h1", "h3", "-t", "600"][..], &["ping", "h1", "h3", "-c", "9999"]] {
+        let mut waits = desk.command(command);
+        let waits = waits.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it can be started");
+        let began = Instant::now();
+        let children = format!("/proc/{0}/task/{0}/children", waits.id());
+        while std::fs::read_to_string(&children).is_ok_and(|pids| pids.is_empty()) {
+            assert!(began.elapsed() < PATIENCE, "it does not begin");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kill(pid(), Signal::SIGKILL).expect("it runs");
+        let output = waits.wait_with_output().expect("it ends");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && stderr.contains("has gone away"), "{output:?}");
+        desk.expect(0, &["clean"]);
+        desk.expect(0, &["up", "lab.fabric.yaml"]);
+    }
+}
+
+#[test]
 fn names_of_what_runs_are_completed() {
     if !may_run() {
         return;
@@ -416,6 +453,9 @@ fn a_network_is_drawn_as_its_file_is_named() {
     let data = json(&data);
     assert_eq!((data["nodes"].as_array().map(Vec::len), data["links"].as_array().map(Vec::len)), (Some(9), Some(10)));
     desk.expect(2, &["graph", "lab.fabric.yaml", "-o", "csv"]);
+    let (_, stderr) = desk.expect(2, &["graph", "lab.fabric.yaml", "-w", "a.png"]);
+    assert!(stderr.contains("a.png: expected a name that ends in .svg") && stderr.contains("dot -Tpng"), "{stderr}");
+    desk.expect(0, &["graph", "lab.fabric.yaml", "-w", "a.txt", "--format", "dot"]);
 }
 
 #[test]

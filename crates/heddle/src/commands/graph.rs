@@ -34,7 +34,8 @@ pub fn graph(args: &Graph, output: Format) -> Result<(), Report> {
             ));
         }
     }
-    let drawing = match args.format.or_else(|| by_name(args.write.as_deref()?)).unwrap_or(GraphFormat::Svg) {
+    let by_name = || args.write.as_deref().map_or(Ok(GraphFormat::Svg), by_name);
+    let drawing = match args.format.map_or_else(by_name, Ok)? {
         GraphFormat::Svg => lab::graph::svg(&fabric, &down),
         GraphFormat::Dot => lab::graph::dot(&fabric, &down),
         GraphFormat::Mermaid => lab::graph::mermaid(&fabric, &down),
@@ -48,12 +49,16 @@ pub fn graph(args: &Graph, output: Format) -> Result<(), Report> {
 }
 
 /// What a file of this name has in it.
-fn by_name(file: &Path) -> Option<GraphFormat> {
-    match file.extension().and_then(OsStr::to_str)? {
-        "svg" => Some(GraphFormat::Svg),
-        "dot" | "gv" => Some(GraphFormat::Dot),
-        "mmd" | "mermaid" | "md" => Some(GraphFormat::Mermaid),
-        _ => None,
+fn by_name(file: &Path) -> Result<GraphFormat, Report> {
+    match file.extension().and_then(OsStr::to_str) {
+        None | Some("svg") => Ok(GraphFormat::Svg),
+        Some("dot" | "gv") => Ok(GraphFormat::Dot),
+        Some("mmd" | "mermaid" | "md") => Ok(GraphFormat::Mermaid),
+        Some(_) => Err(miette!(
+            help = "`heddle graph --format dot | dot -Tpng -o FILE` (Graphviz) draws it as PNG, -Tpdf as PDF; or say what is to be written: `--format svg`",
+            "{}: expected a name that ends in .svg, .dot, .gv, .mmd or .md",
+            file.display()
+        )),
     }
 }
 

@@ -88,7 +88,9 @@ impl Measured {
     /// How the command ends: if not all runs took place, it says what is kept of them.
     fn ending(self, passed: bool) -> Result<Ending, Report> {
         let Some(error) = self.stopped else { return Ok(ending(passed)) };
-        let kept = format!("{} of {} runs are kept", self.results.records.len(), self.results.planned_runs);
+        let judged =
+            if self.results.verdicts().next().is_some() { ", by which alone expectations are judged" } else { "" };
+        let kept = format!("{} of {} runs are kept{judged}", self.results.records.len(), self.results.planned_runs);
         let go_on = "the same command with --resume goes on with the others";
         if matches!(error, lab::Error::Interrupted) {
             eprintln!("Interrupted: {kept}; {go_on}");
