@@ -18,6 +18,8 @@
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
 //! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat` (a number, or `until` the mean is known), `expect`, `report` of each |
 //!
+//! Outside of files, [`LinkChange`] reads keys of links (`delay=20ms`), and [`topology_file`] makes a file of a network in a word (`tree,3`).
+//!
 //! `fabrics/fat-tree.fabric.yaml` explains them, `fabrics/bonds.fabric.yaml` the bonds; [`schema`] gives all of them with their bounds.
 #![forbid(unsafe_code)]
 
