@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn a_word_that_is_none_is_refused_with_those_that_there_are() {
-        let text = said("tre,3");
-        assert!(text.starts_with("`tre` is not a topology; did you mean `tree`? there are fat-tree,4  "), "{text}");
+        let text = said("trees,3");
+        assert!(text.starts_with("`trees` is not a topology; did you mean `tree`? there are fat-tree,4  "), "{text}");
         for word in topology_words() {
             assert!(said("star").contains(&word) && said("").contains(&word), "{word}");
         }
