@@ -18,6 +18,8 @@
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
 //! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat` (a number, or `until` the mean is known), `expect`, `report` of each |
 //!
+//! Outside of files, [`LinkChange`] reads keys of links (`delay=20ms`), and [`topology_file`] makes a file of a network in a word (`tree,3`).
+//!
 //! `fabrics/fat-tree.fabric.yaml` explains them, `fabrics/bonds.fabric.yaml` the bonds; [`schema`] gives all of them with their bounds.
 #![forbid(unsafe_code)]
 
@@ -38,6 +40,7 @@ mod experiment;
 mod faults;
 mod graph;
 mod in_units;
+mod link_change;
 mod links;
 mod locate;
 mod metric;
@@ -57,6 +60,7 @@ mod sysctl;
 mod template;
 mod time_series;
 mod topologies;
+mod topology_word;
 mod traffic;
 mod transfers;
 mod tree;
@@ -74,7 +78,8 @@ pub use document::NetworkSetting;
 pub use error::{Error, Problem};
 pub use graph::host_hint;
 pub use in_units::in_units;
-pub use links::LinkSetting;
+pub use link_change::{ChangedLink, LinkChange};
+pub use links::{LinkSetting, link_keys};
 pub use locate::problem_at;
 pub use metric::{Metric, Unit};
 pub use model::*;
@@ -83,4 +88,5 @@ pub use parallel::{NoSuchLink, find_links};
 pub use schema::schema;
 pub use source::Source;
 pub use template::{Template, template};
+pub use topology_word::{topology_file, topology_template, topology_words};
 pub use traffic::TrafficSetting;

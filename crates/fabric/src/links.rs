@@ -9,7 +9,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use crate::document::NamePair;
 use crate::error::Problems;
 use crate::parameters::{Plain, parameters, plain};
-use crate::quantity::{Bytes, Length, Percent, Rate, Whole};
+use crate::quantity::{Bytes, Length, Percent, Rate, Whole, WrittenBack};
 use crate::read::{Fields, Read, section, shown};
 use crate::source::At;
 use crate::topologies::Specs;
@@ -54,12 +54,17 @@ impl On {
     }
 }
 
-/// The keys of links. A row has the key with its description, what reads it, on which links it has an effect and what it sets there; what is
-/// noted where it is written in vain; and its axis of `vary`. `rate` comes first, since others depend on it.
+/// What is not as on a link that nobody said anything about.
+fn given<T: Default + PartialEq>(value: T) -> Option<T> {
+    (value != T::default()).then_some(value)
+}
+
+/// The keys of links. A row has the key with its description, what reads it, on which links it has an effect, what it sets there and what a link has of it;
+/// what is noted where it is written in vain; and its axis of `vary`. `rate` comes first, since others depend on it.
 macro_rules! keys {
     ($(
         $(#[doc = $doc:literal])*
-        $key:literal => $field:ident: $text:ty, $on:ident, $set:expr
+        $key:literal => $field:ident: $text:ty, $on:ident, $set:expr, $get:expr
         $(, in vain: $message:literal, $label:literal)?, vary {
             #[doc = $axis_doc:literal]
             $axis_key:literal => #[$variant_attribute:meta] $variant:ident($value:ty)
@@ -110,6 +115,23 @@ macro_rules! keys {
                 spec
             }
 
+            /// What a link does that does `spec`, where this is written in place of what it has, and the keys are gone that `is_gone` names.
+            pub fn change(&self, spec: &LinkSpec, is_gone: impl Fn(&str) -> bool) -> LinkSpec {
+                let mut changed = LinkSpec::default();
+                $(
+                    let get: fn(&LinkSpec) -> Option<$value> = $get;
+                    let set: fn(&mut LinkSpec, $value) = $set;
+                    let value = match &self.$field {
+                        Some(text) => Some(text.value.plain()),
+                        None => get(spec).filter(|_| !is_gone($key)),
+                    };
+                    if let Some(value) = value.filter(|_| On::$on.is_read(&changed)) {
+                        set(&mut changed, value);
+                    }
+                )*
+                changed
+            }
+
             /// Notes what is written in vain on a link without a rate.
             fn note_idle(&self, problems: &mut Problems<'_>) {
                 $($(
@@ -119,6 +141,19 @@ macro_rules! keys {
                 )?)*
             }
         }
+
+        /// The keys of links, and what each of them says.
+        pub(crate) const KEYS: &[(&str, &str)] = &[$(($key, concat!($($doc),*)),)*];
+
+        /// What a link does, key by key as the file writes it. Keys that say nothing are left out.
+        pub fn link_keys(spec: &LinkSpec) -> Vec<(&'static str, String)> {
+            let mut keys = Vec::new();
+            $(
+                let get: fn(&LinkSpec) -> Option<$value> = $get;
+                keys.extend(get(spec).map(|value| ($key, <$text>::written(value))));
+            )*
+            keys
+        }
     };
 }
 
@@ -127,17 +162,17 @@ keys! {
     "rate" => rate: Rate, LinksThatHaveIt, |spec, rate| {
         spec.rate_bps = Some(rate);
         spec.queue_packets.get_or_insert(DEFAULT_QUEUE);
-    }, vary {
+    }, |spec| spec.rate_bps, vary {
         /// Rate of every link that has one.
         "links.rate" => #[serde(rename = "link-rate")] Rate(u64)
     };
     /// Propagation delay. None when not given.
-    "delay" => delay: Delay, EveryLink, |spec, delay| spec.delay = delay, vary {
+    "delay" => delay: Delay, EveryLink, |spec, delay| spec.delay = delay, |spec| given(spec.delay), vary {
         /// Delay of every link.
         "links.delay" => #[serde(rename = "link-delay")] Delay(Span)
     };
     /// How many packets wait behind the one in transmission. 1000 when not given (Linux's default).
-    "queue" => queue: Queue, LinksWithRate, |spec, packets| spec.queue_packets = Some(packets),
+    "queue" => queue: Queue, LinksWithRate, |spec, packets| spec.queue_packets = Some(packets), |spec| spec.queue_packets,
     in vain: "a queue without a rate: nothing ever waits on a link without a rate", "no rate to wait for", vary {
         /// Queue of every link that has one.
         "links.queue" => #[serde(rename = "link-queue")] Queue(u32)
@@ -145,12 +180,14 @@ keys! {
     /// So many packets in the queue: one that finds them there is marked (explicit congestion notification, RFC 3168), if its sender understands that, as TCP with
     /// `sysctl: { tcp_ecn: 1 }` does. 0: none is, as when not given.
     "ecn" => ecn: Marks, LinksWithRate, |spec, packets| spec.ecn_packets = NonZeroU32::new(packets),
+    |spec| spec.ecn_packets.map(NonZeroU32::get),
     in vain: "an ecn without a rate: nothing ever waits on a link without a rate", "no rate to wait for", vary {
         /// So many packets in the queue: one that finds them there is marked, on every link that has a rate. 0: none is.
         "links.ecn" => #[serde(rename = "link-ecn")] Ecn(u32)
     };
     /// Bytes that each packet takes on the wire besides its own; Ethernet's preamble, checksum and gap are 24. None when not given.
     "overhead" => overhead: Overhead, LinksWithRate, |spec, bytes| spec.overhead_bytes = bytes,
+    |spec| given(spec.overhead_bytes),
     in vain: "an overhead without a rate: bytes take no time on a link without a rate", "no rate to count it at", vary {
         /// Bytes that each packet takes on the wire besides its own, on every link that has a rate.
         "links.overhead" => #[serde(rename = "link-overhead")] Overhead(u32)
@@ -158,18 +195,20 @@ keys! {
     /// How long the card of a host collects what comes to it over the link before it hands that over together, as `rx-usecs` of
     /// ethtool(8): the first packet that comes while none waits begins that time. Each packet is handed over at once when not given. Ends at switches
     /// never wait.
-    "coalesce" => coalesce: Coalesce, EveryLink, |spec, span| spec.coalesce_ns = span.as_ns() as u32, vary {
+    "coalesce" => coalesce: Coalesce, EveryLink, |spec, span| spec.coalesce_ns = span.as_ns() as u32,
+    |spec| given(spec.coalesce()), vary {
         /// How long hosts' cards collect what comes to them, on every link.
         "links.coalesce" => #[serde(rename = "link-coalesce")] Coalesce(Span)
     };
     /// The share of packets that is lost on the way, at random and each by itself, as `loss random` of tc-netem(8). None when not given.
-    "loss" => loss: Percent, EveryLink, |spec, ppb| spec.loss_ppb = ppb, vary {
+    "loss" => loss: Percent, EveryLink, |spec, ppb| spec.loss_ppb = ppb, |spec| given(spec.loss_ppb), vary {
         /// The share of packets that every link loses at random.
         "links.loss" => #[serde(rename = "link-loss")] Loss(u32)
     };
     /// By how much the delay of a packet is shorter or longer at most, at random, as `delay TIME JITTER` of tc-netem(8). No packet arrives before it was sent, and
     /// none overtakes another. None when not given.
-    "jitter" => jitter: Jitter, EveryLink, |spec, span| spec.jitter_ns = span.as_ns() as u32, vary {
+    "jitter" => jitter: Jitter, EveryLink, |spec, span| spec.jitter_ns = span.as_ns() as u32,
+    |spec| given(spec.jitter()), vary {
         /// By how much the delay of a packet is shorter or longer at most, on every link.
         "links.jitter" => #[serde(rename = "link-jitter")] Jitter(Span)
     };

@@ -8,6 +8,11 @@ use crate::read::{Read, expected, shown};
 use crate::tree::{Node, Value};
 use crate::units::{self, Fault};
 
+/// A text that is written from its value as people write it.
+pub(crate) trait WrittenBack: Plain {
+    fn written(value: Self::Value) -> String;
+}
+
 /// A whole number of `MIN..=MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Whole<const MIN: u64, const MAX: u64>(pub u64);
@@ -31,6 +36,12 @@ impl<const MIN: u64, const MAX: u64> Plain for Whole<MIN, MAX> {
 
     fn plain(&self) -> u32 {
         self.get()
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> WrittenBack for Whole<MIN, MAX> {
+    fn written(value: u32) -> String {
+        value.to_string()
     }
 }
 
@@ -65,18 +76,15 @@ pub(crate) fn in_range(value: u64, min: u64, max: u64, unit: &str, node: &Node, 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate(pub u64);
 
+/// The units of rates.
+const RATE_UNITS: &[&str] = &["bit", "kbit", "Mbit", "Gbit", "Tbit"];
+
 /// The highest rate, bits a second.
 const FASTEST_BPS: u64 = 100_000_000_000_000;
 
 impl Read for Rate {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let rate = quantity(
-            node,
-            units::rate,
-            "a rate like `1Gbit` or `2.5 Mbit/s`",
-            &["bit", "kbit", "Mbit", "Gbit", "Tbit"],
-            problems,
-        )?;
+        let rate = quantity(node, units::rate, "a rate like `1Gbit` or `2.5 Mbit/s`", RATE_UNITS, problems)?;
         match rate {
             0 => problems.add(
                 node.place,
@@ -103,6 +111,12 @@ impl Plain for Rate {
 
     fn plain(&self) -> u64 {
         self.0
+    }
+}
+
+impl WrittenBack for Rate {
+    fn written(value: u64) -> String {
+        units::in_thousands(value, "bit", RATE_UNITS) + "bit"
     }
 }
 
@@ -152,6 +166,12 @@ impl<const ZERO: bool, const MAX_MS: u64> Plain for Length<ZERO, MAX_MS> {
     }
 }
 
+impl<const ZERO: bool, const MAX_MS: u64> WrittenBack for Length<ZERO, MAX_MS> {
+    fn written(value: Span) -> String {
+        value.to_string()
+    }
+}
+
 /// A size in bytes, with or without its unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<const MIN: u64, const MAX: u64>(pub u32);
@@ -177,6 +197,12 @@ impl<const MIN: u64, const MAX: u64> Plain for Bytes<MIN, MAX> {
     }
 }
 
+impl<const MIN: u64, const MAX: u64> WrittenBack for Bytes<MIN, MAX> {
+    fn written(value: u32) -> String {
+        format!("{value}B")
+    }
+}
+
 /// A share, in parts of a thousand million: `0.1%` is a million of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Percent(pub u32);
@@ -197,6 +223,12 @@ impl Plain for Percent {
 
     fn plain(&self) -> u32 {
         self.0
+    }
+}
+
+impl WrittenBack for Percent {
+    fn written(value: u32) -> String {
+        format!("{}%", f64::from(value) / 1e7)
     }
 }
 

@@ -66,11 +66,17 @@ pub fn template(name: &str, kind: Template) -> Result<String, Error> {
         Template::Bcube => (BCUBE, "stride(5)"),
         Template::Explicit => (EXPLICIT, "{ pairs: [[h1, h3], [h2, h4]] }"),
     };
-    let experiments = EXPERIMENTS.replace("PATTERN", pattern);
-    Ok(format!("{HEAD}name: \"{name}\"\ndescription: \"\"\n{network}{experiments}"))
+    Ok(with_network(name, network, pattern))
 }
 
-fn check(name: &str) -> Result<(), Error> {
+/// A file whose name has been checked, with a text about its network and a pattern of traffic.
+pub(crate) fn with_network(name: &str, network: &str, pattern: &str) -> String {
+    let experiments = EXPERIMENTS.replace("PATTERN", pattern);
+    format!("{HEAD}name: \"{name}\"\ndescription: \"\"\n{network}{experiments}")
+}
+
+/// Whether text can be the name of a file's network.
+pub(crate) fn check(name: &str) -> Result<(), Error> {
     let source = Source { name: "the name".to_owned(), text: name.to_owned() };
     let mut problems = Problems::new(&source);
     let node = Node { place: Place { offset: 0, len: name.len() }, value: Value::Scalar(name.to_owned()) };
@@ -83,6 +89,14 @@ const HEAD: &str = "\
 #     heddle run FILE --sim      simulate it
 #     heddle run FILE --live     run it with real packets
 # `heddle schema` prints a JSON Schema with which editors complete and check it.
+";
+
+/// What links do, in a network that has some between switches.
+pub(crate) const LINKS: &str = "\
+# What every link does, in each direction; leave it out for links as fast as the machine. `hosts: { .. }` and
+# `switches: { .. }` in it say otherwise for links at hosts and between switches.
+# Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
+links: { rate: 100Mbit, delay: 100us, queue: 100 }
 ";
 
 const FAT_TREE: &str = "

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use fabric::{Fabric, Setting, Source, parse};
+use fabric::{Fabric, LinkChange, Setting, Source, link_keys, parse};
+use link::LinkSpec;
 use serde_json::{Map, Value};
 
 /// A network with a bond, links with a rate and links without; and controllers.
@@ -117,6 +118,26 @@ fn each_key_of_links_is_there_wherever_links_are_written() {
     }
     let varied = properties(&schema, "Vary").keys().filter(|key| key.starts_with("links."));
     assert_eq!(varied.count(), of_links.len());
+}
+
+#[test]
+fn each_key_of_links_is_set_shown_and_taken_away_while_a_network_runs() {
+    let change = |word: &str, spec: &LinkSpec| {
+        let change = LinkChange::parse(&[word.to_owned()]).unwrap_or_else(|error| panic!("{word}: {error}"));
+        change.of(spec).unwrap_or_else(|error| panic!("{word}: {error}"))
+    };
+    let with_rate = change("rate=1Mbit", &LinkSpec::default());
+    let keys: Vec<&str> = LinkChange::KEYS.iter().map(|(key, _)| *key).collect();
+    let axes: Vec<&str> = AXES.iter().filter_map(|(axis, ..)| axis.strip_prefix("links.")).collect();
+    assert_eq!(keys, axes);
+    for (key, (_, _, [_, value])) in keys.into_iter().zip(AXES.iter().filter(|(axis, ..)| axis.starts_with("links."))) {
+        let changed = change(&format!("{key}={value}"), &with_rate);
+        let shown = link_keys(&changed).into_iter().find(|(shown, _)| *shown == key);
+        let (_, shown) = shown.unwrap_or_else(|| panic!("{key} is not shown"));
+        assert_eq!(change(&format!("{key}={shown}"), &with_rate), changed, "what is shown is read again");
+        let before = if key == "rate" { LinkSpec::default() } else { with_rate };
+        assert_eq!(change(&format!("{key}=none"), &changed), before, "{key}");
+    }
 }
 
 #[test]

@@ -15,8 +15,8 @@ pub use cluster::{
 };
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use network::{
-    Down, Exec, FromArg, Graph, GraphFormat, Iperf, Link, LinkState, Path, Ping, Pings, Protocol, Shell, Show,
-    ShowTopic,
+    Down, Exec, FromArg, Graph, GraphFormat, Iperf, Link, LinkAction, LinkArg, LinkSet, Path, Ping, Pings, Protocol,
+    Shell, Show, ShowTopic,
 };
 pub use size::size;
 
@@ -58,6 +58,7 @@ EXAMPLES
   heddle new lab --topology leaf-spine   write lab.fabric.yaml
   heddle run lab.fabric.yaml             every experiment, live and simulated, and one report
   heddle up lab.fabric.yaml              start the network and leave it running
+  heddle up --topo tree,3                the same without a file: a tree of switches with 8 hosts
   heddle list                            which networks run
   heddle ping --all                      does every host reach every other one?
   heddle exec h1 ping -c 3 h2            run a program in one of its hosts
@@ -65,6 +66,7 @@ EXAMPLES
   heddle path h1 h2                      which links packets take
   heddle show counters                   what its links carried
   heddle link down h1 s1                 pull a cable; `link up` plugs it in again
+  heddle link set h1 s1 delay=20ms       make a link slower, lossy, ... while it runs
   heddle down                            stop it"
 )]
 pub struct Cli {
@@ -109,6 +111,10 @@ pub enum Command {
     /// It returns when the network carries traffic: it waits until LACP has agreed on the links of bonds in 802.3ad, for four seconds
     /// at most. A bond that has not converged by then, or that carries less than it should, gets a warning with the reason; the exit
     /// status is 0 all the same.
+    ///
+    /// With --topo it needs no file: `heddle up --topo tree,3` is a network called `topo` whose links are as fast as the machine goes; `heddle link set` gives
+    /// them delay and rate, and `heddle new lab --topo tree,3` writes the file of it.
+    #[command(after_help = "Examples:\n  heddle up lab.fabric.yaml\n  heddle up --topo tree,3")]
     Up(Up),
     /// Stop a running network and all programs in its hosts
     Down(Down),
@@ -203,10 +209,7 @@ pub enum Command {
         after_help = "Examples:\n  heddle graph lab.fabric.yaml -w lab.svg\n  heddle graph lab.fabric.yaml --format dot | dot -Tpdf > lab.pdf"
     )]
     Graph(Graph),
-    /// Take a link of a running network down, or up again, as if its cable were pulled and plugged in
-    ///
-    /// What is under way on it is lost, and what is sent on it meanwhile. Bonds hear of it at once and use their other members; routes
-    /// lead around it, unless the file says `routes: fixed`. It stays so when `up` changes the network, as long as the link is in the file.
+    /// Take a link of a running network down or up, or change its delay, loss, rate, ...
     Link(Link),
     /// Make the report of a results folder anew
     Report(Report),
@@ -386,6 +389,17 @@ pub struct FileArg {
     pub file: PathBuf,
 }
 
+/// A fabric file, or a network in a word.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct FileOrTopo {
+    /// The fabric file
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    #[arg(long, value_name = "TOPOLOGY", help = network::topo_help(), add = network::topologies())]
+    pub topo: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub struct New {
     /// Name of the fabric; the file is NAME.fabric.yaml. Or that file itself
@@ -393,6 +407,8 @@ pub struct New {
     /// Shape of the network
     #[arg(short, long, value_enum, default_value_t = Topology::LeafSpine)]
     pub topology: Topology,
+    #[arg(long, value_name = "TOPOLOGY", help = network::topo_help(), conflicts_with = "topology", add = network::topologies())]
+    pub topo: Option<String>,
     /// Overwrite the file if it is there
     #[arg(short, long)]
     pub force: bool,
@@ -413,7 +429,7 @@ pub enum Topology {
 #[derive(Debug, Args)]
 pub struct Plan {
     #[command(flatten)]
-    pub file: FileArg,
+    pub file: FileOrTopo,
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -421,8 +437,8 @@ pub struct Plan {
 #[derive(Debug, Args)]
 pub struct Up {
     #[command(flatten)]
-    pub file: FileArg,
-    /// Name of the running network, if not the fabric's
+    pub file: FileOrTopo,
+    /// Name of the running network, if not the fabric's (of --topo: `topo`)
     #[arg(short, long)]
     pub name: Option<String>,
     /// Don't wait until bonds have converged

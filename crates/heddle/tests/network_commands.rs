@@ -261,6 +261,91 @@ fn throughput_comes_in_a_line_and_no_program_stays() {
     assert!(stderr.contains("both ends"), "{stderr}");
 }
 
+/// The shortest and the mean round-trip time from h1 to h2, in milliseconds, of five pings that all come back.
+fn round_trips(desk: &Desk) -> (f64, f64) {
+    let (rows, _) = desk.expect(0, &["ping", "h1", "h2", "-c", "5", "-i", "10ms", "-W", "60s", "-o", "json"]);
+    let row = &json(&rows)[0];
+    assert_eq!((&row["sent"], &row["received"]), (&5.into(), &5.into()), "{row}");
+    let ms = |key: &str| row[key].as_f64().expect("a number");
+    (ms("rtt-min-ms"), ms("rtt-mean-ms"))
+}
+
+/// What `show links` says of the link between h1 and its switch.
+fn first_link(desk: &Desk) -> Value {
+    json(&desk.expect(0, &["show", "links", "-o", "json"]).0)[0].clone()
+}
+
+#[test]
+fn links_are_changed_while_the_network_runs() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    round_trips(desk);
+    assert_eq!(desk.expect(0, &["link", "show", "h1", "leaf1"]).0, "h1-leaf1 is up: as fast as the machine goes\n");
+    // A program that goes on meanwhile, with the same interface.
+    let mut program = desk.command(&["exec", "h1", "sleep", "600"]).spawn().expect("it can be started");
+    // There, and back: both directions.
+    let (said, _) = desk.expect(0, &["link", "set", "h1", "leaf1", "delay=20ms"]);
+    assert_eq!(said, "h1-leaf1 is up: delay=20ms; the file says delay=none\n");
+    assert!(round_trips(desk).0 >= 40.0);
+    let row = first_link(desk);
+    assert_eq!((&row["link"], &row["delay"], &row["rate-bps"]), (&"h1-leaf1".into(), &"20ms".into(), &Value::Null));
+    // The rest stays as it is.
+    let (said, _) = desk.expect(0, &["link", "set", "leaf1", "h1", "1", "loss=100%", "rate=100Mbit/s", "queue=100"]);
+    assert!(said.starts_with("h1-leaf1 is up: rate=100Mbit delay=20ms queue=100 loss=100%; the file says "), "{said}");
+    desk.expect(1, &["ping", "h1", "h2", "-c", "3", "-i", "10ms", "-W", "300ms"]);
+    let row = first_link(desk);
+    assert_eq!((&row["loss"], &row["queue"]), (&"100 %".into(), &100.into()), "{row}");
+    let (plan, _) = desk.expect(0, &["plan", "lab.fabric.yaml", "-o", "json"]);
+    assert_eq!(json(&plan)["up"]["changed"], serde_json::json!(["h1 - leaf1"]), "{plan}");
+    // Without carrier in between, it stays changed.
+    desk.expect(0, &["link", "down", "h1", "leaf1"]);
+    let (said, _) = desk.expect(0, &["link", "set", "h1", "leaf1", "loss=none", "delay=30ms"]);
+    assert!(said.starts_with("h1-leaf1 is down: rate=100Mbit delay=30ms queue=100; "), "{said}");
+    desk.expect(0, &["link", "up", "h1", "leaf1"]);
+    assert!(round_trips(desk).0 >= 60.0);
+    let (rows, _) = desk.expect(0, &["link", "set", "-n", "lab", "h1", "leaf1", "rate=none", "-o", "csv"]);
+    assert!(rows.lines().nth(1).is_some_and(|row| row.starts_with("h1-leaf1,h1,0,leaf1,0,,30ms,,")), "{rows}");
+    // The file as it is brings back what it says.
+    let (said, _) = desk.expect(0, &["up", "lab.fabric.yaml"]);
+    assert!(said.contains("changed h1 - leaf1"), "{said}");
+    assert_eq!(desk.expect(0, &["link", "set", "h1", "leaf1"]).0, "h1-leaf1 is up: as fast as the machine goes\n");
+    round_trips(desk);
+    let (plan, _) = desk.expect(0, &["plan", "lab.fabric.yaml", "-o", "json"]);
+    assert_eq!(json(&plan)["up"]["changed"], serde_json::json!([]), "{plan}");
+    assert!(program.try_wait().expect("it is a child").is_none(), "the program goes on");
+    program.kill().expect("it runs");
+    program.wait().expect("it ends");
+}
+
+#[test]
+fn what_a_link_cannot_do_is_refused_as_in_the_file() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    for (words, said, hint) in [
+        (&["h1", "leaf1", "latency=20ms"][..], "there is no key `latency` here", "did you mean `delay`?"),
+        (&["h1", "leaf1", "delay=20"], "`20` has no unit", "the units are ps, ns, us, ms, s, min"),
+        (&["h1", "leaf1", "rate=100M"], "`M` is not a unit", "write `100Mbit`"),
+        (&["h1", "leaf1", "loss=101%"], "more than all", "at most 100%"),
+        (&["h1", "leaf1", "queue=100"], "a queue without a rate", "add `rate:`"),
+        (&["h1", "leaf1", "rate=1Gbit", "queue"], "expected KEY=VALUE", "`queue=VALUE`"),
+        (&["h1", "leaf2", "delay=1ms"], "no link between `h1` and `leaf2`", "`h1` is linked to `leaf1`"),
+        (&["h1", "leaf1", "2", "delay=1ms"], "have one link; there is no 2", "leave the number out"),
+        (&["h1", "leaf9", "delay=1ms"], "no node `leaf9`", "did you mean"),
+    ] {
+        let (_, stderr) = desk.expect(2, &[&["link", "set"], words].concat());
+        let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(stderr.contains(said) && stderr.contains(hint), "{words:?}: {stderr}");
+    }
+    assert_eq!(desk.expect(0, &["link", "show", "h1", "leaf1"]).0, "h1-leaf1 is up: as fast as the machine goes\n");
+    assert_eq!(completed(desk, &["link", "set", "h1", "leaf1", "del"]), ["delay="]);
+}
+
 /// Hosts at two switches, and eight ways between those.
 fn wide(extra: &str) -> String {
     let middles: Vec<String> = (1..=8).map(|n| format!("m{n}: switch")).collect();
@@ -371,6 +456,57 @@ fn a_network_is_drawn_as_its_file_is_named() {
     let (_, stderr) = desk.expect(2, &["graph", "lab.fabric.yaml", "-w", "a.png"]);
     assert!(stderr.contains("a.png: expected a name that ends in .svg") && stderr.contains("dot -Tpng"), "{stderr}");
     desk.expect(0, &["graph", "lab.fabric.yaml", "-w", "a.txt", "--format", "dot"]);
+}
+
+#[test]
+fn a_network_in_a_word_needs_no_file() {
+    let desk = Desk::new();
+    let (plan, _) = desk.expect(0, &["plan", "--topo", "tree,3"]);
+    assert!(plan.starts_with("--topo tree,3: 8 hosts, 7 switches, 14 links"), "{plan}");
+    let (nodes, _) = desk.expect(0, &["show", "nodes", "--topo", "ring,5", "-o", "csv"]);
+    assert_eq!(nodes.lines().count(), 1 + 5 + 5, "{nodes}");
+    let (said, _) = desk.expect(0, &["path", "h1", "h9", "--topo", "torus,3,3"]);
+    assert!(said.contains("h1 -> h9: 2 equal paths of 4 links"), "{said}");
+    for wrong in [&["up", "--topo", "star,3"][..], &["plan", "--topo", "star"], &["new", "lab", "--topo", "star"]] {
+        let (_, stderr) = desk.expect(2, wrong);
+        let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(stderr.contains("`star` is not a topology") && stderr.contains("tree,3"), "{stderr}");
+    }
+    let (_, stderr) = desk.expect(2, &["up", "--topo", "tree,3", "lab.fabric.yaml"]);
+    assert!(stderr.contains("cannot be used with"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["up", "--topo", "ring,2"]);
+    assert!(stderr.contains("3 is the least"), "{stderr}");
+    desk.expect(2, &["new", "lab", "--topo", "ring,2"]);
+    assert!(!desk.path().join("lab.fabric.yaml").exists());
+    desk.expect(0, &["new", "lab", "--topo", "linear,3,2"]);
+    let (summary, _) = desk.expect(0, &["check", "lab.fabric.yaml"]);
+    assert!(summary.contains("6 hosts, 3 switches, 8 links, 1 experiment"), "{summary}");
+}
+
+#[test]
+fn a_network_in_a_word_runs() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &Guard(Desk::new());
+    let (said, _) = desk.expect(0, &["up", "--topo", "tree,2"]);
+    assert!(said.starts_with("topo is up: "), "{said}");
+    desk.expect(0, &["up", "--topo", "single,2", "--name", "small"]);
+    let listed = json(&desk.expect(0, &["list", "-o", "json"]).0);
+    for (row, (name, file, hosts)) in
+        listed.as_array().expect("rows").iter().zip([("small", "--topo single,2", 2), ("topo", "--topo tree,2", 4)])
+    {
+        let found = ["name", "fabric", "file", "hosts"].map(|key| row[key].clone());
+        assert_eq!(found, [name.into(), name.into(), file.into(), Value::from(hosts)], "{row}");
+    }
+    let (matrix, _) = desk.expect(0, &["ping", "--all", "-n", "topo", "-W", "60s"]);
+    assert!(matrix.contains("12/12 received"), "{matrix}");
+    // Another word changes what runs.
+    let (said, _) = desk.expect(0, &["up", "--topo", "ring,3"]);
+    assert!(said.contains("removed "), "{said}");
+    let (matrix, _) = desk.expect(0, &["ping", "--all", "-n", "topo", "-W", "60s"]);
+    assert!(matrix.contains("6/6 received"), "{matrix}");
+    desk.expect(0, &["down", "--all"]);
 }
 
 #[test]

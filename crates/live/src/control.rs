@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use fabric::Overrides;
+use fabric::{ChangedLink, LinkChange, Overrides};
 use machine::{Span, nanos};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::convergence::UnconvergedBond;
 use crate::port::Unsent;
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -83,6 +83,17 @@ pub enum Request {
         /// Whether they have a carrier.
         up: bool,
     },
+    /// Change what the links between two nodes do to packets.
+    ChangeLink {
+        /// A node's name.
+        a: String,
+        /// The other node's name.
+        b: String,
+        /// Which of parallel links, from 1; without it, all.
+        number: Option<u32>,
+        /// The keys that are set or taken away.
+        change: LinkChange,
+    },
     /// The way into a host: the reply carries the file descriptors of its network namespace and, if there is one, of the user
     /// namespace.
     Enter {
@@ -114,6 +125,8 @@ pub enum Reply {
     Salts(Vec<u64>),
     /// The answer to [`Request::SetLink`].
     Links(LinksSet),
+    /// The answer to [`Request::ChangeLink`]: how many links do something else now.
+    LinksChanged(usize),
     /// The answer to [`Request::Enter`].
     Enter {
         /// The file to be seen as `/etc/hosts` in the host.
@@ -163,6 +176,8 @@ pub struct Status {
     pub text: String,
     /// What was changed in it.
     pub overrides: Overrides,
+    /// Links that were changed since.
+    pub changed_links: Vec<ChangedLink>,
     /// The fabric's name.
     pub fabric: String,
     /// Its hosts, in the file's order.

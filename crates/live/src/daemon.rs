@@ -296,6 +296,9 @@ impl Shared {
             Request::Unconverged => Reply::Unconverged(network.unconverged()),
             Request::Salts => Reply::Salts(network.salts()),
             Request::SetLink { a, b, number, up } => Reply::Links(network.set_link(&a, &b, number, up)?),
+            Request::ChangeLink { a, b, number, change } => {
+                Reply::LinksChanged(network.change_link(&a, &b, number, &change)?)
+            }
             Request::Enter { host } => {
                 network.host(&host)?;
                 Reply::Enter { hosts_file: network.hosts_file().to_string_lossy().into_owned() }

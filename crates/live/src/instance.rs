@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fabric::{Overrides, Source};
+use fabric::{LinkChange, Overrides, Source};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recv, recvmsg};
@@ -230,6 +230,19 @@ impl Instance {
         }
     }
 
+    /// Changes what the links between two nodes do to packets, in both directions: of the one with this number among parallel ones, counted from 1, or
+    /// of all of them. All else stays untouched. It holds until a file is applied. How many links do something else now.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such link, or the change is of no use there; nothing has changed.
+    pub fn change_link(&self, a: &str, b: &str, number: Option<u32>, change: &LinkChange) -> Result<usize, Error> {
+        let (a, b, change) = (a.to_owned(), b.to_owned(), change.clone());
+        match self.ask(&Request::ChangeLink { a, b, number, change })? {
+            Reply::LinksChanged(changed) => Ok(changed),
+            _ => Err(unexpected("change")),
+        }
+    }
+
     /// How switches choose, as salts of their hashes: by switch, and behind them by multi-homed host, as [`Topology::switches`] and
     /// [`Topology::multi_homed`] have them.
     ///
@@ -350,6 +363,7 @@ fn unexpected(request: &'static str) -> Error {
         "unconverged" => "reply other than the bonds",
         "salts" => "reply other than the switches' salts",
         "link" => "reply other than the links",
+        "change" => "reply other than how many links were changed",
         "enter" => "reply other than the way into a host",
         _ => "reply other than the end",
     })

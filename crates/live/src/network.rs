@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric::{Fabric, Overrides, Source};
+use fabric::{ChangedLink, Fabric, LinkChange, Overrides, Source};
 use link::LinkSpec;
 use machine::Rebase as _;
 use topology::{BondEnd, LinkId, Node, NodeId, NullDevice, PcapDevice, Rerouting, Routes, Side};
@@ -51,6 +51,8 @@ pub struct Network {
     /// The folder that files which it names are relative to.
     folder: PathBuf,
     overrides: Overrides,
+    /// Links that were changed since.
+    changed_links: Vec<ChangedLink>,
     /// The hosts, in the fabric's order.
     hosts: Vec<Host>,
     /// Those that are not made, in the fabric's order.
@@ -84,6 +86,7 @@ impl Network {
             source: Source { name: String::new(), text: String::new() },
             folder: PathBuf::new(),
             overrides: Overrides::default(),
+            changed_links: Vec::new(),
             hosts: Vec::new(),
             plane: None,
             unplugged: false,
@@ -92,21 +95,52 @@ impl Network {
 
     /// Makes it what the file says, whose folder is `folder`. If it cannot be done, nothing changes.
     pub fn apply(&mut self, source: Source, folder: PathBuf, overrides: &Overrides) -> Result<Applied, Error> {
-        let fabric = fabric::parse(&source).map_err(|error| Error::File(describe(&error)))?.with(overrides);
+        let fabric = definition(&source, overrides, &[])?;
         if fabric.topology.hosts > self.hosts_max {
             return Err(Error::TooManyHosts { hosts: fabric.topology.hosts, limit: self.hosts_max });
         }
         check_devices(&fabric)?;
+        let applied = self.go_over_to(fabric, &folder)?;
+        (self.source, self.folder) = (source, folder);
+        self.overrides = overrides.clone();
+        self.changed_links.clear();
+        self.reconnect();
+        Ok(applied)
+    }
+
+    /// Changes what the links between two nodes do: of the one with this number, or of all. How many do something else then.
+    pub fn change_link(&mut self, a: &str, b: &str, number: Option<u32>, change: &LinkChange) -> Result<usize, Error> {
+        let Some(before) = self.fabric() else { return Err(Error::NothingRuns) };
+        let links = fabric::find_links(&before.topology, a, b, number)?;
+        let mut all = self.changed_links.clone();
+        for &link in &links {
+            change.of(&before.topology.links[link].spec).map_err(|error| Error::File(describe(&error)))?;
+            let (a, b, number) = link_key(before, link);
+            match all.iter_mut().find(|other| (&other.a, &other.b, other.number) == (&a, &b, number)) {
+                Some(other) => other.change.add(change),
+                None => all.push(ChangedLink { a, b, number, change: change.clone() }),
+            }
+        }
+        let fabric = definition(&self.source, &self.overrides, &all)?;
+        let specs = |fabric: &Fabric| links.iter().map(|link| fabric.topology.links[*link].spec).collect::<Vec<_>>();
+        let changed = specs(before).iter().zip(specs(&fabric)).filter(|(before, after)| *before != after).count();
+        if changed > 0 {
+            self.go_over_to(fabric, &self.folder.clone())?;
+            self.reconnect();
+        }
+        self.changed_links = all;
+        Ok(changed)
+    }
+
+    /// Becomes this fabric, if it is not. If it cannot be done, nothing changes.
+    fn go_over_to(&mut self, fabric: Fabric, folder: &Path) -> Result<Applied, Error> {
         let mut applied = difference(self.fabric(), &fabric);
         self.repair_hosts(&fabric, &mut applied)?;
         self.unplugged |= self.external.iter().any(|(_, devices)| devices.iter().any(|device| device.is_gone()));
         self.unplugged |= self.folder != folder && fabric.topology.nodes.iter().any(has_relative_captures);
         if self.unplugged || !self.fabric().is_some_and(|old| is_same(old, &fabric)) {
-            self.change_to(fabric, &folder)?;
+            self.change_to(fabric, folder)?;
         }
-        (self.source, self.folder) = (source, folder);
-        self.overrides = overrides.clone();
-        self.reconnect();
         Ok(applied)
     }
 
@@ -404,6 +438,7 @@ impl Network {
             file: self.source.name.clone(),
             text: self.source.text.clone(),
             overrides: self.overrides.clone(),
+            changed_links: self.changed_links.clone(),
             fabric: fabric.map(|fabric| fabric.name.clone()).unwrap_or_default(),
             hosts: self.hosts.iter().map(|host| host.spec().name.clone()).collect(),
             switches: fabric.map_or(0, |fabric| fabric.topology.switches().len()),
@@ -507,6 +542,12 @@ fn link_key(fabric: &Fabric, id: LinkId) -> LinkKey {
     let [a, b] = [Side::A, Side::B].map(|side| fabric.topology.links[id].end(side).node);
     let name = |node: NodeId| fabric.topology.nodes[node].name.clone();
     (name(a), name(b), fabric.topology.link_number(id))
+}
+
+/// What a network is to be: what its file says, with what was changed in it.
+fn definition(source: &Source, overrides: &Overrides, changed: &[ChangedLink]) -> Result<Fabric, Error> {
+    let fabric = fabric::parse(source).map(|fabric| fabric.with(overrides));
+    fabric.and_then(|fabric| fabric.with_links(changed)).map_err(|error| Error::File(describe(&error)))
 }
 
 /// The problems of a file, one a line.

@@ -4,7 +4,7 @@
 use std::process::{Child, Stdio};
 
 use crate::bed::{self, Bed, source};
-use fabric::Overrides;
+use fabric::{LinkChange, Overrides};
 use live::Instance;
 use live::control::Counters;
 use nix::libc;
@@ -140,6 +140,59 @@ fn packets_go_on_while_the_network_changes() {
 #[test]
 fn packets_go_on_while_a_network_with_rates_changes() {
     carries_on_while_it_changes(SHAPED);
+}
+
+/// Keys of links, as the command line has them.
+fn change(words: &str) -> LinkChange {
+    let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    LinkChange::parse(&words).unwrap()
+}
+
+/// Links of which nobody has applied a file are changed; packets go on, over these links as well.
+#[test]
+fn packets_go_on_while_links_are_changed() {
+    const COUNT: usize = 200;
+    let Some(bed) = Bed::new() else { return };
+    bed.with_workers(2);
+    let text = &variants(SHAPED)[0];
+    let network = bed.up("changing", text);
+    for (from, to) in PAIRS {
+        bed::ping(&network, from, &["-4"], 3, to);
+    }
+    let mut pings: Vec<Child> = PAIRS.map(|pair| start_pings(&network, pair, "0.01", COUNT)).into();
+    let mut rounds = 0;
+    while rounds < 3 || pings.iter_mut().any(|ping| ping.try_wait().unwrap().is_none()) {
+        for words in ["delay=2ms loss=0", "rate=50Mbit queue=500", "delay=none", "rate=none"] {
+            assert_eq!(network.change_link("s2", "s1", None, &change(words)).unwrap(), 1, "{words}");
+        }
+        assert_eq!(network.change_link("s2", "s1", Some(1), &change("rate=100Mbit delay=1ms")).unwrap(), 1);
+        rounds += 1;
+    }
+    for (ping, pair) in pings.into_iter().zip(PAIRS) {
+        check_pings(ping, COUNT, pair);
+    }
+    let refused = network.counters().unwrap().refused;
+    assert_eq!((refused.ring_full, refused.no_buffer, refused.removed), (0, 0, 0), "{refused:?}");
+    // One of two, then both: the other one is different only.
+    assert_eq!(network.change_link("h5", "s1", Some(2), &change("jitter=1us")).unwrap(), 1);
+    assert_eq!(network.change_link("s1", "h5", None, &change("jitter=1us")).unwrap(), 1);
+    let status = network.status().unwrap();
+    let changed: Vec<_> = status.changed_links.iter().map(|link| (&*link.a, &*link.b, link.number)).collect();
+    assert_eq!(changed, [("s1", "s2", 1), ("h5", "s1", 2), ("h5", "s1", 1)]);
+    // What nobody has looked through before is refused, and changes nothing.
+    let unread: LinkChange = serde_json::from_str("[\"delay=soon\"]").unwrap();
+    for (number, change, said) in [
+        (None, change("rate=none queue=5"), "a queue without a rate"),
+        (None, unread, "expected a time"),
+        (Some(2), change("delay=1s"), "have one link"),
+    ] {
+        let error = network.change_link("h1", "s1", number, &change).unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    assert_eq!(network.status().unwrap().changed_links, status.changed_links);
+    let applied = network.apply(&source(text), &Overrides::default()).unwrap();
+    assert_eq!(applied.changed, ["h5 - s1", "h5 - s1 (2)", "s1 - s2"]);
+    assert_eq!(network.status().unwrap().changed_links, []);
 }
 
 /// A thread of another process that is stopped wherever it is, as long as this is there.

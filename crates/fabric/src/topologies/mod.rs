@@ -4,16 +4,21 @@ mod bcube;
 mod explicit;
 mod fat_tree;
 mod leaf_spine;
+mod linear;
+mod single;
+mod torus;
+mod tree;
 
 pub(crate) use explicit::explicit;
 
 use link::LinkSpec;
 use schemars::JsonSchema;
-use topology::Topology;
+use topology::{NodeId, Topology};
 
 use crate::error::Problems;
+use crate::graph;
 use crate::names::{did_you_mean, one_of};
-use crate::read::{Read, expected, shown};
+use crate::read::{Read, Section, expected, shown};
 use crate::source::Place;
 use crate::tree::{Node, Value};
 
@@ -34,7 +39,29 @@ trait Rule {
     fn lay_out(&self, specs: &Specs, problems: &mut Problems<'_>) -> Option<Topology>;
 }
 
-/// The networks made by rule. A row has what the network is, its key, what stands behind it, and an example of that for messages.
+/// Adds hosts h1, .. for as many switches, `each` (up to 250) for each one: host h (from 1) of switch s (from 1) has the address 10.(s / 256).(s mod 256).h.
+fn add_hosts(topology: &mut Topology, switches: u32, each: u32, pod: impl Fn(u32) -> Option<u32>) -> Vec<Vec<NodeId>> {
+    let mut host = |switch: u32, position: u32| {
+        let [_, _, high, low] = (switch + 1).to_be_bytes();
+        let name = format!("h{}", switch * each + position + 1);
+        graph::host(topology, name, [high, low, position as u8 + 1], pod(switch))
+    };
+    (0..switches).map(|switch| (0..each).map(|position| host(switch, position)).collect()).collect()
+}
+
+/// Adds switches s1, .., each with its hosts.
+fn add_switches(topology: &mut Topology, hosts: &[Vec<NodeId>], specs: &Specs) -> Vec<NodeId> {
+    let switches: Vec<NodeId> = (1..=hosts.len()).map(|i| topology.add_switch(format!("s{i}"), 1, None)).collect();
+    for (switch, hosts) in switches.iter().zip(hosts) {
+        for host in hosts {
+            topology.connect(*host, *switch, specs.hosts);
+        }
+    }
+    switches
+}
+
+/// The networks made by rule. A row has what the network is, its key, what stands behind it, and an example of that for messages and for
+/// [`TopologyText::words`].
 macro_rules! topologies {
     ($($(#[doc = $doc:literal])* $key:literal => $variant:ident($text:ty), $example:literal;)*) => {
         /// A network made by rule.
@@ -45,8 +72,25 @@ macro_rules! topologies {
         }
 
         impl TopologyText {
-            const KEYS: &[&str] = &[$($key),*];
+            pub const KEYS: &[&str] = &[$($key),*];
             const EXAMPLES: &[&str] = &[$(concat!("{ ", $key, ": ", $example, " }")),*];
+
+            /// Each of them in a word: its key, and the numbers of its example.
+            pub fn words() -> Vec<String> {
+                let word = |(key, example): &(&str, &str)| {
+                    let numbers = example.split(|c: char| !c.is_ascii_digit()).filter(|number| !number.is_empty());
+                    std::iter::once(*key).chain(numbers).collect::<Vec<_>>().join(",")
+                };
+                [$(($key, $example)),*].iter().map(word).collect()
+            }
+
+            /// The keys of what stands behind a key, in their order.
+            pub fn keys_behind(key: &str) -> Option<Vec<&'static str>> {
+                match key {
+                    $($key => Some(<$text as Section>::keys()),)*
+                    _ => None,
+                }
+            }
 
             /// What stands behind a key.
             fn of(key: &str, value: &Node, problems: &mut Problems<'_>) -> Option<Self> {
@@ -70,9 +114,19 @@ topologies! {
     /// k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 core switches, k^3/4 hosts.
     "fat-tree" => FatTree(fat_tree::FatTreeText), "{ k: 4 }";
     /// Every leaf linked to every spine.
-    "leaf-spine" => LeafSpine(leaf_spine::LeafSpineText), "{ .. }";
+    "leaf-spine" => LeafSpine(leaf_spine::LeafSpineText), "{ leaves: 4, spines: 2, hosts-per-leaf: 2 }";
     /// n^(k+1) servers that forward, with k+1 ports each, and (k+1) n^k switches of n ports.
     "bcube" => Bcube(bcube::BcubeText), "{ n: 4, k: 1 }";
+    /// One switch with hosts.
+    "single" => Single(single::SingleText), "{ hosts: 4 }";
+    /// Switches in a line, each with hosts.
+    "linear" => Linear(linear::LinearText), "{ switches: 4 }";
+    /// Switches in a circle, each with hosts.
+    "ring" => Ring(linear::RingText), "{ switches: 5 }";
+    /// Switches in rows and columns, each of which is a ring, each with hosts.
+    "torus" => Torus(torus::TorusText), "{ x: 3, y: 3 }";
+    /// A tree of switches, with hosts as its leaves.
+    "tree" => Tree(tree::TreeText), "{ depth: 3 }";
 }
 
 impl Read for TopologyText {

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter as _};
+use fabric::LinkChange;
 use live::{Instance, Listed, Presence};
 
 /// Names of networks that run.
@@ -28,6 +29,16 @@ pub fn nodes(typed: &OsStr) -> Vec<CompletionCandidate> {
         Some(counters.links.into_iter().flat_map(|link| [link.a, link.b]))
     });
     matching(typed, links.flatten())
+}
+
+/// Networks in a word.
+pub fn topologies(typed: &OsStr) -> Vec<CompletionCandidate> {
+    matching(typed, fabric::topology_words().into_iter())
+}
+
+/// Keys of links, with what stands before the value.
+pub fn link_keys(typed: &OsStr) -> Vec<CompletionCandidate> {
+    matching(typed, LinkChange::KEYS.iter().map(|(key, _)| format!("{key}=")))
 }
 
 /// Networks that run, and fabric files.

@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
+use fabric::LinkChange;
 
 use super::actions::duration;
 use super::candidates;
@@ -25,6 +26,17 @@ fn networks() -> ArgValueCompleter {
     ArgValueCompleter::new(candidates::networks)
 }
 
+/// Completes networks in a word.
+pub fn topologies() -> ArgValueCompleter {
+    ArgValueCompleter::new(candidates::topologies)
+}
+
+/// What `--topo` takes.
+pub fn topo_help() -> String {
+    let words = fabric::topology_words().join(" ");
+    format!("A network in a word, in place of a file: a topology with its numbers as in the file, like {words}")
+}
+
 /// Which running network is meant: the same option wherever one is.
 #[derive(Clone, Debug, Args)]
 pub struct NetworkArg {
@@ -39,6 +51,8 @@ pub struct FromArg {
     /// The running network (may be left out when only one runs), or a fabric file
     #[arg(value_name = "NETWORK|FILE", conflicts_with = "name", add = ArgValueCompleter::new(candidates::networks_and_files))]
     pub from: Option<String>,
+    #[arg(long, value_name = "TOPOLOGY", help = topo_help(), conflicts_with_all = ["name", "from"], add = topologies())]
+    pub topo: Option<String>,
     #[command(flatten)]
     pub network: NetworkArg,
 }
@@ -101,9 +115,64 @@ pub struct Shell {
 
 #[derive(Debug, Args)]
 pub struct Link {
-    /// What happens to it
-    #[arg(value_enum)]
-    pub state: LinkState,
+    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
+    #[arg(
+        short,
+        long = "name",
+        alias = "network",
+        alias = "instance",
+        value_name = "NETWORK",
+        global = true,
+        add = networks()
+    )]
+    pub name: Option<String>,
+    #[command(subcommand)]
+    pub action: LinkAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LinkAction {
+    /// Take the carrier from a link, as if its cable were pulled
+    ///
+    /// What is under way on it is lost, and what is sent on it meanwhile. Bonds hear of it at once and use their other members; routes
+    /// lead around it, unless the file says `routes: fixed`. It stays so when `up` changes the network, as long as the link is in the file.
+    #[command(after_help = "Example: heddle link down leaf1 spine1")]
+    Down(LinkArg),
+    /// Give a link its carrier back, as if its cable were plugged in
+    #[command(after_help = "Example: heddle link up leaf1 spine1")]
+    Up(LinkArg),
+    /// Change what a link does to packets, in both directions
+    ///
+    /// The keys are those that links have in the file, with the same values; `none` takes a key away, and keys that are not named stay as they are. What has left
+    /// the transmitter arrives when it would have; what waits behind it goes by the new values. Programs, connections and all other links go on untouched.
+    /// Without keys it prints what the link does, as `heddle link show`.
+    ///
+    /// It holds until `heddle up` applies a file: that brings the file's values back.
+    #[command(
+        after_help = LINK_EXAMPLES,
+        after_long_help = link_keys()
+    )]
+    Set(LinkSet),
+    /// Print what a link does, and what its file says otherwise
+    #[command(after_help = "Example: heddle link show leaf1 spine1")]
+    Show(LinkArg),
+}
+
+const LINK_EXAMPLES: &str = "\
+Examples:
+  heddle link set leaf1 spine1 delay=20ms jitter=1ms loss=0.1%
+  heddle link set h1 leaf1 rate=100Mbit queue=100
+  heddle link set h1 leaf1 2 rate=none";
+
+/// The keys of links, and what each of them says.
+fn link_keys() -> String {
+    let keys = LinkChange::KEYS.iter().map(|(key, says)| format!("\n  {key:<10}{}", says.trim()));
+    format!("Keys:{}\n\n{LINK_EXAMPLES}", keys.collect::<String>())
+}
+
+/// The links between two nodes.
+#[derive(Debug, Args)]
+pub struct LinkArg {
     /// The node at one end
     #[arg(add = nodes())]
     pub a: String,
@@ -113,16 +182,29 @@ pub struct Link {
     /// Which of parallel links, from 1; if left out, all of them
     #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub number: Option<u32>,
-    #[command(flatten)]
-    pub network: NetworkArg,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LinkState {
-    /// It loses its carrier
-    Down,
-    /// It has its carrier back
-    Up,
+#[derive(Debug, Args)]
+pub struct LinkSet {
+    /// The node at one end
+    #[arg(add = nodes())]
+    pub a: String,
+    /// The node at the other end
+    #[arg(add = nodes())]
+    pub b: String,
+    /// Which of parallel links, from 1 (if left out, all of them); then keys with their values, as in `delay=20ms`
+    #[arg(value_name = "N|KEY=VALUE", add = ArgValueCompleter::new(candidates::link_keys))]
+    pub words: Vec<String>,
+}
+
+impl LinkSet {
+    /// Which of parallel links, and the keys.
+    pub fn parts(&self) -> (Option<u32>, &[String]) {
+        match self.words.split_first() {
+            Some((first, keys)) if first.parse::<u32>().is_ok() => (first.parse().ok(), keys),
+            _ => (None, &self.words),
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -25,7 +25,15 @@ pub fn new(args: &New) -> Result<(), Report> {
     let path = if is_file(&args.name) { args.name.clone() } else { format!("{}.fabric.yaml", args.name) };
     let name =
         if is_file(&args.name) { Source { name: path.clone(), text: String::new() }.stem() } else { args.name.clone() };
-    let text = fabric::template(&name, topology)?;
+    let text = match &args.topo {
+        Some(word) => {
+            let text = fabric::topology_template(&name, word)?;
+            // What is wrong with the numbers shows in the file, which is not written then.
+            fabric::parse(&Source { name: path.clone(), text: text.clone() })?;
+            text
+        }
+        None => fabric::template(&name, topology)?,
+    };
     let mut options = OpenOptions::new();
     if args.force {
         options.create(true).truncate(true)
@@ -191,7 +199,7 @@ fn summary(fabric: &Fabric) -> String {
 
 /// Says what `up` and `run` would do.
 pub fn plan(args: &Plan, format: Format) -> Result<(), Report> {
-    let (source, fabric) = file::read(&args.file.file)?;
+    let (source, fabric) = file::read_or_make(&args.file, None)?;
     let changes = super::instance::changes(&fabric)?;
     // A file may describe a network alone.
     let plan = if fabric.experiments.is_empty() {

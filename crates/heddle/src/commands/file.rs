@@ -6,13 +6,34 @@ use std::path::Path;
 use fabric::{Fabric, Source};
 use miette::{IntoDiagnostic, Report, miette};
 
+use crate::cli::FileOrTopo;
+
 /// No fabric file comes near this size; a larger one is not read into memory.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What a network in a word is called.
+const TOPO: &str = "topo";
 
 /// Reads and checks a file; `-` is standard input.
 pub fn read(path: &Path) -> Result<(Source, Fabric), Report> {
     let (source, fabric) = check(path)?;
     Ok((source, fabric?))
+}
+
+/// Reads and checks a file, or makes the one of a network in a word, which is called `name` then.
+pub fn read_or_make(args: &FileOrTopo, name: Option<&str>) -> Result<(Source, Fabric), Report> {
+    match (&args.file, &args.topo) {
+        (Some(path), _) => read(path),
+        (None, Some(word)) => make(word, name),
+        (None, None) => Err(miette!(help = "`heddle new NAME` writes one to start from", "neither a file nor --topo")),
+    }
+}
+
+/// Makes the file of a network in a word, which is called `name`.
+pub fn make(word: &str, name: Option<&str>) -> Result<(Source, Fabric), Report> {
+    let source = fabric::topology_file(name.unwrap_or(TOPO), word)?;
+    let fabric = fabric::parse(&source)?;
+    Ok((source, fabric))
 }
 
 /// Reads a file, and what came of checking it.

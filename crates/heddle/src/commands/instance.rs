@@ -18,7 +18,7 @@ use crate::output::{Rows, print_json, put};
 
 /// Starts a network, or changes the running one to match the file.
 pub fn up(args: &Up, format: Format) -> Result<(), Report> {
-    let (source, fabric) = file::read(&args.file.file)?;
+    let (source, fabric) = file::read_or_make(&args.file, args.name.as_deref())?;
     if fabric.topology.nodes.is_empty() {
         return Err(miette!(
             help = "add `topology:` to it; `heddle run` runs its experiments",
@@ -85,11 +85,18 @@ pub fn changes(fabric: &Fabric) -> Result<live::Applied, Report> {
     Ok(live::difference(running.as_ref(), fabric))
 }
 
-/// The fabric that a running network was made of.
+/// What a running network is: the fabric that it was made of, with the links that were changed since.
 pub fn definition(instance: &Instance) -> Result<Fabric, Report> {
+    Ok(definitions(instance)?.1)
+}
+
+/// The fabric that a running network was made of, and the one that it is now.
+pub fn definitions(instance: &Instance) -> Result<(Fabric, Fabric), Report> {
     let status = instance.status().map_err(explain)?;
     let source = Source { name: status.file, text: status.text };
-    Ok(fabric::parse(&source)?.with(&status.overrides))
+    let made_of = fabric::parse(&source)?.with(&status.overrides);
+    let now = made_of.clone().with_links(&status.changed_links)?;
+    Ok((made_of, now))
 }
 
 /// Stops one network, or all.
@@ -159,6 +166,9 @@ pub enum Subject {
 
 /// What is named by a file or by a running network; `how` the latter is named there.
 pub fn subject(args: &FromArg, how: &str) -> Result<Subject, Report> {
+    if let Some(word) = &args.topo {
+        return Ok(Subject::File(Box::new(file::make(word, None)?.1)));
+    }
     let from = args.from.as_deref();
     if let Some(path) = from.map(Path::new).filter(|path| path.is_file() || is_of_a_file(path)) {
         return Ok(Subject::File(Box::new(file::read(path)?.1)));

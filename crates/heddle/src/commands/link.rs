@@ -1,17 +1,37 @@
-//! `link`: cables of a running network, pulled and plugged in.
+//! `link`: cables of a running network, pulled and plugged in, and what they do to packets.
 
+use std::fmt::Write as _;
+
+use fabric::{Fabric, LinkChange, find_links, link_keys};
+use live::Instance;
 use miette::Report;
 use serde_json::json;
+use topology::LinkId;
 
 use super::explain;
-use super::instance::{connect, running};
-use crate::cli::{Format, Link, LinkState};
+use super::instance::{connect, definition, definitions, running};
+use super::show;
+use crate::cli::{Format, Link, LinkAction, LinkArg, LinkSet};
 use crate::output::{Rows, print_json, put};
 
-/// Takes links down, or up.
+/// Takes links down or up, changes or shows them.
 pub fn link(args: &Link, format: Format) -> Result<(), Report> {
-    let instance = connect(&running(args.network.name.as_deref(), "`heddle link --name NETWORK ..`")?)?;
-    let set = instance.set_link(&args.a, &args.b, args.number, args.state == LinkState::Up).map_err(explain)?;
+    let connect = || connect(&running(args.name.as_deref(), "`heddle link --name NETWORK ..`")?);
+    match &args.action {
+        LinkAction::Down(link) => set_carrier(&connect()?, link, false, format),
+        LinkAction::Up(link) => set_carrier(&connect()?, link, true, format),
+        LinkAction::Show(LinkArg { a, b, number }) => show_links(&connect()?, (a, b, *number), format),
+        LinkAction::Set(link) => {
+            let (number, keys) = link.parts();
+            // What is wrong with them is wrong with any network.
+            let change = LinkChange::parse(keys)?;
+            change_links(&connect()?, link, number, &change, format)
+        }
+    }
+}
+
+fn set_carrier(instance: &Instance, link: &LinkArg, up: bool, format: Format) -> Result<(), Report> {
+    let set = instance.set_link(&link.a, &link.b, link.number, up).map_err(explain)?;
     let state = if set.up { "up" } else { "down" };
     match format {
         Format::Table => {
@@ -27,5 +47,82 @@ pub fn link(args: &Link, format: Format) -> Result<(), Report> {
             }
             put(&rows.render(format))
         }
+    }
+}
+
+/// Changes links, and shows what they do then.
+fn change_links(
+    instance: &Instance,
+    LinkSet { a, b, .. }: &LinkSet,
+    number: Option<u32>,
+    change: &LinkChange,
+    format: Format,
+) -> Result<(), Report> {
+    if !change.is_empty() {
+        let now = definition(instance)?;
+        for link in links_of(&now, (a, b, number))? {
+            change.of(&now.topology.links[link].spec)?;
+        }
+        instance.change_link(a, b, number, change).map_err(explain)?;
+    }
+    show_links(instance, (a, b, number), format)
+}
+
+fn links_of(fabric: &Fabric, (a, b, number): (&str, &str, Option<u32>)) -> Result<Vec<LinkId>, Report> {
+    find_links(&fabric.topology, a, b, number).map_err(|error| explain(error.into()))
+}
+
+/// Shows what the links do: as a table, in the words that set it; else as `show links` does.
+fn show_links(instance: &Instance, names: (&str, &str, Option<u32>), format: Format) -> Result<(), Report> {
+    let (made_of, now) = definitions(instance)?;
+    let links = links_of(&now, names)?;
+    let counters = instance.counters().map_err(explain)?;
+    if format != Format::Table {
+        return put(&show::links(&now, Some(&counters), |link| links.contains(&link)).render(format));
+    }
+    let mut lines = String::new();
+    for link in links {
+        let [before, after] = [&made_of, &now].map(|fabric| link_keys(&fabric.topology.links[link].spec));
+        let is_up = counters.links.get(usize::from(link)).is_none_or(|link| link.up);
+        let does = if after.is_empty() { "as fast as the machine goes".to_owned() } else { words(&after) };
+        let state = if is_up { "up" } else { "down" };
+        let _ = write!(lines, "{} is {state}: {does}", now.topology.numbered_link_name(link));
+        let otherwise = otherwise(&before, &after);
+        let _ = if otherwise.is_empty() {
+            writeln!(lines)
+        } else {
+            writeln!(lines, "; the file says {}", words(&otherwise))
+        };
+    }
+    put(&lines)
+}
+
+/// What was there before of the keys that differ.
+fn otherwise(before: &[(&'static str, String)], after: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
+    let value = |keys: &[(&'static str, String)], key: &str| {
+        keys.iter().find(|(other, _)| *other == key).map_or_else(|| "none".to_owned(), |(_, value)| value.clone())
+    };
+    let keys = LinkChange::KEYS.iter().map(|(key, _)| *key);
+    let differing = keys.filter(|key| value(before, key) != value(after, key));
+    differing.map(|key| (key, value(before, key))).collect()
+}
+
+fn words(keys: &[(&'static str, String)]) -> String {
+    keys.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_file_says_otherwise_is_named() {
+        let keys = |words: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
+            words.iter().map(|(key, value)| (*key, (*value).to_owned())).collect()
+        };
+        let before = keys(&[("rate", "1Gbit"), ("delay", "1ms")]);
+        let after = keys(&[("rate", "1Gbit"), ("delay", "2ms"), ("loss", "1%")]);
+        assert_eq!(words(&otherwise(&before, &after)), "delay=1ms loss=none");
+        assert_eq!(words(&otherwise(&after, &after)), "");
     }
 }

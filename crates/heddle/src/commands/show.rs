@@ -6,7 +6,7 @@ use fabric::Fabric;
 use live::Instance;
 use miette::{Report, miette};
 use serde_json::json;
-use topology::{NodeKind, Rerouting, Routes};
+use topology::{LinkId, NodeKind, Rerouting, Routes};
 
 use super::explain;
 use super::instance::{Subject, subject};
@@ -16,7 +16,10 @@ use crate::output::{Rows, put};
 /// Shows one aspect of a running network or a file.
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
     let rows = match subject(&args.from, "`heddle show TOPIC --name NETWORK`")? {
-        Subject::File(fabric) => of_file(&fabric, args.topic, args.from.from.as_deref().unwrap_or("FILE"))?,
+        Subject::File(fabric) => {
+            let file = args.from.topo.as_ref().map(|word| format!("--topo {word}")).or_else(|| args.from.from.clone());
+            of_file(&fabric, args.topic, &file.unwrap_or_default())?
+        }
         Subject::Running(instance, fabric) => of_instance(&instance, &fabric, args.topic)?,
     };
     put(&rows.render(format))
@@ -25,7 +28,7 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
 fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report> {
     match topic {
         ShowTopic::Nodes => Ok(nodes(fabric)),
-        ShowTopic::Links => Ok(links(fabric, None)),
+        ShowTopic::Links => Ok(links(fabric, None, |_| true)),
         ShowTopic::Flows | ShowTopic::Counters | ShowTopic::Bonds => {
             Err(miette!(help = format!("heddle up {path}"), "flows, counters and bonds are those of a running network"))
         }
@@ -35,7 +38,7 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
 fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result<Rows, Report> {
     Ok(match topic {
         ShowTopic::Nodes => nodes(fabric),
-        ShowTopic::Links => links(fabric, Some(&instance.counters().map_err(explain)?)),
+        ShowTopic::Links => links(fabric, Some(&instance.counters().map_err(explain)?), |_| true),
         ShowTopic::Flows => flows(fabric, &instance.counters().map_err(explain)?),
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
@@ -185,20 +188,20 @@ fn nodes(fabric: &Fabric) -> Rows {
     rows
 }
 
-/// The rows of `show links`; of a running network with what they are now.
-fn links(fabric: &Fabric, counters: Option<&live::Counters>) -> Rows {
+/// The rows of `show links`, of those that are wanted; of a running network with what they are now.
+pub fn links(fabric: &Fabric, counters: Option<&live::Counters>, is_wanted: impl Fn(LinkId) -> bool) -> Rows {
     let mut rows = Rows::new(&[
         "link", "a", "a-port", "b", "b-port", "rate-bps", "delay", "queue", "ecn", "overhead", "loss", "jitter",
         "coalesce", "state",
     ]);
-    let state = |index: usize| {
-        let link = counters.and_then(|counters| counters.links.get(index));
+    let state = |id: LinkId| {
+        let link = counters.and_then(|counters| counters.links.get(usize::from(id)));
         link.map(|link| if link.up { "up" } else { "down" })
     };
-    for (index, link) in fabric.topology.links.iter().enumerate() {
+    for (id, link) in fabric.topology.links.iter_enumerated().filter(|(id, _)| is_wanted(*id)) {
         let end = |end: topology::LinkEnd| json!(fabric.topology.nodes[end.node].name);
         rows.push([
-            json!(fabric.topology.numbered_link_name(topology::LinkId(index as u32))),
+            json!(fabric.topology.numbered_link_name(id)),
             end(link.a),
             json!(link.a.port.0),
             end(link.b),
@@ -211,7 +214,7 @@ fn links(fabric: &Fabric, counters: Option<&live::Counters>) -> Rows {
             json!((link.spec.loss_ppb > 0).then(|| format!("{} %", f64::from(link.spec.loss_ppb) / 1e7))),
             json!((link.spec.jitter_ns > 0).then(|| link.spec.jitter().to_string())),
             json!((link.spec.coalesce_ns > 0).then(|| link.spec.coalesce().to_string())),
-            json!(state(index)),
+            json!(state(id)),
         ]);
     }
     rows

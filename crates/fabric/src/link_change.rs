@@ -1,0 +1,253 @@
+//! Keys of links as a command line has them: what somebody changes about the links of a network while it runs. They are read as those of the file are, by the
+//! same reader; and each may be `none`, which takes it away.
+
+use link::LinkSpec;
+use serde::{Deserialize, Serialize};
+
+use crate::Fabric;
+use crate::error::{Error, Problems};
+use crate::links::{KEYS, LinkText, note_idle};
+use crate::names::{nearest, one_of};
+use crate::parallel::find_links;
+use crate::read::{Read, shown};
+use crate::source::{Place, Source};
+use crate::tree::{Entry, Node, Value};
+
+/// The value that takes a key away.
+const GONE: &str = "none";
+
+/// Keys of links and their values, as words like `delay=20ms` and `rate=none`: of each key one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LinkChange(Vec<String>);
+
+/// A link of a running network, by its ends and its number among parallel ones, and what is changed about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedLink {
+    /// The name of the node at end A.
+    pub a: String,
+    /// The name of the node at end B.
+    pub b: String,
+    /// Which of the parallel ones it is, from 1.
+    pub number: u32,
+    /// What is not as in the file.
+    pub change: LinkChange,
+}
+
+/// Words that could be read: what they set, and the keys that they take away.
+struct Reading<'a> {
+    set: LinkText,
+    gone: Vec<&'a str>,
+}
+
+impl LinkChange {
+    /// The keys of links, and what each of them says.
+    pub const KEYS: &[(&str, &str)] = KEYS;
+
+    /// Reads words of a command line.
+    ///
+    /// # Errors
+    /// If anything is wrong with them. The error holds every problem that was found, as that of a file does.
+    pub fn parse(words: &[String]) -> Result<Self, Error> {
+        let change = Self(words.to_vec());
+        change.read(|_, _| ())?;
+        Ok(change)
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What a link does that does `spec`, with this change.
+    ///
+    /// # Errors
+    /// If a word cannot be read, or is of no use on such a link, as a queue without a rate.
+    pub fn of(&self, spec: &LinkSpec) -> Result<LinkSpec, Error> {
+        self.read(|reading, problems| {
+            let changed = reading.change(spec);
+            note_idle(&reading.set, changed, true, problems);
+            changed
+        })
+    }
+
+    /// Adds a later change, whose values count where both have a key.
+    pub fn add(&mut self, later: &Self) {
+        self.0.retain(|word| later.0.iter().all(|other| key(other) != key(word)));
+        self.0.extend(later.0.iter().cloned());
+    }
+
+    /// Reads all words, and then does something with what they say.
+    fn read<T>(&self, then: impl FnOnce(&Reading<'_>, &mut Problems<'_>) -> T) -> Result<T, Error> {
+        let source = Source { name: "the command line".to_owned(), text: self.0.join(" ") };
+        let mut problems = Problems::new(&source);
+        let reading = read(&self.0, &mut problems).filter(|_| problems.is_empty());
+        let result = reading.map(|reading| then(&reading, &mut problems));
+        result.filter(|_| problems.is_empty()).ok_or_else(|| problems.into_error())
+    }
+}
+
+impl Reading<'_> {
+    fn change(&self, spec: &LinkSpec) -> LinkSpec {
+        self.set.change(spec, |key| self.gone.contains(&key))
+    }
+}
+
+impl Fabric {
+    /// The fabric with links changed while it runs. Those that it does not have are left out.
+    ///
+    /// # Errors
+    /// If the words of a change cannot be read.
+    pub fn with_links(mut self, changed: &[ChangedLink]) -> Result<Self, Error> {
+        for ChangedLink { a, b, number, change } in changed {
+            for link in find_links(&self.topology, a, b, Some(*number)).unwrap_or_default() {
+                let spec = &mut self.topology.links[link].spec;
+                *spec = change.read(|reading, _| reading.change(spec))?;
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// The key of a word.
+fn key(word: &str) -> &str {
+    word.split_once('=').map_or(word, |(key, _)| key)
+}
+
+/// Reads the words of a text in which a blank stands between any two.
+fn read<'a>(words: &'a [String], problems: &mut Problems<'_>) -> Option<Reading<'a>> {
+    let keys = || KEYS.iter().map(|(key, _)| *key);
+    let (mut entries, mut gone, mut offset) = (Vec::<Entry>::new(), Vec::new(), 0);
+    for word in words {
+        let place = Place { offset, len: word.len() };
+        offset += word.len() + 1;
+        let Some((key, value)) = word.split_once('=') else {
+            let hint = match nearest(word, keys()) {
+                Some(key) => format!("write `{key}=VALUE`, or `{key}=none` to take it away"),
+                None => format!("the keys are {}", one_of(keys())),
+            };
+            problems.add(place, format!("expected KEY=VALUE, found `{}`", shown(word)), "found no `=`", hint);
+            continue;
+        };
+        let key_place = Place { len: key.len(), ..place };
+        if entries.iter().any(|entry| entry.key == key) || gone.contains(&key) {
+            problems.add(key_place, format!("`{}` is there twice", shown(key)), "the second one", "remove one of them");
+            continue;
+        }
+        if value == GONE && keys().any(|known| known == key) {
+            gone.push(key);
+            continue;
+        }
+        let place = Place { offset: place.offset + key.len() + 1, len: value.len() };
+        let value = if value.is_empty() { Value::Null } else { Value::Scalar(value.to_owned()) };
+        entries.push(Entry { key: key.to_owned(), key_place, value: Node { place, value } });
+    }
+    let place = Place { offset: 0, len: offset.saturating_sub(1) };
+    let set = LinkText::read(&Node { place, value: Value::Map(entries) }, problems)?;
+    Some(Reading { set, gone })
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Span;
+
+    use super::*;
+    use crate::links::link_keys;
+
+    fn change(words: &str) -> LinkChange {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        LinkChange::parse(&words).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)))
+    }
+
+    fn keys(spec: &LinkSpec) -> String {
+        link_keys(spec).iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_is_set_is_what_a_file_says_with_these_keys() {
+        let words = "rate=2.5Gbit delay=20ms queue=100 ecn=20 overhead=24B coalesce=16us loss=0.1% jitter=1ms";
+        let changed = change(words).of(&LinkSpec::default()).expect("all is of use");
+        let file = format!(
+            "nodes: {{ h1: host, h2: host, s1: switch }}\nlink-defaults: {{ {} }}\nlinks: [{{ between: [h1, s1] }}, {{ between: [h2, s1] }}]\n",
+            words.replace('=', ": ").replace(' ', ", ").replace(":, ", ": ")
+        );
+        let file = crate::parse(&Source { name: "net".to_owned(), text: file }).expect("a network");
+        assert_eq!(changed, file.topology.links[topology::LinkId(0)].spec);
+        assert_eq!(keys(&changed), words);
+    }
+
+    #[test]
+    fn only_what_is_named_changes_and_keys_are_taken_away() {
+        let file = change("rate=10Mbit queue=50 delay=1ms").of(&LinkSpec::default()).unwrap();
+        let with = |words: &[&str]| {
+            let mut all = LinkChange::default();
+            for words in words {
+                all.add(&change(words));
+            }
+            keys(&all.read(|reading, _| reading.change(&file)).unwrap())
+        };
+        assert_eq!(with(&["loss=1%"]), "rate=10Mbit delay=1ms queue=50 loss=1%");
+        assert_eq!(with(&["loss=1% delay=2ms", "loss=none"]), "rate=10Mbit delay=2ms queue=50");
+        assert_eq!(with(&["queue=none delay=none"]), "rate=10Mbit queue=1000");
+        // What is of use only with a rate goes with it, and is there again when it is.
+        assert_eq!(with(&["ecn=5 overhead=24", "rate=none"]), "delay=1ms");
+        assert_eq!(with(&["ecn=5", "rate=none", "rate=1Mbit"]), "rate=1Mbit delay=1ms queue=50 ecn=5");
+        assert_eq!(change("rate=1Mbit").of(&LinkSpec::default()).unwrap().queue_packets, Some(1_000));
+        assert_eq!(change("delay=0").of(&file).unwrap().delay, Span::ZERO);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_as_of_a_file() {
+        let said = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let error = LinkChange::parse(&words).and_then(|change| change.of(&LinkSpec::default())).unwrap_err();
+            let text = words.join(" ");
+            let problem = |problem: &crate::Problem| {
+                let marked = text[problem.span.offset()..][..problem.span.len()].to_owned();
+                (marked, problem.message.clone(), problem.hint.clone())
+            };
+            error.problems().iter().map(problem).collect::<Vec<_>>()
+        };
+        let one = |words: &[&str]| {
+            let [(marked, message, hint)] = said(words).try_into().expect("one problem");
+            (marked, format!("{message}; {hint}"))
+        };
+        let (marked, message) = one(&["loss=1%", "latency=20ms"]);
+        assert_eq!((&*marked, &*message), ("latency", "there is no key `latency` here; did you mean `delay`?"));
+        let (marked, message) = one(&["loss=1%", "delay=20"]);
+        assert_eq!((&*marked, message.starts_with("`20` has no unit; the units are ")), ("20", true), "{message}");
+        let (marked, message) = one(&["queue=7"]);
+        assert_eq!(marked, "7");
+        assert_eq!(
+            message,
+            "a queue without a rate: nothing ever waits on a link without a rate; add `rate:`, or remove `queue:`"
+        );
+        assert_eq!(
+            one(&["delay"]).1,
+            "expected KEY=VALUE, found `delay`; write `delay=VALUE`, or `delay=none` to take it away"
+        );
+        assert!(one(&["20ms"]).1.contains("the keys are `rate`, `delay`"));
+        assert!(one(&["delay="]).1.starts_with("`delay` has no value"));
+        assert!(one(&["delay=1ms", "delay=none"]).1.starts_with("`delay` is there twice"));
+        assert!(one(&["speed=none"]).1.starts_with("there is no key `speed` here"));
+        assert!(one(&["loss=200%"]).1.contains("at most 100%"));
+        assert_eq!(said(&["rate=fast", "jitter=1h", "x"]).len(), 3);
+        assert!(one(&["delay=\u{1b}[2J"]).1.contains("\\x1b"));
+    }
+
+    #[test]
+    fn links_are_changed_by_name_and_number() {
+        let text = "nodes: { h1: host, h2: host, s1: switch }\nbonds: [{ host: h1 }]\n\
+                    links: [{ between: [h1, s1] }, { between: [h2, s1] }, { between: [s1, h1] }]\n";
+        let fabric = crate::parse(&Source { name: "net".to_owned(), text: text.to_owned() }).expect("a network");
+        let at = |number: u32| ChangedLink { a: "h1".into(), b: "s1".into(), number, change: change("delay=3ms") };
+        let changed = fabric.clone().with_links(&[at(2), at(7)]).expect("it can be read");
+        let delay = |number| {
+            let links = find_links(&changed.topology, "s1", "h1", Some(number)).expect("they are there");
+            changed.topology.links[links[0]].spec.delay
+        };
+        assert_eq!([delay(1), delay(2)], [Span::ZERO, Span::from_ms(3)]);
+        let unreadable = ChangedLink { change: LinkChange(vec!["delay=soon".to_owned()]), ..at(1) };
+        assert!(fabric.with_links(&[unreadable]).is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! A network in a word: `tree,3`, as Mininet's `--topo` has it. It becomes what a file says about it, so that the file's reader and its messages do the rest.
+
+use crate::error::{Error, Problems};
+use crate::names::{nearest, one_of};
+use crate::read::shown;
+use crate::source::{Place, Source};
+use crate::topologies::TopologyText;
+use crate::{template, units};
+
+/// Networks in a word, one of each topology: `fat-tree,4`, ...
+pub fn topology_words() -> Vec<String> {
+    TopologyText::words()
+}
+
+/// A file called `name` with the network that is named by a word, and nothing else. The word is a topology with its numbers in the order of the file's keys,
+/// some of them perhaps by these: `tree,3,fanout=4`.
+///
+/// # Errors
+/// If the name can't be one, or the word is no topology with numbers. What is wrong with the numbers shows when the file is read.
+pub fn topology_file(name: &str, word: &str) -> Result<Source, Error> {
+    template::check(name)?;
+    let line = topology_line(word)?;
+    Ok(Source { name: format!("--topo {word}"), text: format!("name: \"{name}\"\n{line}\n") })
+}
+
+/// The text of a new fabric file called `name`, with comments, for the network that is named by a word.
+///
+/// # Errors
+/// As those of [`topology_file`].
+pub fn topology_template(name: &str, word: &str) -> Result<String, Error> {
+    template::check(name)?;
+    let line = topology_line(word)?;
+    let network = format!("\n# As `heddle up --topo {word}` has it.\n{line}\n\n{}", template::LINKS);
+    Ok(template::with_network(name, &network, "permutation"))
+}
+
+/// The line of a file: `topology: { tree: { depth: 3 } }`.
+fn topology_line(word: &str) -> Result<String, Error> {
+    let source = Source { name: "the command line".to_owned(), text: word.to_owned() };
+    let mut problems = Problems::new(&source);
+    line(word, &mut problems).filter(|_| problems.is_empty()).ok_or_else(|| problems.into_error())
+}
+
+fn line(word: &str, problems: &mut Problems<'_>) -> Option<String> {
+    let mut parts = word.split(',');
+    let topology = parts.next().unwrap_or_default();
+    let Some(keys) = TopologyText::keys_behind(topology) else {
+        let near = nearest(topology, TopologyText::KEYS.iter().copied());
+        let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+        problems.add(
+            Place { offset: 0, len: topology.len() },
+            format!("`{}` is not a topology", shown(topology)),
+            "unknown",
+            format!("{near}there are {}", TopologyText::words().join("  ")),
+        );
+        return None;
+    };
+    let (mut entries, mut offset) = (Vec::new(), topology.len() + 1);
+    for (number, part) in parts.enumerate() {
+        let place = Place { offset, len: part.len() };
+        offset += part.len() + 1;
+        let (key, value) = match (part.split_once('='), keys.get(number)) {
+            (Some((key, value)), _) => (key, value),
+            (None, Some(key)) => (*key, part),
+            (None, None) => {
+                let message = format!("`{topology}` has no number behind {}", one_of(keys.iter().copied()));
+                problems.add(place, message, "one too many", "remove it");
+                continue;
+            }
+        };
+        if units::whole(value).is_none() {
+            let message =
+                format!("expected a whole number, not negative, for `{}`, found `{}`", shown(key), shown(value));
+            let example = TopologyText::words().into_iter().find(|word| word.starts_with(topology));
+            problems.add(place, message, "no number", format!("write it as in `{}`", example.unwrap_or_default()));
+        } else if !keys.contains(&key) {
+            let hint = format!("the numbers of `{topology}` are {}", one_of(keys.iter().copied()));
+            problems.add(place, format!("there is no `{}` here", shown(key)), "unknown", hint);
+        } else {
+            entries.push(format!("{key}: {value}"));
+        }
+    }
+    Some(format!("topology: {{ {topology}: {{ {} }} }}", entries.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    fn said(word: &str) -> String {
+        let error = topology_file("topo", word).and_then(|source| parse(&source)).unwrap_err();
+        let said = error.problems().iter().map(|problem| format!("{}; {}", problem.message, problem.hint));
+        said.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_word_is_what_the_file_says() {
+        for (word, line) in [
+            ("tree,3", "tree: { depth: 3 }"),
+            ("tree,3,4", "tree: { depth: 3, fanout: 4 }"),
+            ("tree,fanout=4,depth=0x3", "tree: { fanout: 4, depth: 0x3 }"),
+            ("leaf-spine,4,2,2", "leaf-spine: { leaves: 4, spines: 2, hosts-per-leaf: 2 }"),
+        ] {
+            assert_eq!(topology_line(word).expect(word), format!("topology: {{ {line} }}"));
+        }
+        for word in topology_words() {
+            let source = topology_file("topo", &word).expect("a word");
+            let fabric = parse(&source).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)));
+            assert_eq!(fabric.name, "topo");
+            assert!(fabric.topology.hosts >= 4, "{word}");
+            let text = topology_template("lab", &word).expect("a word");
+            let long = parse(&Source { name: "lab.yaml".to_owned(), text }).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!((long.topology.nodes, long.experiments.len()), (fabric.topology.nodes, 1), "{word}");
+        }
+        assert_eq!(topology_words().len(), TopologyText::KEYS.len());
+    }
+
+    #[test]
+    fn a_word_that_is_none_is_refused_with_those_that_there_are() {
+        let text = said("trees,3");
+        assert!(text.starts_with("`trees` is not a topology; did you mean `tree`? there are fat-tree,4  "), "{text}");
+        for word in topology_words() {
+            assert!(said("star").contains(&word) && said("").contains(&word), "{word}");
+        }
+        assert!(said("tree").starts_with("`depth` is missing"));
+        assert!(said("tree,3,2,1").starts_with("`tree` has no number behind `depth` or `fanout`"));
+        assert!(said("tree,deep").starts_with("expected a whole number"));
+        assert!(said("tree,depth=3,width=2").starts_with("there is no `width` here; the numbers of `tree` are"));
+        assert!(said("tree,3,depth=2").contains("`depth` is there twice"));
+        assert!(said("ring,2").contains("3 is the least"));
+        assert!(said("tree,3 } }\nseed: { x: 1").starts_with("expected a whole number"));
+        assert!(topology_file("a/b", "tree,3").is_err());
+    }
+}
