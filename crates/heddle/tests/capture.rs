@@ -305,7 +305,7 @@ fn what_cannot_be_captured_is_explained() {
     ] {
         let (_, stderr) = desk.expect(2, &[&["capture"], &*args].concat());
         // Lines are cut.
-        let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        let stderr = stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
         for text in expected {
             assert!(stderr.contains(text), "{args:?}: {stderr}");
         }

@@ -31,9 +31,9 @@ enum Test {
     /// By its number; and only of this version of IP, where one is named.
     Protocol(u8, Option<u16>),
     /// Whether an address is one of these: each with the length of its prefix.
-    Net(End, Vec<(IpAddr, u8)>),
+    Net(Endpoint, Vec<(IpAddr, u8)>),
     /// Of TCP or UDP, or of the one that is named.
-    Port(End, u16, u16, Option<u8>),
+    Port(Endpoint, u16, u16, Option<u8>),
     Not(Box<Self>),
     And(Box<Self>, Box<Self>),
     Or(Box<Self>, Box<Self>),
@@ -41,7 +41,7 @@ enum Test {
 
 /// Which end of a packet is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum Endpoint {
     Source,
     Destination,
     Either,
@@ -217,16 +217,16 @@ impl<'a> Parser<'a> {
     fn about_an_end(&mut self, of: Option<u8>) -> Result<Test, FilterError> {
         let direction = if self.take_if(&["src"]) {
             if self.next_two_are("or", "dst") {
-                Some(End::Either)
+                Some(Endpoint::Either)
             } else if self.next_two_are("and", "dst") {
-                Some(End::Both)
+                Some(Endpoint::Both)
             } else {
-                Some(End::Source)
+                Some(Endpoint::Source)
             }
         } else {
-            self.take_if(&["dst"]).then_some(End::Destination)
+            self.take_if(&["dst"]).then_some(Endpoint::Destination)
         };
-        let end = direction.unwrap_or(End::Either);
+        let end = direction.unwrap_or(Endpoint::Either);
         let test = match self.take() {
             Some("host") => self.host(end),
             Some("net") => self.net(end),
@@ -252,7 +252,7 @@ impl<'a> Parser<'a> {
         are
     }
 
-    fn host(&mut self, end: End) -> Result<Test, FilterError> {
+    fn host(&mut self, end: Endpoint) -> Result<Test, FilterError> {
         let Some(word) = self.take() else { return Err(self.error("expected an address, or a host's name")) };
         let addresses = match word.parse::<IpAddr>() {
             Ok(address) => vec![address],
@@ -264,7 +264,7 @@ impl<'a> Parser<'a> {
         Ok(Test::Net(end, addresses.into_iter().map(|address| (address, bits(address))).collect()))
     }
 
-    fn net(&mut self, end: End) -> Result<Test, FilterError> {
+    fn net(&mut self, end: Endpoint) -> Result<Test, FilterError> {
         let parse = |word: &str| {
             let (address, length) = word.split_once('/')?;
             let (address, length) = (address.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?);
@@ -277,7 +277,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn port(&mut self, end: End, of: Option<u8>) -> Result<Test, FilterError> {
+    fn port(&mut self, end: Endpoint, of: Option<u8>) -> Result<Test, FilterError> {
         match self.take().map(str::parse::<u16>) {
             Some(Ok(port)) => Ok(Test::Port(end, port, port, of)),
             Some(Err(_)) => Err(self.error_before("expected a port's number, 0 to 65535")),
@@ -285,7 +285,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn port_range(&mut self, end: End, of: Option<u8>) -> Result<Test, FilterError> {
+    fn port_range(&mut self, end: Endpoint, of: Option<u8>) -> Result<Test, FilterError> {
         let parse = |word: &str| {
             let (first, last) = word.split_once('-')?;
             Some((first.parse::<u16>().ok()?, last.parse::<u16>().ok()?))
@@ -298,7 +298,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-impl End {
+impl Endpoint {
     fn matches<T>(self, source: T, destination: T, is_meant: impl Fn(T) -> bool) -> bool {
         match self {
             Self::Source => is_meant(source),
@@ -385,7 +385,7 @@ impl fmt::Display for Test {
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Source => "src ",
