@@ -11,6 +11,7 @@ mod cluster_check;
 mod cluster_runs;
 mod command;
 mod compare;
+mod docs;
 mod fuzz_targets;
 mod interrupted;
 mod live;

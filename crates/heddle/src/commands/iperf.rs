@@ -77,6 +77,7 @@ fn serve(instance: &Instance, args: &Iperf, stop: &AtomicBool) -> Result<Option<
                 // It has ended.
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) if instance.has_ended() => return Err(explain(live::Error::Gone)),
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(RecvTimeoutError::Timeout) => return Err(miette!("iperf3 does not listen in {}", args.to)),
             }

@@ -1,0 +1,113 @@
+//! Pages for newcomers say what is so: their commands are run, in the order of the page, in an empty folder.
+//!
+//! A line of a block of `console` that begins with `$ ` is a command, which must succeed. Lines behind it are a part of what it prints, in that order; numbers may differ.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::live::{Guard, may_run};
+use crate::program::Desk;
+
+/// A command of a page, and lines that it prints.
+struct Step {
+    line: usize,
+    command: String,
+    prints: Vec<String>,
+}
+
+fn page(name: &str) -> String {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../docs", name].iter().collect();
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn steps(page: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut is_console = false;
+    for (number, line) in page.lines().enumerate() {
+        if line.starts_with("```") {
+            is_console = line == "```console";
+        } else if !is_console || line.is_empty() {
+        } else if let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step { line: number + 1, command: command.to_owned(), prints: Vec::new() });
+        } else {
+            let step = steps.last_mut().unwrap_or_else(|| panic!("line {}: nothing has printed this", number + 1));
+            step.prints.push(line.to_owned());
+        }
+    }
+    steps
+}
+
+/// A text without what differs from run to run: numbers, and how much space is between words.
+fn shape(text: &str) -> String {
+    let mut shape = String::new();
+    for c in text.chars() {
+        let is_number = c.is_ascii_digit() || (c == '.' && shape.ends_with('#'));
+        match (is_number, shape.ends_with('#')) {
+            (true, true) => {}
+            (true, false) => shape.push('#'),
+            (false, _) => shape.push(c),
+        }
+    }
+    shape.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// `heddle` is found by its name.
+fn programs(desk: &Desk) -> String {
+    let folder = desk.path().join("programs");
+    std::fs::create_dir(&folder).expect("it can be made");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_heddle"), folder.join("heddle")).expect("it can be made");
+    format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default())
+}
+
+fn run(desk: &Desk, folder: &Path, path: &str, page: &str, step: &Step) {
+    let Step { line, command, prints } = step;
+    let mut shell = Command::new("bash");
+    shell.args(["-o", "pipefail", "-ec", command]).current_dir(folder).env("PATH", path);
+    shell
+        .env("XDG_RUNTIME_DIR", desk.path())
+        .env("NO_COLOR", "1")
+        .env_remove("HEDDLE_NETWORK")
+        .env_remove("HEDDLE_LOG");
+    let output = shell.output().expect("bash runs");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "docs/{page}:{line}: $ {command}\n{said}");
+    let mut lines = said.lines().map(shape);
+    for expected in prints {
+        let found = lines.any(|line| line.contains(&shape(expected)));
+        assert!(found, "docs/{page}:{line}: `{expected}` is not printed by\n$ {command}\n{said}");
+    }
+}
+
+fn run_page(page_name: &str) {
+    if !may_run() {
+        return;
+    }
+    let guard = Guard(Desk::new());
+    let desk = &guard.0;
+    let path = programs(desk);
+    let folder = desk.path().join("work");
+    std::fs::create_dir(&folder).expect("it can be made");
+    let steps = steps(&page(page_name));
+    assert!(steps.len() > 10, "{page_name}: only {} commands", steps.len());
+    for step in &steps {
+        run(desk, &folder, &path, page_name, step);
+    }
+}
+
+#[test]
+fn five_minutes_show_what_they_say() {
+    run_page("five-minutes.md");
+}
+
+#[test]
+fn what_stands_for_commands_of_others_works() {
+    run_page("coming-from.md");
+}
+
+#[test]
+fn numbers_and_spaces_make_no_difference_and_words_do() {
+    assert_eq!(shape("h1 -> h3: 87.6 Mbit/s"), shape("h2  -> h44: 103 Mbit/s"));
+    assert_eq!(shape("12/12 received"), shape("1/3   received"));
+    assert_ne!(shape("leaf1 is down"), shape("leaf1 is up"));
+    assert_ne!(shape("3 links"), shape("links"));
+}
