@@ -59,8 +59,8 @@ impl<P> Graph<P> {
         packets: &mut Vec<P>,
     ) {
         let Moment { tables, now } = moment;
-        let Egress { far, kind, link } = &self.egress[port];
-        let is_at_once = *kind == EgressKind::InBond && link.takes_no_time(now) && driver.is_here(*far);
+        let Egress { far, kind, is_observed, link } = &self.egress[port];
+        let is_at_once = *kind == EgressKind::InBond && !is_observed && link.takes_no_time(now) && driver.is_here(*far);
         let far = tables.map.member(*far).filter(|(end, _)| is_at_once && self.hears_an_external_bond(*end));
         let Some((end, member)) = far else {
             return packets.drain(..).for_each(|packet| self.depart_by(moment, driver, port, packet));

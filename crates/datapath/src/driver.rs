@@ -149,6 +149,12 @@ pub trait Driver {
     /// A packet comes to `port` at this time: [`Graph::arrive`](crate::Graph::arrive) then. `Some`: it does so now, and the driver did not keep it.
     fn carry(&mut self, now: Time, at: Time, port: NetPort, packet: Self::Packet) -> Option<Self::Packet>;
 
+    /// A packet that crosses the link of `port`, which is observed ([`Graph::observe`](crate::Graph::observe)): when its last bit leaves there, and when it
+    /// comes to the other end.
+    fn observe(&mut self, port: NetPort, left: Time, arrives: Time, packet: &Self::Packet) {
+        let _ = (port, left, arrives, packet);
+    }
+
     /// A packet is to leave by `port`, which belongs to another part of the graph: [`Graph::depart`](crate::Graph::depart) there. Only asked where
     /// graphs are split.
     fn hand_over(&mut self, now: Time, port: NetPort, packet: Self::Packet);

@@ -58,6 +58,9 @@ pub struct Moment<'a> {
 pub struct Egress {
     pub(crate) far: NetPort,
     pub(crate) kind: EgressKind,
+    /// Whether the driver is shown what leaves by it ([`Graph::observe`]). One that is `Single` otherwise is `Observed` then, so that other packets need not
+    /// ask.
+    pub(crate) is_observed: bool,
     /// The link to the port at the other end.
     pub(crate) link: Link,
 }
@@ -67,6 +70,8 @@ pub struct Egress {
 pub(crate) enum EgressKind {
     /// It leads to the port at the other end.
     Single,
+    /// The same, and the driver is shown what leaves by it.
+    Observed,
     /// A member of a bond, which chooses among its members.
     InBond,
     /// One of several of a host, which chooses among them by its routes.
@@ -114,19 +119,44 @@ impl Egress {
             taker if taker.is_of_multi_homed() => EgressKind::OfMultiHomed,
             _ => EgressKind::Single,
         };
-        Self { far: map.far(port), kind, link }
+        Self { far: map.far(port), kind, is_observed: false, link }
     }
 
     /// In the place of one that belongs to another part of the graph.
     pub(crate) fn elsewhere(&self) -> Self {
-        let mut egress = Self { far: self.far, kind: EgressKind::Elsewhere, link: Link::new(LinkSpec::default(), 0) };
+        let link = Link::new(LinkSpec::default(), 0);
+        let mut egress = Self { far: self.far, kind: EgressKind::Elsewhere, is_observed: false, link };
         egress.set_carrier(Time::ZERO, self.is_up());
         egress
     }
 
     /// The same for another part of the graph, which has counted nothing yet.
     pub(crate) fn twin(&self) -> Self {
-        Self { far: self.far, kind: self.kind, link: self.link.twin() }
+        Self { far: self.far, kind: self.kind, is_observed: self.is_observed, link: self.link.twin() }
+    }
+
+    /// Offers a packet to the link. It is returned with the time at which it comes to the other end, if it does.
+    #[expect(clippy::inline_always, reason = "it is a part of what each packet passes at each hop")]
+    #[inline(always)]
+    pub(crate) fn offer<D: Driver>(
+        &mut self,
+        now: Time,
+        driver: &mut D,
+        mut packet: D::Packet,
+    ) -> Option<(Time, D::Packet)> {
+        match self.link.offer(now, driver.bytes(&packet)) {
+            Verdict::Arrives(at) => Some((at, packet)),
+            Verdict::Marks(at) => {
+                if driver.mark(&mut packet) {
+                    self.link.count_mark();
+                }
+                Some((at, packet))
+            }
+            Verdict::Dropped => {
+                driver.free(packet);
+                None
+            }
+        }
     }
 
     /// Whether it has a carrier; also known of one that belongs to another part of the graph.
@@ -156,7 +186,7 @@ impl Egress {
 
 impl Rebase for Egress {
     fn rebase(&mut self, by: Span) {
-        let Self { far: _, kind: _, link } = self;
+        let Self { far: _, kind: _, is_observed: _, link } = self;
         link.rebase(by);
     }
 }
@@ -224,7 +254,7 @@ impl<P> Graph<P> {
     /// Sends a packet off by this very port, be it in a bond or not, and follows it as long as no time passes.
     #[inline]
     pub fn depart_by<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
-        if let Some(arrived) = self.cross(moment, driver, port, packet)
+        if let Some(arrived) = self.cross_or_show(moment, driver, port, packet)
             && let Some((port, packet)) = self.come_in(moment, driver, arrived)
         {
             self.follow(moment, driver, port, packet);
@@ -275,7 +305,7 @@ impl<P> Graph<P> {
     #[inline(never)]
     pub(crate) fn put<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
         match self.egress[port].kind {
-            EgressKind::Single => self.put_on(moment, driver, port, packet),
+            EgressKind::Single | EgressKind::Observed => self.put_on(moment, driver, port, packet),
             EgressKind::InBond => self.put_on_bond(moment, driver, port, packet),
             EgressKind::OfMultiHomed => self.send_from_multi_homed(moment, driver, port, packet),
             EgressKind::Elsewhere => driver.hand_over(moment.now, port, packet),
@@ -291,7 +321,7 @@ impl<P> Graph<P> {
         port: NetPort,
         packet: P,
     ) {
-        if let Some(arrived) = self.cross(moment, driver, port, packet) {
+        if let Some(arrived) = self.cross_or_show(moment, driver, port, packet) {
             self.pending.push_back(arrived);
         }
     }
@@ -316,6 +346,22 @@ impl<P> Graph<P> {
         driver.free(packet);
     }
 
+    /// Offers a packet to the link of a port whose packets may be observed: [`Graph::cross`].
+    #[inline]
+    fn cross_or_show<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        port: NetPort,
+        packet: P,
+    ) -> Option<(NetPort, P)> {
+        if self.egress[port].is_observed {
+            self.cross_and_show(moment, driver, port, packet)
+        } else {
+            self.cross(moment, driver, port, packet)
+        }
+    }
+
     /// Offers a packet to the link of a port. It is returned with the port that it has come to if it takes no time.
     #[expect(clippy::inline_always, reason = "calls between these four cost the simulator a fifth of its speed")]
     #[inline(always)]
@@ -324,23 +370,11 @@ impl<P> Graph<P> {
         Moment { now, .. }: Moment<'_>,
         driver: &mut D,
         port: NetPort,
-        mut packet: P,
+        packet: P,
     ) -> Option<(NetPort, P)> {
         let egress = &mut self.egress[port];
         debug_assert!(egress.kind != EgressKind::Elsewhere, "a part of a graph has the egresses of its nodes");
-        let at = match egress.link.offer(now, driver.bytes(&packet)) {
-            Verdict::Arrives(at) => at,
-            Verdict::Marks(at) => {
-                if driver.mark(&mut packet) {
-                    egress.link.count_mark();
-                }
-                at
-            }
-            Verdict::Dropped => {
-                driver.free(packet);
-                return None;
-            }
-        };
+        let (at, packet) = egress.offer(now, driver, packet)?;
         let far = egress.far;
         driver.carry(now, at, far, packet).map(|packet| (far, packet))
     }

@@ -24,6 +24,7 @@ mod flood;
 mod graph;
 mod map;
 mod multi_homed;
+mod observation;
 mod parts;
 mod paths;
 mod pipeline;

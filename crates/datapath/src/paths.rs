@@ -7,7 +7,7 @@
 //! A bond ends a path: it chooses a member for each packet anew ([`Graph::depart_burst`]), and behind it another path begins. So what a bond decides by is never
 //! remembered, and paths outlive what happens to members in it.
 //!
-//! A path has no pipeline, no rate, no delay, no turn of `packet-scatter`, and no egress of another part of the graph. All other packets go from hop
+//! A path has no pipeline, no rate, no delay, no turn of `packet-scatter`, no egress of another part of the graph, and none that is observed. All other packets go from hop
 //! to hop ([`Graph::depart`]).
 
 use topology::{BondEndId, NetPort, NodeId};
@@ -203,9 +203,9 @@ impl<P> Graph<P> {
                     let end = map.bond(port)?;
                     return self.crosses_at_once(moment, driver, end).then(|| (hops.into(), Exit::Bond(end)));
                 }
-                EgressKind::Elsewhere => return None,
+                EgressKind::Elsewhere | EgressKind::Observed => return None,
             }
-            if !egress.link.takes_no_time(moment.now) || !driver.is_here(egress.far) {
+            if egress.is_observed || !egress.link.takes_no_time(moment.now) || !driver.is_here(egress.far) {
                 return None;
             }
             let (taker, far) = (map.taker(egress.far), egress.far);
@@ -239,7 +239,7 @@ impl<P> Graph<P> {
             && role(tables.bonds[end].partner).is_some()
             && tables.map.members(end).iter().map(|port| &self.egress[*port]).all(|egress| {
                 let at_once = egress.link.takes_no_time(now) || !egress.is_up();
-                egress.kind == EgressKind::InBond && at_once && driver.is_here(egress.far)
+                egress.kind == EgressKind::InBond && !egress.is_observed && at_once && driver.is_here(egress.far)
             })
     }
 

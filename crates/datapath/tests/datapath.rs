@@ -58,6 +58,8 @@ struct Part {
     tables: Arc<Tables>,
     out: Vec<Sent>,
     heard: Vec<(NodeId, Packet)>,
+    /// What has left by ports that are observed: from whom, with which hash.
+    observed: Vec<(NetPort, NodeId, u64)>,
     lost: Vec<Loss>,
     /// By switch and destination.
     forwarded: BTreeMap<(usize, NodeId), u64>,
@@ -66,7 +68,8 @@ struct Part {
 impl Part {
     fn new(own: usize, division: Division, tables: &Arc<Tables>) -> Self {
         let forwarded = BTreeMap::new();
-        Self { own, division, tables: Arc::clone(tables), out: vec![], heard: vec![], lost: vec![], forwarded }
+        let tables = Arc::clone(tables);
+        Self { own, division, tables, out: vec![], heard: vec![], observed: vec![], lost: vec![], forwarded }
     }
 
     fn owner(tables: &Tables, node: NodeId) -> usize {
@@ -164,6 +167,10 @@ impl Driver for Part {
         }
         self.out.push(Sent::In(port, packet));
         None
+    }
+
+    fn observe(&mut self, port: NetPort, _: Time, _: Time, packet: &Packet) {
+        self.observed.push((port, packet.from, packet.forwarding.hash.0));
     }
 
     fn hand_over(&mut self, _: Time, port: NetPort, packet: Packet) {

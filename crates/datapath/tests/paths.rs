@@ -41,6 +41,8 @@ struct Outcome {
     /// By switch and host, how many went there.
     forwarded: BTreeMap<(usize, NodeId), u64>,
     lost: usize,
+    /// What has left by ports while they were observed, in order.
+    observed: Vec<(NetPort, NodeId, u64)>,
 }
 
 /// What happens.
@@ -54,6 +56,8 @@ enum Step {
     Reroute,
     /// Somebody asks what has been counted.
     AddUp,
+    /// Somebody looks at what leaves by these ports, and by no others.
+    Observe(Vec<u32>),
 }
 
 impl Network {
@@ -96,6 +100,7 @@ impl Network {
             }
             Step::Reroute => self.graph.reroute(Arc::new(Routes::without(&self.topology, &self.down))),
             Step::AddUp => self.graph.add_up_paths(&self.tables, &mut self.part),
+            Step::Observe(ports) => self.graph.observe(ports.iter().map(|port| NetPort(*port))),
         }
     }
 
@@ -103,7 +108,8 @@ impl Network {
         self.graph.add_up_paths(&self.tables, &mut self.part);
         let heard = self.part.heard.iter().map(|(at, packet)| (*at, packet.from, packet.forwarding.hash.0));
         let (heard, left) = (heard.collect(), left(&self.graph));
-        Outcome { heard, left, forwarded: self.part.forwarded, lost: self.part.lost.len() }
+        let Part { forwarded, lost, observed, .. } = self.part;
+        Outcome { heard, left, forwarded, lost: lost.len(), observed }
     }
 }
 
@@ -115,6 +121,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0_u32..16, any::<bool>()).prop_map(|(link, up)| Step::Carrier(link, up)),
         1 => Just(Step::Reroute),
         1 => Just(Step::AddUp),
+        1 => proptest::collection::vec(0_u32..20, 0..4).prop_map(Step::Observe),
     ];
     proptest::collection::vec(step, 0..60)
 }
@@ -134,6 +141,33 @@ proptest! {
             network.outcome()
         };
         prop_assert_eq!(outcome(true), outcome(false));
+    }
+}
+
+proptest! {
+    /// Whoever looks sees all, and changes nothing.
+    #[test]
+    fn what_leaves_by_an_observed_port_is_shown(
+        steps in steps(),
+        spread in proptest::sample::select(Spread::ALL),
+        forwarding in any::<bool>(),
+        ports in proptest::collection::btree_set(0_u32..20, 1..20),
+    ) {
+        let outcome = |observed: Vec<u32>| {
+            let mut network = Network::new(spread, forwarding);
+            network.step(&Step::Observe(observed), true);
+            for step in steps.iter().filter(|step| !matches!(step, Step::Observe(_))) {
+                network.step(step, true);
+            }
+            network.outcome()
+        };
+        let (seen, unseen) = (outcome(ports.iter().copied().collect()), outcome(Vec::new()));
+        for (port, left) in seen.left.iter().enumerate() {
+            let shown = seen.observed.iter().filter(|(shown, ..)| usize::from(*shown) == port).count() as u64;
+            prop_assert_eq!(shown, if ports.contains(&(port as u32)) { *left } else { 0 });
+        }
+        prop_assert!(unseen.observed.is_empty());
+        prop_assert_eq!(Outcome { observed: Vec::new(), ..seen }, unseen);
     }
 }
 
@@ -165,7 +199,7 @@ fn more_flows_than_places_are_counted_right() {
         }
     }
     let port: NetPort = network.tables.map.port(NodeId(0), PortId(0));
-    let Outcome { heard, left, forwarded, lost } = network.outcome();
+    let Outcome { heard, left, forwarded, lost, .. } = network.outcome();
     assert_eq!((heard.len(), lost, left[port.0 as usize]), (3 * 400 * 64, 0, 3 * 400 * 64));
     assert_eq!(forwarded.values().sum::<u64>(), 2 * 3 * 400 * 64);
 }

@@ -15,8 +15,8 @@ pub use cluster::{
 };
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use network::{
-    Down, Exec, FromArg, Graph, GraphFormat, Iperf, Link, LinkAction, LinkArg, LinkSet, Path, Ping, Pings, Protocol,
-    Shell, Show, ShowTopic,
+    Capture, Down, Exec, FromArg, Graph, GraphFormat, Iperf, Link, LinkAction, LinkArg, LinkSet, Path, Ping, Pings,
+    Protocol, Shell, Show, ShowTopic,
 };
 pub use size::size;
 
@@ -65,6 +65,7 @@ EXAMPLES
   heddle shell h1                        or a shell
   heddle path h1 h2                      which links packets take
   heddle show counters                   what its links carried
+  heddle capture h1 | wireshark -k -i -  look at what h1 sends and gets
   heddle link down h1 s1                 pull a cable; `link up` plugs it in again
   heddle link set h1 s1 delay=20ms       make a link slower, lossy, ... while it runs
   heddle down                            stop it"
@@ -209,6 +210,22 @@ pub enum Command {
         after_help = "Examples:\n  heddle graph lab.fabric.yaml -w lab.svg\n  heddle graph lab.fabric.yaml --format dot | dot -Tpdf > lab.pdf"
     )]
     Graph(Graph),
+    /// Capture what crosses links of a running network, for Wireshark, tshark and tcpdump
+    ///
+    /// At a host or a switch (`h1`: at all its ports), at one port by its number (`leaf1:2`; `heddle show links` has the numbers), or at a link (`h1-leaf1`, seen from h1;
+    /// `h1-leaf1:2` is the second of parallel ones). It needs no root, and costs other links nothing. Both directions are captured, each frame when its last bit has left the port or has
+    /// come to it; what a full queue drops is not. Frames without a rate on their links are segments of up to 64 KiB, as hosts hand them to their network cards.
+    ///
+    /// It is written as pcapng into FILE, or to standard output if that is not a terminal or FILE is `-`; on a terminal it is a line a frame, in the manner of tcpdump, with times in UTC, and so it is
+    /// with -o json or -o csv. It ends with Ctrl-C, SIGTERM, --count frames, or the program that reads it. The last line on standard error says how many frames were captured, and how
+    /// many were lost since the reader was too slow: the network waits for nobody.
+    ///
+    /// FILTER is a part of pcap-filter(7): `arp`, `ip`, `ip6`, `icmp`, `icmp6`, `tcp`, `udp`, `vlan`, `host A`, `net A/LENGTH`, `port N`, `portrange N-M`, with `src` or `dst` before the last
+    /// four, joined by `and`, `or`, `not` and parentheses. A is an address or the name of a host.
+    #[command(
+        after_help = "Examples:\n  heddle capture h1 -w h1.pcapng\n  heddle capture leaf1:2 icmp or arp\n  heddle capture h1-leaf1 'tcp port 80 and host h2' -c 100\n  heddle capture h1 | tshark -r -\n  heddle capture h1 | wireshark -k -i -"
+    )]
+    Capture(Capture),
     /// Take a link of a running network down or up, or change its delay, loss, rate, ...
     Link(Link),
     /// Make the report of a results folder anew

@@ -1,6 +1,7 @@
 //! One module a command, or a family of commands.
 
 mod calibrate;
+mod capture;
 mod cluster;
 mod connections;
 mod controller;
@@ -23,6 +24,7 @@ mod signals;
 mod transfers;
 
 pub use calibrate::calibrate;
+pub use capture::capture;
 pub use cluster::cluster;
 pub use connections::connections;
 pub use controller::controller;

@@ -89,6 +89,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Iperf(args) => return commands::iperf(&args, format),
         Command::Path(args) => return commands::path(&args, format),
         Command::Graph(args) => commands::graph(&args, format)?,
+        Command::Capture(args) => commands::capture(&args, format)?,
         Command::Link(args) => commands::link(&args, format)?,
         Command::Report(args) => return commands::report(&args, format),
         Command::Controller(args) => commands::controller(&args, format)?,

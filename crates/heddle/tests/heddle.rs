@@ -5,6 +5,7 @@ extern crate self as libfuzzer_sys;
 
 mod architecture;
 mod audit;
+mod capture;
 mod cluster;
 mod cluster_check;
 mod cluster_runs;

@@ -237,6 +237,11 @@ impl Link {
         self.rare.marks += 1;
     }
 
+    /// When the last bit of the packet that was accepted last has left, or will have.
+    pub const fn idle_at(&self) -> Time {
+        self.idle_at
+    }
+
     /// Whether [`Link::offer`] has each packet arrive at once, from `now` on and until something is changed.
     pub fn takes_no_time(&self, now: Time) -> bool {
         !self.rare.spec.is_shaped() && self.earliest <= now

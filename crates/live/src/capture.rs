@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use fabric::Fabric;
@@ -213,6 +213,23 @@ fn open_to_play(path: &Path) -> Result<Reader<File>, CaptureError> {
 fn open_to_record(path: &Path) -> Result<File, CaptureError> {
     let file = writable().create(true).open(path).map_err(not_written)?;
     check_contents(&file)?;
+    Ok(file)
+}
+
+/// Opens a file for a capture that its caller writes, and empties it: one that is not there, is empty or holds a capture; or a pipe or device, which takes
+/// bytes as they come.
+///
+/// # Errors
+/// If something else would be lost, or it can't be written.
+pub fn create(path: &Path) -> Result<File, CaptureError> {
+    let kind = fs::symlink_metadata(path).map(|metadata| metadata.file_type());
+    if kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device()) {
+        return OpenOptions::new().write(true).open(path).map_err(CaptureError::Write);
+    }
+    let file = open_to_record(path)?;
+    file.set_len(0).map_err(CaptureError::Write)?;
+    // It was read to see what it is.
+    (&file).rewind().map_err(CaptureError::Write)?;
     Ok(file)
 }
 

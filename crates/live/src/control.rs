@@ -100,6 +100,18 @@ pub enum Request {
         /// The host's name.
         host: String,
     },
+    /// Show what crosses links. Behind the reply, a capture in pcapng comes by this connection, until the client says no more (it shuts down its half, or goes
+    /// away); then statistics, and the end of the connection.
+    Capture {
+        /// A node, one of its ports or a link: `h1`, `leaf1:2`, `h1-leaf1`.
+        target: String,
+        /// As pcap-filter(7) has it; empty: everything.
+        filter: String,
+        /// So many bytes of each frame.
+        snaplen: u32,
+        /// So many frames; if not said, until the client ends it.
+        count: Option<u64>,
+    },
     /// End the network.
     Down,
 }
@@ -131,6 +143,11 @@ pub enum Reply {
     Enter {
         /// The file to be seen as `/etc/hosts` in the host.
         hosts_file: String,
+    },
+    /// The answer to [`Request::Capture`].
+    Capture {
+        /// The ports at which is looked, in the order of the capture's interfaces: `leaf1:2 (to h1)`.
+        ports: Vec<String>,
     },
     /// To [`Request::Down`]: everything is gone.
     Down,
@@ -553,6 +570,12 @@ impl Lines {
         line.truncate(length);
         self.searched = 0;
         Ok(Some(line))
+    }
+
+    /// What has come behind the last line that was taken: something else than lines begins there.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        self.searched = 0;
+        std::mem::take(&mut self.bytes)
     }
 }
 

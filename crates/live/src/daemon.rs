@@ -3,6 +3,8 @@
 //! Whatever the kernel lends it hangs on its file descriptors. When it is killed, all that is left are processes that run in
 //! hosts and the runtime folder: [`crate::clean`] finds both.
 
+mod capture;
+
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -303,6 +305,8 @@ impl Shared {
                 network.host(&host)?;
                 Reply::Enter { hosts_file: network.hosts_file().to_string_lossy().into_owned() }
             }
+            // It is answered by what comes behind its reply: see `capture.rs`.
+            Request::Capture { .. } => return Err(ProtocolError::Unexpected("capture here").into()),
             Request::Down => {
                 end(guard.take())?;
                 Reply::Down
@@ -357,6 +361,14 @@ fn converse(number: u64, stream: &UnixStream, shared: &Arc<Shared>) -> Result<()
         }
         greeted = true;
         shared.note(number, true);
+        if let Request::Capture { target, filter, snaplen, count } = request {
+            match shared.begin_capture(&target, &filter, snaplen) {
+                Ok(begun) => return capture::serve(begun, count, stream, shared),
+                Err(error) => send(stream, &refusal(&error), &[])?,
+            }
+            shared.note(number, false);
+            continue;
+        }
         reply_to(request, stream, shared)?;
         shared.note(number, false);
     }

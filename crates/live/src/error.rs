@@ -148,6 +148,18 @@ pub enum Error {
     /// The network has no such link.
     #[error(transparent)]
     NoSuchLink(#[from] fabric::NoSuchLink),
+    /// A capture can't look there.
+    #[error(transparent)]
+    CaptureTarget(#[from] crate::sniffer::TargetError),
+    /// A capture's filter is none.
+    #[error(transparent)]
+    CaptureFilter(#[from] crate::sniffer::FilterError),
+    /// As many look as there may.
+    #[error("{limit} captures of this network are under way, and there can be no more at one time")]
+    TooManyCaptures {
+        /// How many there may be.
+        limit: usize,
+    },
     /// No file has been applied yet.
     #[error("the network has no links yet")]
     NothingRuns,
@@ -256,6 +268,9 @@ impl Error {
                 ));
             }
             Self::NoSuchLink(error) => return Some(error.hint()),
+            Self::CaptureTarget(error) => return Some(error.hint()),
+            Self::CaptureFilter(error) => return Some(error.hint()),
+            Self::TooManyCaptures { .. } => "end one of them first: each ends when its `heddle capture` does",
             Self::Worker { .. } => "`heddle down`, and then `heddle up` again: the network's log says since when",
             Self::NothingRuns => "give it some with `heddle up FILE`",
             Self::Protocol(_) => "they are probably of different versions: `heddle down`, then `heddle up` again",

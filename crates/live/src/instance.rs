@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -280,6 +281,22 @@ impl Instance {
         Ok(command)
     }
 
+    /// Captures what crosses links: at all ports of a node (`h1`), at one (`leaf1:2`), or at a link (`h1-leaf1`). The connection is the capture's from then on.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such place, or the filter is none.
+    pub fn capture(self, wanted: &CaptureOptions) -> Result<CaptureStream, Error> {
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let CaptureOptions { target, filter, snaplen, count } = wanted.clone();
+        match connection.ask(&Request::Capture { target, filter, snaplen, count })? {
+            Reply::Capture { ports } => {
+                let stream = connection.stream.try_clone().map_err(|_| Error::Gone)?;
+                Ok(CaptureStream { ports, rest: connection.lines.take_rest(), stream })
+            }
+            _ => Err(unexpected("capture")),
+        }
+    }
+
     /// Ends the network and the processes in its hosts.
     ///
     /// # Errors
@@ -309,6 +326,57 @@ impl Instance {
 
     fn ask(&self, request: &Request) -> Result<Reply, Error> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).ask(request)
+    }
+}
+
+/// What is to be captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaptureOptions {
+    /// A node, one of its ports or a link: `h1`, `leaf1:2`, `h1-leaf1`.
+    pub target: String,
+    /// As pcap-filter(7) has it; empty: everything.
+    pub filter: String,
+    /// So many bytes of each frame.
+    pub snaplen: u32,
+    /// So many frames; if not said, until [`CaptureStream::stop`].
+    pub count: Option<u64>,
+}
+
+/// A capture that is under way: a pcapng that can be read ([`crate::sniffer::pcapng::Blocks`]), with statistics at its end.
+#[derive(Debug)]
+pub struct CaptureStream {
+    /// The ports at which is looked, by the number of the interface: `leaf1:2 (to h1)`.
+    pub ports: Vec<String>,
+    /// What has come with the reply.
+    rest: Vec<u8>,
+    stream: UnixStream,
+}
+
+impl CaptureStream {
+    /// Says that nothing more is wanted. What was seen until then can still be read, and so can the statistics.
+    pub fn stop(&self) {
+        // It fails only if the network's process has gone.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// How long a read waits: it is [`io::ErrorKind::WouldBlock`] then.
+    ///
+    /// # Errors
+    /// If the kernel does not take it.
+    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(patience))
+    }
+}
+
+impl Read for CaptureStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.rest.is_empty() {
+            return self.stream.read(buffer);
+        }
+        let bytes = self.rest.len().min(buffer.len());
+        buffer[..bytes].copy_from_slice(&self.rest[..bytes]);
+        self.rest.drain(..bytes);
+        Ok(bytes)
     }
 }
 
@@ -365,6 +433,7 @@ fn unexpected(request: &'static str) -> Error {
         "link" => "reply other than the links",
         "change" => "reply other than how many links were changed",
         "enter" => "reply other than the way into a host",
+        "capture" => "reply other than the capture's ports",
         _ => "reply other than the end",
     })
     .into()

@@ -1,5 +1,7 @@
 //! A live network: its hosts and its data plane, and how a new file changes them.
 
+mod captures;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -23,6 +25,7 @@ use crate::host::{Host, HostSpec, hosts_file};
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
 use crate::{Error, capture, process};
+use captures::Captures;
 
 /// Files that the process needs besides its hosts' ones.
 const FILES_SPARE: u64 = 256;
@@ -66,6 +69,7 @@ pub struct Network {
     plane: Option<DataPlane>,
     /// Whether a host has a device that the data plane does not know yet.
     unplugged: bool,
+    captures: Captures,
 }
 
 impl Network {
@@ -90,6 +94,7 @@ impl Network {
             hosts: Vec::new(),
             plane: None,
             unplugged: false,
+            captures: Captures::default(),
         }
     }
 
@@ -140,6 +145,7 @@ impl Network {
         self.unplugged |= self.folder != folder && fabric.topology.nodes.iter().any(has_relative_captures);
         if self.unplugged || !self.fabric().is_some_and(|old| is_same(old, &fabric)) {
             self.change_to(fabric, folder)?;
+            self.go_on_capturing();
         }
         Ok(applied)
     }
@@ -474,13 +480,16 @@ impl Network {
             if let Some(plane) = &mut self.plane {
                 plane.set_back(self.clock, by);
             }
+            self.captures.rebase(by);
             tracing::info!("the clock was set back by {} days", by.as_secs_f64() / 86_400.0);
         }
     }
 
     /// Ends the data plane. Workers that have not ended after a while are left behind, and end with the process: their numbers.
     pub fn end(mut self) -> Vec<usize> {
-        self.plane.take().map(|mut plane| plane.end()).unwrap_or_default()
+        let left = self.plane.take().map(|mut plane| plane.end()).unwrap_or_default();
+        self.captures.end();
+        left
     }
 
     /// What has been counted.

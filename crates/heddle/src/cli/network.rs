@@ -114,6 +114,27 @@ pub struct Shell {
 }
 
 #[derive(Debug, Args)]
+pub struct Capture {
+    /// Where: a node, one of its ports by number, or a link
+    #[arg(value_name = "NODE|NODE:PORT|NODE-NODE", add = nodes())]
+    pub target: String,
+    /// Which frames, as tcpdump takes it; all of them if left out
+    #[arg(value_name = "FILTER")]
+    pub filter: Vec<String>,
+    /// Write pcapng into this file; `-` is standard output
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub write: Option<PathBuf>,
+    /// End after so many frames
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Capture so many bytes of each frame
+    #[arg(short, long, value_name = "BYTES", default_value_t = live::sniffer::SNAPLEN_MAX, value_parser = clap::value_parser!(u32).range(1..=i64::from(live::sniffer::SNAPLEN_MAX)))]
+    pub snaplen: u32,
+    #[command(flatten)]
+    pub network: NetworkArg,
+}
+
+#[derive(Debug, Args)]
 pub struct Link {
     /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
     #[arg(

@@ -32,6 +32,7 @@ macro_rules! targets {
 targets! {
     bond_hash
     capture
+    capture_filter
     certificate_name
     control_message
     external_partner

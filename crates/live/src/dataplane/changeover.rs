@@ -105,6 +105,7 @@ impl Worker {
     fn set_back(&mut self, clock: Clock, by: Span, epoch: u64) {
         self.graph.rebase(by);
         self.edge.state.rebase(by);
+        self.edge.tap_points.rebase(by);
         self.awake_since.rebase(by);
         self.done_until.rebase(by);
         self.edge.clock = clock;

@@ -23,6 +23,7 @@ use super::plan::Plan;
 use super::poller::{Poller, PortKey};
 use super::pool::{Depot, Packet, Pool};
 use super::renumbering::Renumbering;
+use super::tap_points::TapPoint;
 use crate::clock::Clock;
 use crate::control::{Refusals, WorkerCounters};
 use crate::device::Replacement;
@@ -90,6 +91,8 @@ pub struct Edge {
     pub(super) read: Vec<Packet>,
     /// Of that, what goes on into the fabric.
     pub(super) entering: Vec<Packet>,
+    /// Where captures look. Nearly always empty.
+    pub(super) tap_points: Vec<TapPoint>,
     /// What the present network is counted as. All workers go over to the next one, but each by itself.
     pub(super) epoch: u64,
     pub(super) poller: Poller,
@@ -121,6 +124,7 @@ impl Edge {
             leaving: Leaving::default(),
             read: Vec::new(),
             entering: Vec::new(),
+            tap_points: Vec::new(),
             epoch,
             poller,
             peers,
@@ -168,6 +172,8 @@ impl Edge {
         std::mem::swap(&mut self.poller, &mut next.poller);
         std::mem::swap(&mut self.peers, &mut next.peers);
         self.retimings.clear();
+        // Ports have other numbers. Whoever changes the network says anew where captures look.
+        self.tap_points.clear();
     }
 
     /// Hands a packet over to the worker that has what it is to pass.
@@ -454,6 +460,10 @@ impl Driver for Edge {
             return None;
         }
         Some(packet)
+    }
+
+    fn observe(&mut self, port: NetPort, left: Time, arrives: Time, packet: &Packet) {
+        self.show(port, left, arrives, packet);
     }
 
     #[cold]

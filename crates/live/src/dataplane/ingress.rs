@@ -179,11 +179,15 @@ impl Worker {
                 self.edge.stamp(&mut packet, forwarding, Tag::None);
                 self.edge.entering.push(packet);
             }
-            Ingress::Answer(len) => self.answer(key, packet, &answer[..len]),
+            Ingress::Answer(len) => {
+                self.edge.show_at_edge(port, now, &packet);
+                self.answer(entry, now, packet, &answer[..len]);
+            }
             Ingress::Drop(reason) => {
                 if matches!(reason, DropReason::Group) {
                     self.graph.overhear(self.plan.tables(), port, packet.ethernet());
                 }
+                self.edge.show_at_edge(port, now, &packet);
                 self.refuse(key.host, reason);
                 self.edge.pool.put(packet);
             }
@@ -219,10 +223,12 @@ impl Worker {
             }
             Ingress::Answer(len) => {
                 self.edge.stamp(&mut packet, to_far_end(), Tag::Control);
-                if is_in_bond && let Some(copy) = self.edge.copy(&packet) {
+                if !is_in_bond {
+                    self.edge.show_at_edge(port, now, &packet);
+                } else if let Some(copy) = self.edge.copy(&packet) {
                     self.depart_alone(entry, now, copy);
                 }
-                self.answer(key, packet, &answer[..len]);
+                self.answer(entry, now, packet, &answer[..len]);
             }
             Ingress::Drop(DropReason::UnknownDestination(_) | DropReason::Group | DropReason::Silence(_))
                 if is_in_bond =>
@@ -231,6 +237,7 @@ impl Worker {
                 self.depart_alone(entry, now, packet);
             }
             Ingress::Drop(reason) => {
+                self.edge.show_at_edge(port, now, &packet);
                 self.refuse(key.host, reason);
                 self.edge.pool.put(packet);
             }
@@ -268,14 +275,15 @@ impl Worker {
 
     /// Hands a host the answer to its question about a neighbour, in the question's buffer.
     #[cold]
-    fn answer(&mut self, port: PortKey, mut packet: Packet, answer: &[u8]) {
+    fn answer(&mut self, Entry { key, port, .. }: Entry, now: Time, mut packet: Packet, answer: &[u8]) {
         let end = VNET_HEADER + answer.len();
         let buffer = packet.buffer();
         // An all-zero virtio-net header leaves nothing to be done.
         buffer[..VNET_HEADER].fill(0);
         buffer[VNET_HEADER..end].copy_from_slice(answer);
         packet.set_len(end);
-        self.edge.hand_to_host(port, packet);
+        self.edge.show_at_edge(self.plan.map().far(port), now, &packet);
+        self.edge.hand_to_host(key, packet);
     }
 }
 

@@ -24,6 +24,7 @@ mod pool;
 mod reassembly;
 mod renumbering;
 mod report;
+mod tap_points;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -54,6 +55,7 @@ use poller::{Poller, PortKey, Waker};
 use pool::Depot;
 use renumbering::Renumbering;
 use report::{Remainder, Report};
+pub use tap_points::TapPoint;
 use worker::{Channels, Command, Worker};
 
 /// Frames that a ring between two workers holds.
@@ -269,6 +271,12 @@ impl DataPlane {
             self.generation += 1;
             self.ask_all(|done| Command::Reroute { routes: Arc::clone(&routes), done });
         }
+    }
+
+    /// Captures look at these directions from now on, and at no others. When this returns, no worker shows anything to those that looked before.
+    pub fn observe(&mut self, points: &[TapPoint]) {
+        self.hear_of_change(self.patience);
+        self.ask_all(|done| Command::Observe { points: points.to_vec(), done });
     }
 
     /// The links that have no carrier.

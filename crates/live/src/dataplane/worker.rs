@@ -23,6 +23,7 @@ use super::plan::Plan;
 use super::poller::{Poller, PortKey, READY_MAX, Ready};
 use super::pool::{Depot, Packet};
 use super::report::Report;
+use super::tap_points::TapPoint;
 use crate::clock::Clock;
 use crate::convergence::UnconvergedBond;
 use crate::device::Replacement;
@@ -71,6 +72,13 @@ pub enum Command {
     Reroute {
         /// Of the network as its links are now.
         routes: Arc<Routes>,
+        /// Hears when it is done.
+        done: Sender<()>,
+    },
+    /// Show captures what passes there from now on, and nothing else.
+    Observe {
+        /// Directions of links.
+        points: Vec<TapPoint>,
         /// Hears when it is done.
         done: Sender<()>,
     },
@@ -255,6 +263,10 @@ impl Worker {
                 }
                 Command::Reroute { routes, done } => {
                     self.graph.reroute(routes);
+                    let _ = done.send(());
+                }
+                Command::Observe { points, done } => {
+                    self.observe(points);
                     let _ = done.send(());
                 }
                 Command::ReplacePort { key, replacement, done } => {

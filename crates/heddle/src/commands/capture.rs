@@ -1,0 +1,120 @@
+//! `capture`: what crosses links of a running network, for Wireshark and tcpdump, or a line a frame.
+
+mod output;
+mod summary;
+
+use std::io::{ErrorKind, IsTerminal as _, Read as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use live::sniffer::pcapng::{Block, Blocks};
+use live::{CaptureOptions, CaptureStream};
+use miette::{Report, miette};
+
+use self::output::{Output, Written};
+use super::instance::{connect, running};
+use super::{explain, signals};
+use crate::cli::{Capture, Format};
+
+/// How soon a signal is heard while no frame comes.
+const LISTEN: Duration = Duration::from_millis(50);
+
+/// Ports that the first line names; more are counted.
+const NAMED_MAX: usize = 6;
+
+/// How a capture ended, and what came of it.
+#[derive(Debug, Default)]
+struct Outcome {
+    frames: u64,
+    lost: u64,
+    /// Whether the network's process has ended it in order.
+    is_complete: bool,
+    /// Whether nobody wants to read more.
+    has_reader_gone: bool,
+}
+
+/// Captures until a signal, so many frames, or the reader's end.
+pub fn capture(args: &Capture, format: Format) -> Result<(), Report> {
+    let is_text = args.write.is_none() && (format != Format::Table || std::io::stdout().is_terminal());
+    if args.write.as_ref().is_some_and(|path| path.as_os_str() == "-") && std::io::stdout().is_terminal() {
+        return Err(miette!(
+            help = "name a file, `-w FILE`, or hand it on, `| tshark -r -`; without -w a terminal gets a line a frame",
+            "a capture is no text, and standard output is a terminal"
+        ));
+    }
+    let interrupted = Arc::default();
+    signals::await_end(&interrupted)?;
+    let instance = connect(&running(args.network.name.as_deref(), "`heddle capture --name NETWORK ..`")?)?;
+    let wanted = CaptureOptions {
+        target: args.target.clone(),
+        filter: args.filter.join(" "),
+        snaplen: args.snaplen,
+        count: args.count,
+    };
+    let stream = instance.capture(&wanted).map_err(explain)?;
+    // A file that is there stays as it is if there is nothing to capture.
+    let mut output = if is_text { Output::text(format, &stream.ports) } else { Output::open(args.write.as_deref())? };
+    eprintln!("Capturing at {}; Ctrl-C ends it", listed(&stream.ports));
+    let outcome = copy(stream, &mut output, &interrupted)?;
+    report(&outcome, args.count, interrupted.load(Ordering::Relaxed));
+    Ok(())
+}
+
+/// The ports in one line.
+fn listed(ports: &[String]) -> String {
+    match ports {
+        few if few.len() <= NAMED_MAX => few.join(", "),
+        many => format!("{} and {} more ports", many[..NAMED_MAX].join(", "), many.len() - NAMED_MAX),
+    }
+}
+
+/// Writes what comes, whole blocks only.
+fn copy(mut stream: CaptureStream, output: &mut Output, interrupted: &AtomicBool) -> Result<Outcome, Report> {
+    let fails = |error: std::io::Error| miette!("the network's process can't be talked to: {error}");
+    stream.set_patience(LISTEN).map_err(fails)?;
+    let (mut blocks, mut buffer) = (Blocks::default(), vec![0; 256 << 10]);
+    let mut outcome = Outcome::default();
+    let mut is_stopped = false;
+    loop {
+        if interrupted.load(Ordering::Relaxed) && !is_stopped {
+            stream.stop();
+            is_stopped = true;
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(outcome),
+            Ok(bytes) => blocks.push(&buffer[..bytes]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
+            // It has died.
+            Err(_) => return Ok(outcome),
+        }
+        while let Some((whole, block)) = blocks.take_block().map_err(|error| miette!("{error}"))? {
+            match block {
+                Block::Packet { .. } => outcome.frames += 1,
+                Block::Statistics { dropped } => {
+                    outcome.lost += dropped;
+                    outcome.is_complete = true;
+                }
+                Block::Other => {}
+            }
+            output.put(whole, &block);
+        }
+        if output.flush()? == Written::NobodyReads {
+            outcome.has_reader_gone = true;
+            return Ok(outcome);
+        }
+    }
+}
+
+/// The closing line, for whoever looks at standard error.
+fn report(Outcome { frames, lost, is_complete, has_reader_gone }: &Outcome, count: Option<u64>, is_interrupted: bool) {
+    let plural = if *frames == 1 { "" } else { "s" };
+    let lost = if *is_complete { format!(", {lost} lost by the capture") } else { String::new() };
+    let is_asked_for = is_interrupted || *has_reader_gone || count.is_some_and(|count| *frames >= count);
+    let why = match (is_asked_for, is_complete) {
+        (true, _) => "",
+        (false, true) => "; the network has changed, and the link is not in it any more",
+        (false, false) => "; the network has ended",
+    };
+    eprintln!("{frames} frame{plural} captured{lost}{why}");
+}

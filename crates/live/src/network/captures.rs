@@ -1,0 +1,129 @@
+//! Captures of a live network: which there are, and where each looks.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use machine::{Rebase, Span};
+use topology::Topology;
+
+use super::Network;
+use crate::Error;
+use crate::dataplane::TapPoint;
+use crate::sniffer::{Direction, Filter, Observer, SNAPLEN_MAX, Session, Target};
+
+/// Captures at one time: each has a client that waits, and a queue.
+const CAPTURES_MAX: usize = 16;
+
+/// The captures that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    running: Vec<Capture>,
+    /// How many there have been.
+    begun: u64,
+}
+
+#[derive(Debug)]
+struct Capture {
+    number: u64,
+    targets: Vec<Target>,
+    observer: Arc<Observer>,
+    /// Nanoseconds from 1970 until the network's clock showed zero, as it was when the capture began: time stamps go on evenly from there.
+    zero_ns: u64,
+}
+
+impl Rebase for Captures {
+    fn rebase(&mut self, by: Span) {
+        let Self { running, begun: _ } = self;
+        for capture in running {
+            capture.zero_ns += by.as_ns();
+        }
+    }
+}
+
+impl Captures {
+    /// Ends all of them, unless their queues are full.
+    pub fn end(&self) {
+        for capture in &self.running {
+            let _ = capture.observer.try_end();
+        }
+    }
+}
+
+impl Network {
+    /// Begins a capture: its number, for [`Network::end_capture`], and what its reader needs.
+    pub fn begin_capture(&mut self, target: &str, filter: &str, snaplen: u32) -> Result<(u64, Session), Error> {
+        let Some(plane) = &self.plane else { return Err(Error::NothingRuns) };
+        if self.captures.running.len() >= CAPTURES_MAX {
+            return Err(Error::TooManyCaptures { limit: CAPTURES_MAX });
+        }
+        let topology = &plane.plan().fabric().topology;
+        let targets = Target::find(topology, target)?;
+        let addresses = |name: &str| {
+            let address = topology.node(name).and_then(|node| topology.address(node));
+            address.map_or_else(Vec::new, |address| vec![address.ipv4.into(), address.ipv6.into()])
+        };
+        let parsed = Filter::parse(filter, &addresses)?;
+        let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let zero_ns = now_ns.saturating_sub(self.clock.now().as_ns());
+        let session = Session::new(targets.clone(), parsed, filter, snaplen.clamp(1, SNAPLEN_MAX), now_ns);
+        self.captures.begun += 1;
+        let number = self.captures.begun;
+        self.captures.running.push(Capture { number, targets, observer: Arc::clone(session.observer()), zero_ns });
+        self.look();
+        Ok((number, session))
+    }
+
+    /// Ends a capture: when this returns, no worker shows anything to it.
+    pub fn end_capture(&mut self, number: u64) {
+        self.captures.running.retain(|capture| capture.number != number);
+        self.look();
+    }
+
+    /// The network has changed: captures go on where their links are now. One that has none any more ends.
+    pub(super) fn go_on_capturing(&mut self) {
+        let Some(plane) = &self.plane else { return };
+        let topology = &plane.plan().fabric().topology;
+        self.captures.running.retain(|capture| {
+            let is_there = capture.targets.iter().any(|target| target.locate(topology).is_some());
+            if !is_there && !capture.observer.try_end() {
+                tracing::warn!("a capture whose links are gone goes on until its reader has read what waits");
+            }
+            is_there
+        });
+        if !self.captures.running.is_empty() {
+            self.look();
+        }
+    }
+
+    /// Has the workers show what captures want to see.
+    fn look(&mut self) {
+        let Some(plane) = &mut self.plane else { return };
+        let (map, topology) = (plane.plan().map(), &plane.plan().fabric().topology);
+        let points: Vec<TapPoint> =
+            self.captures.running.iter().flat_map(|capture| capture.points(map, topology)).collect();
+        plane.observe(&points);
+    }
+}
+
+impl Capture {
+    /// Both directions at each of its ports that are there.
+    fn points<'a>(
+        &'a self,
+        map: &'a datapath::Map,
+        topology: &'a Topology,
+    ) -> impl Iterator<Item = TapPoint> + use<'a> {
+        let Self { number: _, targets, observer, zero_ns } = self;
+        let located = targets.iter().enumerate();
+        let located = located.filter_map(|(interface, target)| Some((interface as u32, target.locate(topology)?)));
+        located.flat_map(move |(interface, (node, port))| {
+            let port = map.port(node, port);
+            [(port, Direction::Outbound), (map.far(port), Direction::Inbound)].map(|(port, direction)| TapPoint {
+                port,
+                interface,
+                direction,
+                zero_ns: *zero_ns,
+                observer: Arc::clone(observer),
+            })
+        })
+    }
+}
