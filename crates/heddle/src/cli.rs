@@ -221,7 +221,7 @@ pub enum Command {
     /// many were lost since the reader was too slow: the network waits for nobody.
     ///
     /// FILTER is a part of pcap-filter(7): `arp`, `ip`, `ip6`, `icmp`, `icmp6`, `tcp`, `udp`, `vlan`, `host A`, `net A/LENGTH`, `port N`, `portrange N-M`, with `src` or `dst` before the last
-    /// four, joined by `and`, `or`, `not` and parentheses. A is an address or the name of a host.
+    /// four, joined by `and`, `or`, `not` and parentheses. A is an address or the name of a host. Fragments of IP have no ports, the first one neither; what a link loses at random (`loss`) is at neither of its ends.
     #[command(
         after_help = "Examples:\n  heddle capture h1 -w h1.pcapng\n  heddle capture leaf1:2 icmp or arp\n  heddle capture h1-leaf1 'tcp port 80 and host h2' -c 100\n  heddle capture h1 | tshark -r -\n  heddle capture h1 | wireshark -k -i -"
     )]

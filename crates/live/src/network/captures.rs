@@ -1,7 +1,7 @@
 //! Captures of a live network: which there are, and where each looks.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use machine::{Rebase, Span};
 use topology::Topology;
@@ -63,9 +63,11 @@ impl Network {
             address.map_or_else(Vec::new, |address| vec![address.ipv4.into(), address.ipv6.into()])
         };
         let parsed = Filter::parse(filter, &addresses)?;
+        // In this order, the capture's clock is never behind that of frames: what it has seen would not have come yet.
+        let began = Instant::now();
         let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let zero_ns = now_ns.saturating_sub(self.clock.now().as_ns());
-        let session = Session::new(targets.clone(), parsed, filter, snaplen.clamp(1, SNAPLEN_MAX), now_ns);
+        let session = Session::new(targets.clone(), parsed, filter, snaplen.clamp(1, SNAPLEN_MAX), (now_ns, began));
         self.captures.begun += 1;
         let number = self.captures.begun;
         self.captures.running.push(Capture { number, targets, observer: Arc::clone(session.observer()), zero_ns });

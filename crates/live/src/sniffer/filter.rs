@@ -325,6 +325,8 @@ impl Test {
                 is_ip
                     && matches!(key.protocol, protocol::TCP | protocol::UDP)
                     && of.is_none_or(|of| key.protocol == of)
+                    // Fragments have no ports that could be read; nothing real has 0 twice.
+                    && (key.src_port, key.dst_port) != (0, 0)
                     && end.matches(key.src_port, key.dst_port, |port| (*first..=*last).contains(&port))
             }
             Self::Not(test) => !test.matches(key),
@@ -476,6 +478,16 @@ mod tests {
         }
         assert_eq!(parse("  "), Ok(None));
         assert!(!parse("ip").unwrap().unwrap().matches(&[1, 2, 3]));
+    }
+
+    #[test]
+    fn fragments_have_no_ports() {
+        let mut fragment = ipv4([1, 2], 17, [5_555, 5_556]);
+        fragment[20] = 0x20;
+        for (text, is_there) in [("udp port 0", false), ("udp portrange 0-1023", false), ("udp", true)] {
+            let filter = Filter::parse(text, &|_| Vec::new()).unwrap().unwrap();
+            assert_eq!(filter.matches(&fragment), is_there, "{text}");
+        }
     }
 
     #[test]

@@ -71,8 +71,8 @@ impl Ord for Held {
 }
 
 impl Session {
-    /// A capture that begins now, at `began_ns` nanoseconds after 1970: at these ports, of what the filter lets pass, and of each frame so many bytes.
-    pub fn new(targets: Vec<Target>, filter: Option<Filter>, text: &str, snaplen: u32, began_ns: u64) -> Self {
+    /// A capture that begins at a moment, so many nanoseconds after 1970: at these ports, of what the filter lets pass, and of each frame so many bytes.
+    pub fn new(targets: Vec<Target>, filter: Option<Filter>, text: &str, snaplen: u32, began: (u64, Instant)) -> Self {
         let (observer, receiver) = Observer::new(filter, snaplen, targets.len());
         let written = vec![0; targets.len()];
         Self {
@@ -81,7 +81,7 @@ impl Session {
             targets,
             snaplen,
             filter: text.trim().to_owned(),
-            began: (began_ns, Instant::now()),
+            began,
             held: BinaryHeap::new(),
             number: 0,
             written,
@@ -238,7 +238,7 @@ mod tests {
         let text = "name: x\nnodes: { h1: host, s1: switch }\nlinks: [{ between: [h1, s1] }]\n";
         let source = fabric::Source { name: "x".to_owned(), text: text.to_owned() };
         let topology = fabric::parse(&source).unwrap().topology;
-        Session::new(Target::find(&topology, "s1").unwrap(), filter, "", 100, 1_000_000_000)
+        Session::new(Target::find(&topology, "s1").unwrap(), filter, "", 100, (1_000_000_000, Instant::now()))
     }
 
     /// Frames of a capture, by their first byte, and how many are lost.
