@@ -4,12 +4,20 @@ use std::sync::{Arc, LazyLock};
 
 use fabric::Fabric;
 use machine::Span;
-use sim::{FlowSpec, Scenario};
+use sim::{FlowSpec, HostCosts, PacketCost, Scenario};
 use topology::Routes;
 use transport::TransportSpec;
 use vswitch::{Pipelines, Spread};
 
 static NO_PIPELINES: LazyLock<Pipelines> = LazyLock::new(Pipelines::default);
+
+/// Hosts that cost nothing and never sleep, for tests of what the network takes.
+pub const AWAKE: Option<HostCosts> = Some(HostCosts {
+    cores: 1,
+    sent: PacketCost { packet: Span::ZERO, byte: Span::ZERO },
+    received: PacketCost { packet: Span::ZERO, byte: Span::ZERO },
+    wake_up: Span::ZERO,
+});
 
 /// These flows for a second from the start on, on one path each; nothing else happens.
 pub fn plain<'a>(
