@@ -23,9 +23,11 @@ use self::null::{Destinations, NullPort};
 use crate::Error;
 use crate::capture::PcapPort;
 use crate::namespace::Namespace;
+use crate::net_device::NetDevice;
 use crate::packet::PacketPort;
 use crate::port::Port;
 use crate::tap::Tap;
+use crate::xdp::XdpPort;
 
 /// How often carriers are looked at when the kernel says nothing: it holds back news of some devices for up to a second
 /// (`net/core/link_watch.c`).
@@ -96,11 +98,25 @@ enum Source {
 /// The device that has the name at present.
 #[derive(Debug)]
 struct Opened {
+    /// As the kernel calls it.
+    name: String,
+    driver: KernelPort,
     index: u32,
-    /// The port's socket once more, to ask it about the device and to watch it.
+    /// The port's socket once more, to watch it.
     socket: Arc<OwnedFd>,
+    /// A packet socket that is bound to the device, to ask about that.
+    control: Arc<OwnedFd>,
     /// Another device has the name and could not be opened: which, and when.
     refused: Option<(u32, Instant)>,
+}
+
+/// How frames come from a device of the kernel.
+#[derive(Clone, Copy, Debug)]
+enum KernelPort {
+    /// By an `AF_PACKET` socket.
+    Packet,
+    /// By `AF_XDP` sockets.
+    Xdp,
 }
 
 /// What takes the place of a device's port when the device was made again.
@@ -132,9 +148,13 @@ impl Device {
                 fault = port.fault();
                 (Source::Port(port.descriptor().map_err(failed)?), Box::new(port))
             }
+            Ok(DeviceName::Xdp(device)) => {
+                let (opened, port) = Opened::open(device, KernelPort::Xdp).map_err(failed)?;
+                (Source::Kernel(Mutex::new(opened)), port)
+            }
             // What no name can be, the kernel does not find.
             Ok(DeviceName::Kernel(_)) | Err(_) => {
-                let (opened, port) = Opened::open(name).map_err(failed)?;
+                let (opened, port) = Opened::open(name, KernelPort::Packet).map_err(failed)?;
                 (Source::Kernel(Mutex::new(opened)), port)
             }
         };
@@ -171,14 +191,14 @@ impl Device {
     /// If that can't be opened. It is tried again after a second, and an error is reported once for each device.
     pub fn open_again(&self, outside: &Namespace) -> io::Result<Option<Replacement>> {
         let Some(mut opened) = self.opened() else { return Ok(None) };
-        let Some(index) = opened.is_gone(&self.name).then(|| opened.found(&self.name)).flatten() else {
+        let Some(index) = opened.is_gone().then(|| opened.device().index()).flatten() else {
             return Ok(None);
         };
         let refused = opened.refused.filter(|(refused, _)| *refused == index);
         if refused.is_some_and(|(_, at)| at.elapsed() < REOPEN_AFTER) {
             return Ok(None);
         }
-        let open = || outside.enter().map_err(io::Error::from).and_then(|()| Opened::open(&self.name));
+        let open = || outside.enter().map_err(io::Error::from).and_then(|()| Opened::open(&opened.name, opened.driver));
         match in_namespace(open) {
             Ok((new, port)) => {
                 let old = std::mem::replace(&mut *opened, new);
@@ -236,12 +256,12 @@ impl Device {
 
     /// Whether it is not there any more, or another one has its name.
     pub fn is_gone(&self) -> bool {
-        self.opened().is_some_and(|opened| opened.is_gone(&self.name))
+        self.opened().is_some_and(|opened| opened.is_gone())
     }
 
     /// Whether it is there, up, and has a carrier.
     pub fn has_carrier(&self) -> bool {
-        self.opened().is_none_or(|opened| opened.has_carrier(&self.name))
+        self.opened().is_none_or(|opened| opened.has_carrier())
     }
 
     /// Whether it has a carrier, and whether that is new; at first it counts as having one.
@@ -252,84 +272,34 @@ impl Device {
 }
 
 impl Opened {
-    fn open(name: &str) -> io::Result<(Self, Box<dyn Port>)> {
-        let port = PacketPort::open(name)?;
+    fn open(name: &str, driver: KernelPort) -> io::Result<(Self, Box<dyn Port>)> {
+        let control = Arc::new(PacketPort::deaf(name)?);
+        let index = bound_to(&control).ok_or(io::ErrorKind::NotFound)?;
+        // Loopback and tunnels of IP are none.
+        if !NetDevice::new(&control, name).is_ethernet()? {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "it is no Ethernet device"));
+        }
+        let port: Box<dyn Port> = match driver {
+            KernelPort::Packet => Box::new(PacketPort::open(name)?),
+            KernelPort::Xdp => Box::new(XdpPort::open(name)?),
+        };
         let socket = Arc::new(port.as_fd().try_clone_to_owned()?);
-        let index = bound_to(&socket).ok_or(io::ErrorKind::NotFound)?;
-        let opened = Self { index, socket, refused: None };
-        opened.check_kind(name)?;
-        Ok((opened, Box::new(port)))
+        Ok((Self { name: name.to_owned(), driver, index, socket, control, refused: None }, port))
     }
 
-    /// Refuses what does not carry Ethernet frames: loopback, tunnels of IP.
-    fn check_kind(&self, name: &str) -> io::Result<()> {
-        let mut request = request(name);
-        // SAFETY: SIOCGIFHWADDR reads and writes one `ifreq`, which outlives the call.
-        if unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCGIFHWADDR as _, &raw mut request) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the ioctl has filled in the address.
-        let kind = unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family;
-        if kind == libc::ARPHRD_ETHER {
-            return Ok(());
-        }
-        Err(io::Error::new(io::ErrorKind::Unsupported, "it is no Ethernet device"))
-    }
-
-    /// The number of the device that has the name at present.
-    fn found(&self, name: &str) -> Option<u32> {
-        let mut request = request(name);
-        // SAFETY: SIOCGIFINDEX reads and writes one `ifreq`, which outlives the call.
-        let found = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCGIFINDEX as _, &raw mut request) };
-        // SAFETY: the ioctl has filled in the index.
-        (found == 0).then(|| unsafe { request.ifr_ifru.ifru_ifindex }.cast_unsigned())
+    /// The device by its name.
+    fn device(&self) -> NetDevice<'_> {
+        NetDevice::new(&self.control, &self.name)
     }
 
     /// A device that was deleted has let go of its socket; the next one of its name may have its number as well.
-    fn is_gone(&self, name: &str) -> bool {
-        bound_to(&self.socket) != Some(self.index) || self.found(name) != Some(self.index)
+    fn is_gone(&self) -> bool {
+        bound_to(&self.control) != Some(self.index) || self.device().index() != Some(self.index)
     }
 
-    fn has_carrier(&self, name: &str) -> bool {
-        if self.is_gone(name) {
-            return false;
-        }
-        let mut request = request(name);
-        // SAFETY: SIOCGIFFLAGS reads and writes one `ifreq`, which outlives the call.
-        if unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) } < 0 {
-            return false;
-        }
-        // SAFETY: the ioctl has filled in the flags.
-        let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
-        flags & libc::IFF_UP != 0 && self.ethtool_link(name).unwrap_or(flags & libc::IFF_RUNNING != 0)
+    fn has_carrier(&self) -> bool {
+        !self.is_gone() && self.device().has_carrier()
     }
-
-    /// What the driver says of the carrier: at once, where the flags follow later. `None` if it doesn't know.
-    fn ethtool_link(&self, name: &str) -> Option<bool> {
-        /// The kernel's `struct ethtool_value`.
-        #[repr(C)]
-        struct Value {
-            command: u32,
-            data: u32,
-        }
-        const ETHTOOL_GLINK: u32 = 0x0a;
-        let mut value = Value { command: ETHTOOL_GLINK, data: 0 };
-        let mut request = request(name);
-        request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // SAFETY: SIOCETHTOOL reads one `ifreq` and, with this command, reads and writes the `ethtool_value` that it points to;
-        // both outlive the call.
-        let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
-        (done == 0).then_some(value.data != 0)
-    }
-}
-
-fn request(name: &str) -> libc::ifreq {
-    // SAFETY: an all-zero `ifreq` is valid: names, unions of integers, and a null pointer.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
-    }
-    request
 }
 
 /// The device to which a packet socket is bound; `None` since that was deleted.

@@ -36,6 +36,7 @@ mod instance;
 mod inventory;
 mod log_quota;
 mod namespace;
+mod net_device;
 mod network;
 pub mod packet;
 pub mod pings;
@@ -46,6 +47,7 @@ pub mod sniffer;
 mod tap;
 mod thread_priority;
 pub mod transfers;
+pub mod xdp;
 
 pub use capture::check_captures;
 pub use clean::{Cleaned, clean};

@@ -84,19 +84,26 @@ impl PacketPort {
     /// `ENODEV` if there is no such device, `EPERM` without `CAP_NET_RAW`, and whatever else the kernel says.
     pub fn open(device: &str) -> io::Result<Self> {
         let index = nix::net::if_::if_nametoindex(device)?;
-        // Protocol 0: nothing arrives before the socket is bound to its one device.
-        // SAFETY: socket(2) takes values only.
-        let fd = check(unsafe {
-            libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)
-        })?;
-        // SAFETY: the descriptor was just made and belongs to nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let socket = unbound()?;
         set(&socket, libc::PACKET_VNET_HDR, &1_i32)?;
         set(&socket, libc::PACKET_IGNORE_OUTGOING, &1_i32)?;
         let ring = Ring::map(&socket)?;
         join_promiscuously(&socket, index)?;
-        bind(&socket, index)?;
+        bind(&socket, index, libc::ETH_P_ALL as u16)?;
         Ok(Self { socket, ring, batch: Batch::new(), counters: PacketCounters::default(), reported: 0 })
+    }
+
+    /// A socket that is bound to that device and hears nothing of it: what becomes of the device can be asked of it. Until it is closed, the device takes frames for
+    /// others, too.
+    ///
+    /// # Errors
+    /// As [`PacketPort::open`].
+    pub(crate) fn deaf(device: &str) -> io::Result<OwnedFd> {
+        let index = nix::net::if_::if_nametoindex(device)?;
+        let socket = unbound()?;
+        join_promiscuously(&socket, index)?;
+        bind(&socket, index, 0)?;
+        Ok(socket)
     }
 
     /// What it has lost so far.
@@ -295,10 +302,19 @@ fn join_promiscuously(socket: &OwnedFd, index: u32) -> io::Result<()> {
     set(socket, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
+/// A packet socket. Its protocol is 0: nothing arrives before it is bound to its one device.
+fn unbound() -> io::Result<OwnedFd> {
+    // SAFETY: socket(2) takes values only.
+    let fd =
+        check(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn bind(socket: &OwnedFd, index: u32, protocol: u16) -> io::Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
-        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_protocol: protocol.to_be(),
         sll_ifindex: index.cast_signed(),
         sll_hatype: 0,
         sll_pkttype: 0,

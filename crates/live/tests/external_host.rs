@@ -125,6 +125,13 @@ fn with_guest(devices: usize, test: impl FnOnce(&Bed, &Guest) + Send + 'static) 
     }
 }
 
+/// The same for each way in which frames come from a device: it is given what stands before a device's name in the file.
+fn with_each_port(test: impl Fn(&Bed, &Guest, &dyn Fn(&str) -> String) + Copy + Send + 'static) {
+    for kind in ["", "xdp:"] {
+        with_guest(1, move |bed, guest| test(bed, guest, &|file| file.replace("dev0", &format!("{kind}dev0"))));
+    }
+}
+
 fn pings(network: &Instance, from: &str, to: &str) {
     bed::ping(network, from, &[], 3, to);
 }
@@ -157,18 +164,19 @@ fn a_host_behind_a_device_is_reached_from_another_worker() {
 
 #[test]
 fn a_host_behind_a_device_is_reached_and_reaches_others() {
-    with_guest(1, |bed, guest| {
+    with_each_port(|bed, guest, by_port| {
         guest.has_addresses_of(ONE, "eth0");
-        let network = bed.up("one", ONE);
+        let network = bed.up("one", &by_port(ONE));
         pings(&network, "h1", "guest");
         guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "60", "10.0.0.1"]);
         carries_tcp(&network, guest);
-        network.apply(&source(SHAPED), &Overrides::default()).unwrap();
+        network.apply(&source(&by_port(SHAPED)), &Overrides::default()).unwrap();
         carries_tcp(&network, guest);
         let error = network.command("guest", "true", [] as [&str; 0]).unwrap_err();
+        let device = by_port("dev0");
         assert_eq!(
             error.to_string(),
-            "host `guest` is behind devices of the machine (dev0): nothing can be run in it from here"
+            format!("host `guest` is behind devices of the machine ({device}): nothing can be run in it from here")
         );
     });
 }
@@ -200,9 +208,9 @@ fn frames_that_a_device_refuses_are_counted() {
 
 #[test]
 fn a_link_has_the_carrier_of_its_device() {
-    with_guest(1, |bed, guest| {
+    with_each_port(|bed, guest, by_port| {
         guest.has_addresses_of(ONE, "eth0");
-        let network = bed.up("one", ONE);
+        let network = bed.up("one", &by_port(ONE));
         let is_up = || network.counters().unwrap().links[1].up;
         assert!(is_up());
         guest.ip("link set eth0 down");
@@ -401,9 +409,9 @@ fn load_is_balanced_towards_a_external_partner() {
 /// back, and frames pass, without a word from anybody.
 #[test]
 fn a_device_that_is_made_again_is_in_use_again() {
-    with_guest(1, |bed, guest| {
+    with_each_port(|bed, guest, by_port| {
         guest.has_addresses_of(ONE, "eth0");
-        let network = bed.up("one", ONE);
+        let network = bed.up("one", &by_port(ONE));
         let is_up = || network.counters().unwrap().links[1].up;
         pings(&network, "h1", "10.0.0.2");
         for (is_same_number, pause_ms) in [(false, 50), (true, 50), (true, 0), (false, 0)] {

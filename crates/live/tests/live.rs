@@ -24,3 +24,4 @@ mod rootless;
 mod segments;
 mod two_hosts;
 mod workers;
+mod xdp;

@@ -7,6 +7,8 @@ use crate::{NotPcap, NullDevice, PcapDevice};
 pub enum DeviceName<'a> {
     /// A network device of the machine.
     Kernel(&'a str),
+    /// The same, whose driver hands its frames over before the kernel's stack sees them (`AF_XDP`).
+    Xdp(&'a str),
     /// Nobody.
     Null(NullDevice),
     /// Files.
@@ -55,12 +57,19 @@ impl<'a> DeviceName<'a> {
                      without regard to time stamps",
                 ),
             },
+            Some(("xdp", name)) if is_of_kernel(name) => return Ok(Self::Xdp(name)),
+            Some(("xdp", _)) => (
+                "can't be a network device",
+                None,
+                "no device's name behind `xdp:`",
+                "`xdp:eth0` opens the device eth0 by AF_XDP: up to 15 characters without `/`, `:` and spaces, as `ip link` shows them",
+            ),
             _ if is_of_kernel(text) => return Ok(Self::Kernel(text)),
             _ => (
                 "can't be a network device",
                 None,
                 "not a device's name",
-                "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them; `null:`, where nobody is; or `pcap:FILE`, a capture",
+                "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them; `xdp:DEVICE`, the same by AF_XDP; `null:`, where nobody is; or `pcap:FILE`, a capture",
             ),
         };
         Err(NotADevice { what, why, label, hint })
@@ -69,7 +78,7 @@ impl<'a> DeviceName<'a> {
     /// What of it can be the end of one link only: a device of the machine, a capture that is written.
     pub const fn exclusive(self) -> Option<&'a str> {
         match self {
-            Self::Kernel(name) => Some(name),
+            Self::Kernel(name) | Self::Xdp(name) => Some(name),
             Self::Pcap(capture) => capture.tx,
             Self::Null(_) => None,
         }
@@ -90,14 +99,38 @@ mod tests {
     fn devices_are_called_as_linux_allows() {
         let is_device = |text: &str| DeviceName::parse(text).is_ok();
         assert!(
-            ["eth0", "br-1.7", "tap@x", "null:", "null:64", "pcap:a/b.pcap", "pcap:rx=a,tx=b", &"x".repeat(15)]
-                .into_iter()
-                .all(is_device)
+            [
+                "eth0",
+                "br-1.7",
+                "tap@x",
+                "xdp:eth0",
+                "null:",
+                "null:64",
+                "pcap:a/b.pcap",
+                "pcap:rx=a,tx=b",
+                &"x".repeat(15)
+            ]
+            .into_iter()
+            .all(is_device)
         );
         assert!(
-            !["", ".", "..", "a/b", "a b", "a:1", "null:7", "pcap:", "pcap:a,a", &"x".repeat(16)]
-                .into_iter()
-                .any(is_device)
+            ![
+                "",
+                ".",
+                "..",
+                "a/b",
+                "a b",
+                "a:1",
+                "xdp:",
+                "xdp:a/b",
+                "xdp:xdp:a",
+                "null:7",
+                "pcap:",
+                "pcap:a,a",
+                &"x".repeat(16)
+            ]
+            .into_iter()
+            .any(is_device)
         );
     }
 }

@@ -69,6 +69,12 @@ pub fn transport(pseudo: &Pseudo, bytes: &[u8]) -> u16 {
     !fold(pseudo.sum(bytes.len()) + sum(bytes))
 }
 
+/// What a sender leaves in the checksum field for its device to complete: the sum of the pseudo-header of a transport header with its payload of `len` bytes.
+#[inline]
+pub fn pseudo_header(pseudo: &Pseudo, len: usize) -> u16 {
+    fold(pseudo.sum(len))
+}
+
 /// A checksum after some of the bytes under it have changed (RFC 1624, equation 3). `old` and `new` have one even length, and begin at an even
 /// place.
 #[inline]

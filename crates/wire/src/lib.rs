@@ -36,6 +36,7 @@ mod ipv6;
 mod lacp;
 mod lldp;
 mod neighbour;
+mod offload;
 mod slow;
 mod tcp;
 mod transport;
@@ -53,6 +54,7 @@ pub use ipv6::{
 pub use lacp::{LacpInfo, LacpPacket, LacpRepr, LacpState};
 pub use lldp::{LLDP_NEAREST_BRIDGE, LLDP_VALUE_MAX, LldpPacket, LldpRepr};
 pub use neighbour::{NeighbourPacket, NeighbourRepr, kind};
+pub use offload::undone_checksum;
 pub use slow::{MarkerPacket, MarkerRepr, SLOW_PAYLOAD, SLOW_PROTOCOLS, subtype as slow_subtype};
 pub use tcp::{TcpPacket, TcpRepr, Timestamps, tcp_flags};
 pub use transport::TransportPacketMut;

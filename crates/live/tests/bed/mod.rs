@@ -122,7 +122,7 @@ pub fn carry(network: &Instance, from: &str, to: &str, bytes: &str) {
 }
 
 /// Waits until something is so.
-pub fn wait_until(what: &str, so: impl Fn() -> bool) {
+pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !so() {
         assert!(started.elapsed() < PATIENCE, "not within a minute: {what}");
