@@ -76,6 +76,10 @@ fuzz: ## Run each fuzz target for SECONDS_EACH=60 seconds
 doc: ## Build the documentation of the crates
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(CARGO_FLAGS) --workspace --no-deps
 
+.PHONY: book
+book: build ## Make a book of the docs, with the reference of commands and of the file
+	@HEDDLE=$(heddle) scripts/book.sh
+
 .PHONY: install
 install: build ## Install program, manual pages and completions below PREFIX=/usr/local
 	install -Dm755 $(heddle) $(DESTDIR)$(PREFIX)/bin/heddle

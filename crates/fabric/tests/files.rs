@@ -136,6 +136,21 @@ fn every_template_parses_and_meets_the_schema() {
     assert_eq!(read(&template("1e3", Template::FatTree).expect("a name")).name, "1e3");
 }
 
+/// Each kind of device, and each of them with a mistake in it.
+#[test]
+fn the_schema_knows_the_devices_that_the_parser_knows() {
+    let is_known = |device: &str| {
+        let text = format!(
+            "nodes: {{ h1: host, g: {{ kind: host, devices: ['{device}'] }} }}\nlinks: [ {{ between: [h1, g] }} ]\n"
+        );
+        let (is_read, is_within) = (parse(&Source { name: "x".to_owned(), text: text.clone() }), violations(&text));
+        assert_eq!(is_read.is_ok(), is_within.is_empty(), "{device}: {is_read:?}, {is_within:?}");
+        is_read.is_ok()
+    };
+    assert!(["eth0", "xdp:eth0", "null:", "null:64", "pcap:in.pcap"].into_iter().all(is_known));
+    assert!(!["a b", "xdp:", "xdp:a/b", "null:x", "pcap:", "vdp:eth0"].into_iter().any(is_known));
+}
+
 #[test]
 fn the_schema_refuses_what_the_parser_refuses() {
     let wrong = [

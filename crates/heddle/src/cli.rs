@@ -256,6 +256,12 @@ pub enum Command {
         /// The folder to write them to
         folder: PathBuf,
     },
+    /// Write the reference of commands and of the file into a folder, as Markdown
+    #[command(hide = true)]
+    Reference {
+        /// The folder to write it to
+        folder: PathBuf,
+    },
     /// The process behind `up`: holds the namespaces, forwards the packets
     #[command(hide = true)]
     Daemon(Daemon),

@@ -98,6 +98,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Clean => commands::clean(format)?,
         Command::Completions { shell } => commands::completions(shell)?,
         Command::Man { folder } => commands::man(&folder)?,
+        Command::Reference { folder } => commands::reference(&folder)?,
         Command::Daemon(args) => commands::daemon(&args)?,
         Command::Pings(args) => commands::pings(&args)?,
         Command::Connections { ports } => commands::connections(&ports)?,

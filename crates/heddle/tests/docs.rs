@@ -111,3 +111,26 @@ fn numbers_and_spaces_make_no_difference_and_words_do() {
     assert_ne!(shape("leaf1 is down"), shape("leaf1 is up"));
     assert_ne!(shape("3 links"), shape("links"));
 }
+
+/// Pages that a book's contents name, as the project has them.
+fn contents() -> Vec<String> {
+    let links = page("book/SUMMARY.md");
+    links.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_page_is_in_the_book_and_the_book_has_no_others() {
+    let root: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../.."].iter().collect();
+    let contents = contents();
+    // The script writes that one.
+    for name in contents.iter().filter(|name| *name != "docs/decisions.md") {
+        assert!(root.join(name).is_file(), "{name}");
+    }
+    for entry in std::fs::read_dir(root.join("docs")).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            let name = format!("docs/{}", path.file_name().expect("a name").display());
+            assert!(contents.contains(&name), "{name} is not in docs/book/SUMMARY.md");
+        }
+    }
+}

@@ -223,6 +223,11 @@ impl Device {
         matches!(self.source, Source::Kernel(_))
     }
 
+    /// Whether it can't be opened a second time while it is open.
+    pub fn is_unshared(&self) -> bool {
+        self.opened().is_some_and(|opened| matches!(opened.driver, KernelPort::Xdp))
+    }
+
     /// The name of the device.
     pub fn name(&self) -> &str {
         &self.name
@@ -273,7 +278,7 @@ impl Device {
 
 impl Opened {
     fn open(name: &str, driver: KernelPort) -> io::Result<(Self, Box<dyn Port>)> {
-        let control = Arc::new(PacketPort::deaf(name)?);
+        let control = Arc::new(PacketPort::handle(name)?);
         let index = bound_to(&control).ok_or(io::ErrorKind::NotFound)?;
         // Loopback and tunnels of IP are none.
         if !NetDevice::new(&control, name).is_ethernet()? {

@@ -332,13 +332,15 @@ fn as_user(uid: u32) -> String {
 
 /// What fixes a device that can't be opened.
 fn device_hint(source: &io::Error) -> &'static str {
-    match nix::errno::Errno::from_raw(source.raw_os_error().unwrap_or(0)) {
-        nix::errno::Errno::ENODEV | nix::errno::Errno::ENXIO => {
+    match source.kind() {
+        _ if [libc::ENODEV, libc::ENXIO].map(Some).contains(&source.raw_os_error()) => {
             "`ip link` shows the devices there are, in the network namespace in which `heddle up` is called; if it was called for \
              this network before, from another one: `heddle down` first"
         }
-        nix::errno::Errno::EPERM | nix::errno::Errno::EACCES => {
-            "devices of the machine are for root: `sudo heddle up ..`"
+        io::ErrorKind::PermissionDenied => "devices of the machine are for root: `sudo heddle up ..`",
+        io::ErrorKind::ResourceBusy => {
+            "if this network has it: `heddle up` without it first. `ip link show` names a program of others, and `ip link set DEVICE xdp off` takes \
+             that off; or leave `xdp:` out"
         }
         _ => "`ip link` shows the devices there are, and their state",
     }

@@ -4,6 +4,7 @@ mod captures;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -273,10 +274,30 @@ impl Network {
         // Before any is opened, since that makes files.
         capture::check(fabric, folder, |node| kept(node).is_none())?;
         let open = |(id, node): (NodeId, &Node)| {
-            let devices = kept(node).map_or_else(|| Device::open_all(id, &surroundings), Ok)?;
+            let devices = match kept(node) {
+                Some(devices) => devices,
+                None => self.check_shareable(node).and_then(|()| Device::open_all(id, &surroundings))?,
+            };
             Ok((node.name.clone(), devices))
         };
         fabric.topology.hosts().filter(|(_, node)| node.is_external()).map(open).collect()
+    }
+
+    /// Refuses what can't be opened once more while it is open.
+    fn check_shareable(&self, node: &Node) -> Result<(), Error> {
+        let open = self.external.iter().flat_map(|(_, devices)| devices).filter(|d| d.is_unshared() && !d.is_gone());
+        let mut again = open.filter(|device| node.devices.iter().any(|name| name == device.name()));
+        match again.next() {
+            None => Ok(()),
+            Some(device) => Err(Error::Device {
+                host: node.name.clone(),
+                device: device.name().to_owned(),
+                source: io::Error::new(
+                    io::ErrorKind::ResourceBusy,
+                    "this network has it open, and AF_XDP opens it once",
+                ),
+            }),
+        }
     }
 
     /// Whether there are devices whose carriers are to be watched.

@@ -98,7 +98,7 @@ impl PacketPort {
     ///
     /// # Errors
     /// As [`PacketPort::open`].
-    pub(crate) fn deaf(device: &str) -> io::Result<OwnedFd> {
+    pub(crate) fn handle(device: &str) -> io::Result<OwnedFd> {
         let index = nix::net::if_::if_nametoindex(device)?;
         let socket = unbound()?;
         join_promiscuously(&socket, index)?;

@@ -125,10 +125,12 @@ fn with_guest(devices: usize, test: impl FnOnce(&Bed, &Guest) + Send + 'static) 
     }
 }
 
-/// The same for each way in which frames come from a device: it is given what stands before a device's name in the file.
+/// The same for each way in which frames come from a device: the test is given what writes a file for it.
 fn with_each_port(test: impl Fn(&Bed, &Guest, &dyn Fn(&str) -> String) + Copy + Send + 'static) {
     for kind in ["", "xdp:"] {
-        with_guest(1, move |bed, guest| test(bed, guest, &|file| file.replace("dev0", &format!("{kind}dev0"))));
+        let by_port =
+            move |text: &str| text.replace("dev0", &format!("{kind}dev0")).replace("dev1", &format!("{kind}dev1"));
+        with_guest(1, move |bed, guest| test(bed, guest, &by_port));
     }
 }
 
@@ -295,6 +297,28 @@ fn devices_come_go_and_change_places() {
         let error = network.apply(&loopback, &Overrides::default()).unwrap_err();
         assert!(error.to_string().ends_with("it is no Ethernet device"), "{error}");
         pings(&network, "h1", "10.0.0.2");
+    });
+}
+
+/// `AF_XDP` opens a device once: what would need it twice is refused, and nothing changes.
+#[test]
+fn a_device_that_is_open_by_af_xdp_stays_where_it_is() {
+    with_guest(2, |bed, guest| {
+        let by_xdp = |text: &str| text.replace("[dev0, dev1]", "['xdp:dev0', 'xdp:dev1']");
+        guest.has_addresses_of(BOND, "eth0");
+        let network = bed.up("bond", &by_xdp(BOND));
+        pings(&network, "h1", "guest");
+        let swapped = BOND.replace("[dev0, dev1]", "['xdp:dev1', 'xdp:dev0']");
+        let error = network.apply(&source(&swapped), &Overrides::default()).unwrap_err();
+        let text =
+            "the device `xdp:dev0` of host `guest` can't be opened: this network has it open, and AF_XDP opens it once";
+        assert_eq!(error.to_string(), text);
+        assert!(error.hint().unwrap().contains("`heddle up` without it first"), "{error:?}");
+        pings(&network, "h1", "10.0.0.2");
+        // Once it is not in use any more, it may come back in any place.
+        network.apply(&source(BOND), &Overrides::default()).unwrap();
+        network.apply(&source(&swapped), &Overrides::default()).unwrap();
+        guest.output(&["ping", "-c", "3", "-i", "0.01", "-W", "60", "10.0.0.1"]);
     });
 }
 

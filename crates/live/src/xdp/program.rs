@@ -206,12 +206,8 @@ fn owned(descriptor: libc::c_int) -> OwnedFd {
 /// Says what to do about what users meet.
 fn explained(error: io::Error) -> io::Error {
     let text = match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
-            "an `xdp:` port needs root (CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW); without `xdp:` the device is opened by AF_PACKET"
-        }
-        Some(libc::EBUSY | libc::EEXIST) => {
-            "another XDP program is on it already (`ip link show` says which): `ip link set DEVICE xdp off` takes it off"
-        }
+        Some(libc::EPERM | libc::EACCES) => "AF_XDP needs CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW",
+        Some(libc::EBUSY | libc::EEXIST) => "another XDP program is on it",
         Some(libc::EOPNOTSUPP) => "neither its driver nor the kernel lets an XDP program on it",
         _ => return error,
     };

@@ -152,7 +152,7 @@ impl Queue {
     #[inline]
     pub fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> Option<Range<usize>>) -> io::Result<()> {
         if self.free.is_empty() {
-            self.reclaim();
+            self.push_out();
         }
         let Some(number) = self.free.pop() else { return Err(io::Error::from_raw_os_error(libc::ENOBUFS)) };
         let Some(at) = fill(self.memory.chunk(number)) else {
@@ -174,13 +174,18 @@ impl Queue {
 
     /// Sends what waits. What the device has not taken since this was called last.
     pub fn flush(&mut self) -> Unsent {
+        self.push_out();
+        mem::take(&mut self.unsent)
+    }
+
+    /// Has the kernel send what waits, and takes back what it has sent.
+    fn push_out(&mut self) {
         self.tx.publish();
         self.waiting = 0;
         if self.tx.needs_wakeup() {
             self.kick();
         }
         self.reclaim();
-        mem::take(&mut self.unsent)
     }
 
     /// Has the kernel send what has been published. One call sends some of it.
