@@ -71,6 +71,41 @@ fn of_links(fabric: &Fabric, place: &[&str], case: &str, found: &mut BTreeSet<Do
     add(links().find_map(|link| Some((link, is_late(link)?))), "give it a `jitter` of at most its `delay`");
 }
 
+/// Links may hold more packets than a live network has buffers for. Simulated ones have as many as they want.
+pub fn crowded_buffers(fabric: &Fabric) -> Option<Doubt> {
+    let topology = &fabric.topology;
+    if !topology.is_shaped() {
+        return None;
+    }
+    let buffers = live::buffers(fabric);
+    let workers = live::default_workers().clamp(1, topology.switch_count().max(1));
+    let all = (buffers * workers) as u64;
+    let queues = topology.links.iter().filter_map(|link| Some((link, link.spec.queue_packets?)));
+    let node = |node: NodeId| &topology.nodes[node].name;
+    let (longest, queue) = queues.clone().max_by_key(|(_, queue)| *queue)?;
+    let together: u64 = queues.map(|(_, queue)| 2 * u64::from(queue)).sum();
+    let message = if queue as usize > buffers / 2 {
+        format!(
+            "the queue of the link {}-{} has {queue} places: live, a link has at most {} packets under way, and loses more",
+            node(longest.a.node),
+            node(longest.b.node),
+            buffers / 2
+        )
+    } else if together > all {
+        format!(
+            "the queues of all links have {together} places together: live, {all} packets can be under way here, and once half of them are, \
+             a link has no more than are left over"
+        )
+    } else {
+        return None;
+    };
+    Some(Doubt {
+        place: vec!["links".to_owned()],
+        message,
+        hint: "a shorter `queue`, unless few are ever full at once",
+    })
+}
+
 /// Live TCP is measured for whole seconds.
 fn rounded(experiment: &Experiment) -> Option<Doubt> {
     let is_stream = |case: &Case| {
@@ -155,6 +190,23 @@ mod tests {
         assert_eq!(doubts_of("{ rate: 1Gbit, queue: 100, ecn: 99 }", ASKS), []);
         let udp = "{ traffic: { pattern: stride(2), transport: udp }, for: 1500ms }";
         assert_eq!(doubts_of("{ rate: 1Gbit }", udp), []);
+    }
+
+    #[test]
+    fn queues_beyond_the_buffers_are_doubted() {
+        let doubt = |links: &str| {
+            let text = format!("topology: {{ fat-tree: {{ k: 4 }} }}\nlinks: {links}\n");
+            crowded_buffers(&fabric::parse(&Source { name: "net".to_owned(), text }).unwrap())
+        };
+        assert_eq!(doubt("{ rate: 1Gbit, queue: 250 }"), None);
+        assert_eq!(doubt("{ delay: 10s }"), None);
+        let long = doubt("{ rate: 1Gbit, queue: 1000000 }").unwrap();
+        assert!(long.message.contains(" has 1000000 places: live, a link has at most "), "{long:?}");
+        // Of jumbo frames there are fewer.
+        let many = "topology: { fat-tree: { k: 8 } }\nmtu: 9000\nlinks: { rate: 1Gbit, queue: 10000 }\n";
+        let fabric = fabric::parse(&Source { name: "net".to_owned(), text: many.to_owned() }).unwrap();
+        let many = crowded_buffers(&fabric).unwrap();
+        assert!(many.message.contains("have 7680000 places together"), "{many:?}");
     }
 
     #[test]

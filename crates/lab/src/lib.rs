@@ -53,7 +53,7 @@ mod starts;
 mod testing;
 
 pub use self::live::iperf;
-pub use doubts::{Doubt, doubts};
+pub use doubts::{Doubt, crowded_buffers, doubts};
 pub use error::Error;
 pub use grid::quoted;
 pub use journal::{JOURNAL, Journal};

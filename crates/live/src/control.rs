@@ -453,6 +453,9 @@ pub struct Refusals {
     pub malformed: u64,
     /// No buffer was free.
     pub no_buffer: u64,
+    /// The link had as many packets under way as it may have of the buffers.
+    #[serde(default)]
+    pub buffer_share: u64,
     /// A ring between two workers was full.
     pub ring_full: u64,
     /// Announced to everybody that the sender has another host's address (ARP or neighbour discovery).
@@ -479,6 +482,7 @@ impl Refusals {
         self.storm_control += other.storm_control;
         self.malformed += other.malformed;
         self.no_buffer += other.no_buffer;
+        self.buffer_share += other.buffer_share;
         self.ring_full += other.ring_full;
         self.spoofed += other.spoofed;
         self.no_route += other.no_route;

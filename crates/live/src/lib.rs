@@ -55,7 +55,7 @@ pub use command::{end_with_parent, unblock_signals};
 pub use control::{Applied, Counters, LinksSet, Status};
 pub use convergence::{CONVERGENCE_MAX, UnconvergedBond, UnconvergedMember};
 pub use daemon::raise_file_limit;
-pub use dataplane::{FLOWS_COUNTED_MAX, RING_FRAMES};
+pub use dataplane::{FLOWS_COUNTED_MAX, RING_FRAMES, buffers, default_workers};
 pub use error::Error;
 pub use instance::{CaptureOptions, CaptureStream, Instance, StartOptions, folder_of};
 pub use inventory::{Listed, Presence, inventory};

@@ -157,3 +157,28 @@ links:
     let counters = network.counters().unwrap();
     assert_eq!(counters.refused.unknown_destination, 0);
 }
+
+/// Frames of 64 KiB: there are buffers for 4,096 of them.
+const FLOODED: &str = "
+name: flooded
+nodes: { h1: host, h2: host, h3: host, h4: host, s1: switch }
+mtu: 65521
+links:
+  - { between: [h1, s1], delay: 10s }
+  - { between: [h2, s1], rate: 1Gbit, queue: 1000000 }
+  - { between: [h3, s1], rate: 1Gbit }
+  - { between: [h4, s1], rate: 1Gbit }
+";
+
+#[test]
+fn a_link_that_is_flooded_leaves_other_hosts_their_packets() {
+    let Some(bed) = Bed::new() else { return };
+    bed.with_workers(1);
+    let network = bed.up("flooded", FLOODED);
+    let flood = bed::Running::start(network.command("h1", "ping", ["-q", "-f", "-l", "8000", "h2"]));
+    let refused = || network.counters().unwrap().refused;
+    bed::wait_until("the link from h1 has its share of the buffers", || refused().buffer_share > 1_000);
+    bed::ping(&network, "h3", &[], 5, "h4");
+    assert_eq!(refused().no_buffer, 0);
+    drop(flood);
+}

@@ -155,13 +155,23 @@ fn notes(source: &Source, fabric: &Fabric) -> Vec<Note> {
         let message = format!("`heddle run --sim` will refuse this: {error}");
         Note::new(source, &error.place_in_file(), "not-simulated", (message, error.hint()))
     });
-    refused.chain(doubts(source, fabric)).collect()
+    let crowded = lab::crowded_buffers(fabric).map(|doubt| of_doubt(source, doubt));
+    refused.chain(doubts(source, fabric)).chain(crowded).collect()
+}
+
+fn of_doubt(source: &Source, doubt: lab::Doubt) -> Note {
+    Note::new(source, &doubt.place, "doubtful", (doubt.message, Some(doubt.hint.to_owned())))
 }
 
 fn doubts(source: &Source, fabric: &Fabric) -> Vec<Note> {
-    let note =
-        |doubt: lab::Doubt| Note::new(source, &doubt.place, "doubtful", (doubt.message, Some(doubt.hint.to_owned())));
-    lab::doubts(fabric).into_iter().map(note).collect()
+    lab::doubts(fabric).into_iter().map(|doubt| of_doubt(source, doubt)).collect()
+}
+
+/// Notes that a network that is to be live has fewer buffers than its queues have places.
+pub fn note_crowded(source: &Source, fabric: &Fabric) {
+    if let Some(doubt) = lab::crowded_buffers(fabric) {
+        of_doubt(source, doubt).print();
+    }
 }
 
 /// Notes what in a file is hardly meant.

@@ -12,6 +12,7 @@ use serde_json::json;
 use topology::{NodeId, Topology};
 
 use super::convergence::wait_converged;
+use super::describe::note_crowded;
 use super::{explain, explain_of, file, measure};
 use crate::cli::{Daemon, Down, Exec, Format, FromArg, Up};
 use crate::output::{Rows, print_json, put};
@@ -26,6 +27,7 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
             source.name
         ));
     }
+    note_crowded(&source, &fabric);
     let name = args.name.as_deref().unwrap_or(&fabric.name);
     let (instance, started) = match Instance::connect(name).map_err(explain)? {
         Some(instance) => (instance, false),

@@ -130,12 +130,13 @@ fn counters(counters: &live::Counters) -> Rows {
 }
 
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 10] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 11] {
     [
         ("unknown destination", refused.unknown_destination),
         ("storm control", refused.storm_control),
         ("malformed", refused.malformed),
         ("no buffer", refused.no_buffer),
+        ("link's share of buffers used up", refused.buffer_share),
         ("ring between workers full", refused.ring_full),
         ("spoofed", refused.spoofed),
         ("no route to host", refused.no_route),

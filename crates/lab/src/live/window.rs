@@ -106,7 +106,7 @@ fn of<'a>(flow: &LiveFlow, counters: &'a Counters) -> impl Iterator<Item = &'a F
 fn lost_outside_links(counters: &Counters) -> u64 {
     let refused = &counters.refused;
     let at_ports: u64 = counters.ports.iter().map(|port| port.traffic.drops).sum();
-    refused.no_buffer + refused.ring_full + refused.no_member + refused.malformed + at_ports
+    refused.no_buffer + refused.buffer_share + refused.ring_full + refused.no_member + refused.malformed + at_ports
 }
 
 #[cfg(test)]
@@ -156,6 +156,7 @@ mod tests {
             storm_control: 1_000,
             malformed: 1,
             no_buffer: 2,
+            buffer_share: 16,
             ring_full: 4,
             spoofed: 1_000,
             no_route: 1_000,
@@ -168,6 +169,6 @@ mod tests {
         let ports = vec![PortCounters { host: "h1".to_owned(), traffic, fault: None }; 2];
         let after = Counters { refused, ports, ..Counters::default() };
         let window = Window { before: &Counters::default(), after: &after };
-        assert_eq!((window.lost_outside_links(), window.uncounted()), (23, 1_000));
+        assert_eq!((window.lost_outside_links(), window.uncounted()), (39, 1_000));
     }
 }

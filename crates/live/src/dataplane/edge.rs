@@ -8,6 +8,7 @@ use std::sync::mpsc::TrySendError;
 use bond::end::{Output, Received};
 use bond::{Config, End, Framed as _, MemberId, Summary, Transmit};
 use datapath::{Driver, Loss, Owner, Tag, Timer};
+use fabric::Fabric;
 use link::Retiming;
 use machine::{Time, nanos};
 use topology::{BondEndId, NetPort, NodeId, TiVec};
@@ -15,11 +16,11 @@ use vswitch::{FLOOD, Field, Forwarding};
 use wire::VirtioNetPacket;
 
 use super::changeover::{self, Next, Peers};
-use super::flight::{Due, Flight, Passage, Way};
+use super::flight::{Due, Flight, Offered, Passage, Way};
 use super::flows::Flows;
 use super::host_port::HostPort;
 use super::leaving::Leaving;
-use super::plan::Plan;
+use super::plan::{Plan, frame_limit};
 use super::poller::{Poller, PortKey};
 use super::pool::{Depot, Packet, Pool};
 use super::renumbering::Renumbering;
@@ -32,6 +33,11 @@ use crate::tap::{LARGEST_FRAME, VNET_HEADER, VNET_LAYOUT};
 
 /// Memory for frames under way, bytes a worker.
 const POOL_BYTES: usize = 256 << 20;
+
+/// How many packets may be under way in a network whose links have rates or delays, at each worker. One link may have half of them.
+pub const fn buffers(fabric: &Fabric) -> usize {
+    POOL_BYTES / (frame_limit(fabric, true) + 1)
+}
 
 /// What one worker hands over to another.
 #[derive(Debug)]
@@ -93,6 +99,8 @@ pub struct Edge {
     pub(super) entering: Vec<Packet>,
     /// Where captures look. Nearly always empty.
     pub(super) tap_points: Vec<TapPoint>,
+    /// Whether the log says that packets under way crowd the pool. It says so once a network.
+    is_crowded: bool,
     /// What the present network is counted as. All workers go over to the next one, but each by itself.
     pub(super) epoch: u64,
     pub(super) poller: Poller,
@@ -107,12 +115,13 @@ impl Edge {
         (id, epoch): (usize, u64),
         plan: Arc<Plan>,
         clock: Clock,
-        state: EdgeState,
+        mut state: EdgeState,
         depot: Depot,
         (poller, peers): (Poller, Peers),
     ) -> Self {
         // One byte more than a frame may have shows a frame that is too long.
         let pool = Pool::new(plan.frame_limit() + 1, POOL_BYTES, depot);
+        state.flight.set_buffers(pool.buffers());
         Self {
             id,
             plan,
@@ -125,6 +134,7 @@ impl Edge {
             read: Vec::new(),
             entering: Vec::new(),
             tap_points: Vec::new(),
+            is_crowded: false,
             epoch,
             poller,
             peers,
@@ -169,6 +179,8 @@ impl Edge {
             }
         }
         next.buffers = self.pool.refit(self.plan.frame_limit() + 1, next.depot.clone());
+        self.state.flight.set_buffers(self.pool.buffers());
+        self.is_crowded = false;
         std::mem::swap(&mut self.poller, &mut next.poller);
         std::mem::swap(&mut self.peers, &mut next.peers);
         self.retimings.clear();
@@ -201,7 +213,34 @@ impl Edge {
         sent.map_err(|(TrySendError::Full(handed) | TrySendError::Disconnected(handed))| handed.parcel)
     }
 
-    /// The same for a packet that another worker has by the present plan.
+    /// A packet passes its port later, unless its link has its share of the buffers.
+    #[inline]
+    pub(super) fn send_under_way(&mut self, passage: Passage) {
+        match self.state.flight.offer(passage) {
+            Offered::Added => {}
+            Offered::Crowded(port, packets) => self.log_crowded(port, packets),
+            Offered::Refused(packet) => {
+                self.state.refused.buffer_share += 1;
+                self.pool.put(packet);
+            }
+        }
+    }
+
+    #[cold]
+    fn log_crowded(&mut self, port: NetPort, packets: u32) {
+        if std::mem::replace(&mut self.is_crowded, true) {
+            return;
+        }
+        let (map, nodes) = (self.plan.map(), &self.plan.fabric().topology.nodes);
+        let [from, to] = [map.far(port), port].map(|port| &nodes[map.node(port)].name);
+        tracing::warn!(
+            "half of the {} buffers for packets under way are in use, {packets} of them from {from} to {to}: a link that has as many as are left over loses more \
+             (`heddle show counters`); shorter delays and queues take fewer",
+            self.pool.buffers()
+        );
+    }
+
+    /// [`Edge::hand_to`] for a packet that another worker has by the present plan.
     pub(super) fn pass_on(&mut self, passage: Passage) {
         if let Some(worker) = changeover::owner(&self.plan, &passage) {
             self.hand_to(worker, passage);
@@ -456,7 +495,7 @@ impl Driver for Edge {
             return None;
         }
         if at > now {
-            self.state.flight.add(Passage { at, way: Way::In, port, packet });
+            self.send_under_way(Passage { at, way: Way::In, port, packet });
             return None;
         }
         Some(packet)

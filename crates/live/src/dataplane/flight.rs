@@ -47,13 +47,42 @@ pub enum Due {
 }
 
 /// All that is due later: packets under way, and timers. What is due at one moment comes in the order in which it was added.
-#[derive(Debug, Default)]
+///
+/// Packets under way have buffers of the worker's pool, which all its links share. Once half of them are under way, a link may have no more than are left
+/// over: the dynamic threshold of switches with a shared memory (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). So one link that is
+/// flooded gets half of the pool, two get two thirds, and all others find some. Before, no link can have more than are left over, and none is counted.
+#[derive(Debug)]
 pub struct Flight {
     /// Only the keys move in the heap; the packets stay where they are.
     heap: BinaryHeap<Key>,
     slots: Vec<Option<Due>>,
     free: Vec<u32>,
     added: u64,
+    /// How many buffers there are.
+    buffers: usize,
+    /// With so many under way, a packet that is added is counted by its link: half of the buffers, or zero while `under_way` is kept.
+    counts_from: usize,
+    /// By port: how many are under way to it. Empty while there are few.
+    under_way: Vec<u32>,
+}
+
+/// What [`Flight::offer`] made of a packet.
+#[derive(Debug)]
+pub enum Offered {
+    /// It is under way.
+    Added,
+    /// It is, and half of all buffers are under way now: so many of them to this port, more than to any other.
+    Crowded(NetPort, u32),
+    /// Its link has its share of the buffers under way.
+    Refused(Packet),
+}
+
+impl Default for Flight {
+    /// For as many packets as there are.
+    fn default() -> Self {
+        let (heap, slots, free, under_way) = (BinaryHeap::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { heap, slots, free, added: 0, buffers: usize::MAX, counts_from: usize::MAX, under_way }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +106,86 @@ impl PartialOrd for Key {
 }
 
 impl Flight {
-    /// Adds a packet. What bounds their number is the pool of buffers.
+    /// There are so many buffers from now on.
+    pub fn set_buffers(&mut self, buffers: usize) {
+        self.buffers = buffers;
+        self.stop_counting();
+    }
+
+    /// Adds a packet, if its link has not its share of the buffers.
     #[inline]
+    pub fn offer(&mut self, Passage { at, way, port, packet }: Passage) -> Offered {
+        if self.heap.len() >= self.counts_from {
+            return self.offer_counted(Passage { at, way, port, packet });
+        }
+        self.push(at, Due::Packet(way, port, packet));
+        Offered::Added
+    }
+
+    /// The same while links are counted.
+    #[inline(never)]
+    fn offer_counted(&mut self, Passage { at, way, port, packet }: Passage) -> Offered {
+        let is_new = self.under_way.is_empty();
+        if is_new {
+            self.start_counting();
+        }
+        if self.under_way_to(port) as usize >= self.buffers.saturating_sub(self.heap.len()) {
+            return Offered::Refused(packet);
+        }
+        self.push(at, Due::Packet(way, port, packet));
+        self.count_one(port);
+        let most = self.under_way.iter().enumerate().filter(|_| is_new).max_by_key(|(_, packets)| **packets);
+        most.map_or(Offered::Added, |(port, packets)| Offered::Crowded(NetPort(port as u32), *packets))
+    }
+
+    fn under_way_to(&self, port: NetPort) -> u32 {
+        self.under_way.get(usize::from(port)).copied().unwrap_or(0)
+    }
+
+    fn count_one(&mut self, port: NetPort) {
+        let port = usize::from(port);
+        if port >= self.under_way.len() {
+            self.under_way.resize(port + 1, 0);
+        }
+        self.under_way[port] += 1;
+    }
+
+    /// Looks at every one. It does so again only when a quarter of the buffers have come, and as many gone.
+    #[cold]
+    fn start_counting(&mut self) {
+        let ports = self.heap.iter().filter_map(|key| match &self.slots[key.slot as usize] {
+            Some(Due::Packet(_, port, _)) => Some(*port),
+            _ => None,
+        });
+        let ports: Vec<NetPort> = ports.collect();
+        for port in ports {
+            self.count_one(port);
+        }
+        self.counts_from = 0;
+    }
+
+    fn stop_counting(&mut self) {
+        self.under_way.clear();
+        self.counts_from = (self.buffers / 2).max(1);
+    }
+
+    /// A packet is under way no more, while links are counted.
+    #[inline(never)]
+    fn count_gone(&mut self, port: NetPort) {
+        if let Some(packets) = self.under_way.get_mut(usize::from(port)) {
+            *packets = packets.saturating_sub(1);
+        }
+        if self.heap.len() < self.buffers / 4 {
+            self.stop_counting();
+        }
+    }
+
+    /// Adds a packet that is not to be lost, however many its link has.
     pub fn add(&mut self, Passage { at, way, port, packet }: Passage) {
         self.push(at, Due::Packet(way, port, packet));
+        if self.counts_from == 0 {
+            self.count_one(port);
+        }
     }
 
     /// Adds a timer: each end of a bond has few.
@@ -116,7 +221,13 @@ impl Flight {
         }
         let Key { at, slot, .. } = self.heap.pop()?;
         self.free.push(slot);
-        Some((at, self.slots[slot as usize].take().expect("a slot in the heap is filled")))
+        let due = self.slots[slot as usize].take().expect("a slot in the heap is filled");
+        if self.counts_from == 0
+            && let Due::Packet(_, port, _) = due
+        {
+            self.count_gone(port);
+        }
+        Some((at, due))
     }
 
     /// Takes out all packets that are on their way to one of these ports. Looks at every one: for cables that are pulled.
@@ -132,6 +243,7 @@ impl Flight {
             }
             !goes
         });
+        self.stop_counting();
         taken
     }
 
@@ -154,6 +266,7 @@ impl Flight {
             slot.is_some()
         });
         self.heap = keys.into();
+        self.stop_counting();
     }
 
     /// What is on its way to `port` arrives at other times. What is due at one moment keeps its order.
@@ -176,7 +289,7 @@ impl Flight {
 
 impl Rebase for Flight {
     fn rebase(&mut self, by: Span) {
-        let Self { heap, slots: _, free: _, added: _ } = self;
+        let Self { heap, slots: _, free: _, added: _, buffers: _, counts_from: _, under_way: _ } = self;
         let mut keys = std::mem::take(heap).into_vec();
         keys.rebase(by);
         *heap = keys.into();
@@ -212,6 +325,54 @@ mod tests {
             Due::Timer(_) | Due::Log(_) | Due::Report(_) => None,
         });
         packets.collect()
+    }
+
+    /// Offers so many packets to a port: how many were refused.
+    fn offer(flight: &mut Flight, pool: &mut Pool, packets: usize, port: u32) -> usize {
+        let mut refused = 0;
+        for number in 0..packets {
+            let passage = arrival(pool, number, Time::from_ns(10 + u64::from(port)), port);
+            if let Offered::Refused(packet) = flight.offer(passage) {
+                refused += 1;
+                pool.put(packet);
+            }
+        }
+        refused
+    }
+
+    #[test]
+    fn a_link_that_is_flooded_leaves_buffers_to_others() {
+        let mut pool = Pool::new(10, 1_200, Depot::default());
+        let mut flight = Flight::default();
+        flight.set_buffers(pool.buffers());
+        assert_eq!(offer(&mut flight, &mut pool, 1_000, 0), 940, "one link may have half");
+        assert_eq!(offer(&mut flight, &mut pool, 1_000, 1), 970, "another one half of what is left");
+        assert_eq!(offer(&mut flight, &mut pool, 15, 2), 0);
+        // The first one's packets arrive.
+        for _ in 0..60 {
+            assert!(matches!(flight.take_due(Time::from_ns(10)), Some((_, Due::Packet(_, NetPort(0), _)))));
+        }
+        assert_eq!((flight.len(), flight.counts_from), (45, 0));
+        while let Some((_, Due::Packet(_, _, packet))) = flight.take_due(Time::NEVER) {
+            pool.put(packet);
+        }
+        assert_eq!((flight.under_way.len(), flight.counts_from), (0, 60), "nobody counts few packets");
+    }
+
+    #[test]
+    fn who_crowds_the_pool_is_named_once() {
+        let mut pool = Pool::new(10, 200, Depot::default());
+        let mut flight = Flight::default();
+        flight.set_buffers(pool.buffers());
+        for (number, port) in [7, 3, 3, 3, 7, 3, 3, 1, 1, 1].into_iter().enumerate() {
+            assert!(matches!(flight.offer(arrival(&mut pool, number, Time::from_ns(5), port)), Offered::Added));
+        }
+        let crowding = flight.offer(arrival(&mut pool, 10, Time::from_ns(5), 1));
+        assert!(matches!(crowding, Offered::Crowded(NetPort(3), 5)), "{crowding:?}");
+        assert!(matches!(flight.offer(arrival(&mut pool, 11, Time::from_ns(5), 3)), Offered::Added));
+        // A cable is pulled: its packets count no more.
+        assert_eq!(flight.take_on_way_to([NetPort(3), NetPort(2)]).len(), 6);
+        assert_eq!((flight.len(), flight.counts_from), (6, 10));
     }
 
     #[test]

@@ -46,6 +46,7 @@ use crate::convergence::UnconvergedBond;
 use crate::device::{Attached, Replacement};
 pub use burst::{RxBurst, TxFrames};
 use changeover::{Before, Change, Changeover, Next, Peers};
+pub use edge::buffers;
 pub use flows::FLOWS_COUNTED_MAX;
 use handle::{Handle, PATIENCE};
 use parts::{Beginning, Parts};

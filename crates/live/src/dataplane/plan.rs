@@ -145,8 +145,7 @@ impl Plan {
 
     /// The longest frame that a host may send, virtio-net header included.
     pub const fn frame_limit(&self) -> usize {
-        let longest = if self.shaped { self.fabric.mtu as usize + ETHERNET_HEADER } else { LARGEST_FRAME };
-        VNET_HEADER + longest
+        frame_limit(&self.fabric, self.shaped)
     }
 
     /// A host's port with this number.
@@ -196,6 +195,12 @@ impl Plan {
     pub fn hosts_of(&self, worker: usize) -> impl Iterator<Item = usize> + '_ {
         (0..self.hosts()).filter(move |&host| self.owner(host.into()) == worker)
     }
+}
+
+/// See [`Plan::frame_limit`].
+pub const fn frame_limit(fabric: &Fabric, is_shaped: bool) -> usize {
+    let longest = if is_shaped { fabric.mtu as usize + ETHERNET_HEADER } else { LARGEST_FRAME };
+    VNET_HEADER + longest
 }
 
 /// What is at the ends of bonds; behind devices of the machine it is another program's.

@@ -151,6 +151,11 @@ impl Pool {
         std::mem::take(&mut self.free)
     }
 
+    /// How many there may be.
+    pub const fn buffers(&self) -> usize {
+        self.total
+    }
+
     /// An unused buffer; `None` when all are in use.
     #[inline]
     pub fn take(&mut self) -> Option<Packet> {

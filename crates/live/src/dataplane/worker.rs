@@ -336,7 +336,7 @@ impl Worker {
                 let counters = &mut self.edge.state.counters;
                 counters.taken_late_max = counters.taken_late_max.max(late);
                 self.edge.pool.borrowed();
-                self.edge.state.flight.add(passage);
+                self.edge.send_under_way(passage);
             }
             Parcel::Retiming(port, retiming) => {
                 let done_until = self.done_until;
