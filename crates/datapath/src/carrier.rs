@@ -21,6 +21,9 @@ impl<P> Graph<P> {
         for port in ends {
             self.egress[port].set_carrier(now, up);
         }
+        for port in ends {
+            self.report_carrier_to_pipeline(tables, port);
+        }
         if !up {
             self.lose_what_is_under_way(driver, ends);
             if tables.rerouting == Rerouting::Follow {
@@ -109,6 +112,7 @@ impl<P> Graph<P> {
             if let Some((end, member)) = tables.map.member(port) {
                 self.report_carrier(now, end, member, false);
             }
+            self.report_carrier_to_pipeline(tables, port);
         }
     }
 }

@@ -20,8 +20,8 @@ pub struct Renumbering {
     pub ends: TiVec<BondEndId, Option<BondEndId>>,
     /// Whether switches go on choosing as they have chosen: that they are to spread in the same way.
     pub keeps_choices: bool,
-    /// Whether pipelines go on: they know addresses and ports.
-    pub keeps_pipelines: bool,
+    /// By number of the switch: whether its pipeline goes on. Pipelines know addresses and ports: where those change, there is none.
+    pub keeps_pipelines: Vec<bool>,
 }
 
 impl<P> Graph<P> {
@@ -63,8 +63,9 @@ impl<P> Graph<P> {
                 }
             }
         }
-        if renumbering.keeps_pipelines {
-            std::mem::swap(&mut self.pipelines, &mut old.pipelines);
+        let kept_pipelines = renumbering.keeps_pipelines.iter().zip(&mut self.pipelines).zip(&mut old.pipelines);
+        for ((_, made), pipeline) in kept_pipelines.filter(|((keeps, _), _)| **keeps) {
+            std::mem::swap(made, pipeline);
         }
         for (from, to) in kept(&renumbering.ends) {
             std::mem::swap(&mut self.ends[to], &mut old.ends[from]);

@@ -235,7 +235,7 @@ impl<P> Graph<P> {
         Self {
             egress: map.ports().map(egress).collect(),
             switches: (0..map.switches()).map(switch).collect(),
-            pipelines: pipelines(topology, tables),
+            pipelines: pipelines(now, topology, tables),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
             routes,
             spread,
@@ -469,8 +469,8 @@ impl<P> Graph<P> {
 }
 
 /// The pipelines of all switches as they start; empty where none has any.
-fn pipelines(topology: &Topology, tables: &Tables) -> Vec<Option<Installed>> {
-    let made = |(id, _)| tables.pipelines.make(topology, id).map(Installed::new);
+fn pipelines(now: Time, topology: &Topology, tables: &Tables) -> Vec<Option<Installed>> {
+    let made = |(id, _)| tables.pipelines.make(now, topology, id).map(Installed::new);
     let all: Vec<Option<Installed>> =
         if tables.pipelines.is_empty() { Vec::new() } else { topology.switches().map(made).collect() };
     if all.iter().any(Option::is_some) { all } else { Vec::new() }

@@ -1,8 +1,10 @@
 //! Switches that do more than to forward: what their pipelines say is carried out here.
 
+use std::sync::Arc;
+
 use machine::{Rebase, Span, Step, Time};
 use topology::{NetPort, NodeId, PortId};
-use vswitch::{Action, FLOOD, Field, FlowKey, Forwarding, Pipeline};
+use vswitch::{Action, FLOOD, Field, FlowKey, Forwarding, PacketIn, Pipeline};
 use wire::is_group;
 
 use crate::driver::{Driver, Loss, Tag, Timer};
@@ -58,10 +60,12 @@ impl<P> Graph<P> {
             return lose(driver, Loss::Loop, packet);
         }
         self.stamp_flood(moment.tables, driver, port, &mut packet);
-        let Ok(key) = FlowKey::parse(driver.headers(&packet)) else { return lose(driver, Loss::Malformed, packet) };
+        let headers = driver.headers(&packet);
+        let Ok(key) = FlowKey::parse(headers) else { return lose(driver, Loss::Malformed, packet) };
         let Some(installed) = &mut self.pipelines[switch] else { return lose(driver, Loss::NoRoute, packet) };
         let mut actions = std::mem::take(&mut self.actions);
-        installed.pipeline.process(moment.now, moment.tables.map.number(port), &key, &mut actions);
+        let (in_port, bytes) = (moment.tables.map.number(port), driver.bytes(&packet));
+        installed.pipeline.process(moment.now, &PacketIn { in_port, key: &key, headers, bytes }, &mut actions);
         let left = self.carry_out(moment, driver, Visit { switch, node, port }, packet, &actions);
         actions.clear();
         self.actions = actions;
@@ -78,18 +82,30 @@ impl<P> Graph<P> {
         actions: &[Action],
     ) -> Option<(NetPort, P)> {
         // The last one that sends it takes the packet itself; what comes behind that has no effect.
-        let last = actions.iter().rposition(|action| !matches!(action, Action::Set(_)));
+        let last = last_that_sends(actions);
         let mut has_destination = true;
-        for (number, action) in actions.iter().take(last.map_or(0, |last| last + 1)).enumerate() {
-            match action {
+        let mut number = 0;
+        while let Some(action) = actions.get(number).filter(|_| last.is_some_and(|last| number <= last)) {
+            match *action {
                 Action::Set(field) => {
-                    if driver.rewrite(&mut packet, *field).is_err() {
+                    if driver.rewrite(&mut packet, field).is_err() {
                         return lose(driver, Loss::Malformed, packet);
                     }
-                    self.follow_field(moment.tables, driver, &mut packet, *field, &mut has_destination);
+                    self.follow_field(moment.tables, driver, &mut packet, field, &mut has_destination);
                 }
                 Action::Controller => self.packet_in(moment, driver, visit, &packet),
                 Action::Normal if !has_destination => driver.count(Loss::NoRoute),
+                Action::Flood => self.send_flood(moment, driver, visit, &packet),
+                Action::Clone(length) => {
+                    let end = (number + 1 + usize::from(length)).min(actions.len());
+                    if let Some(copy) = driver.copy(&packet)
+                        && let Some((port, copy)) =
+                            self.carry_out(moment, driver, visit, copy, &actions[number + 1..end])
+                    {
+                        self.put(moment, driver, port, copy);
+                    }
+                    number = end - 1;
+                }
                 Action::Normal | Action::Output(_) if Some(number) == last => {
                     return self.send(moment, driver, visit, *action, packet);
                 }
@@ -101,9 +117,27 @@ impl<P> Graph<P> {
                     }
                 }
             }
+            number += 1;
         }
         driver.free(packet);
         None
+    }
+
+    /// Sends a copy by each port of the tree that spans the network, but for the one by which the packet came.
+    fn send_flood<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        Visit { node, port, .. }: Visit,
+        packet: &P,
+    ) {
+        let routes = Arc::clone(&self.routes);
+        let ports = routes.tree(node).iter().map(|out| moment.tables.map.port(node, *out));
+        for out in ports.filter(|out| *out != port) {
+            if let Some(copy) = driver.copy(packet) {
+                self.put(moment, driver, out, copy);
+            }
+        }
     }
 
     /// The port that a packet leaves by.
@@ -136,7 +170,7 @@ impl<P> Graph<P> {
     ) {
         let before = driver.forwarding(packet);
         let forwarding = match field {
-            Field::EthSrc(_) => return,
+            Field::EthSrc(_) | Field::Dscp(_) | Field::Ecn(_) | Field::Ttl(_) => return,
             // It belongs to the tree by which it came.
             Field::EthDst(mac) if is_group(mac) && before.to == FLOOD => Some(before),
             Field::EthDst(mac) if is_group(mac) => Some(self.flooding()),
@@ -225,6 +259,31 @@ impl<P> Graph<P> {
         self.poll_pipeline(moment, driver, switch);
     }
 
+    /// The pipeline of a switch, if it is here.
+    pub fn pipeline_mut(&mut self, switch: usize) -> Option<&mut dyn Pipeline> {
+        let installed = self.pipelines.get_mut(switch)?.as_mut()?;
+        Some(&mut *installed.pipeline)
+    }
+
+    /// What a pipeline wants was changed from outside: it says when it is to be woken.
+    pub fn pipeline_changed<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, switch: usize) {
+        self.poll_pipeline(moment, driver, switch);
+        self.follow_pending(moment, driver);
+    }
+
+    /// A switch's pipeline hears of the carrier of a port.
+    pub(crate) fn report_carrier_to_pipeline(&mut self, tables: &Tables, port: NetPort) {
+        // A bond has a carrier as long as any of its members has one.
+        let map = &tables.map;
+        let members = map.bond(port).map_or(std::slice::from_ref(&port), |end| map.members(end));
+        let is_up = members.iter().any(|port| self.egress[*port].is_up());
+        if let Some(switch) = map.switch(map.node(port))
+            && let Some(Some(installed)) = self.pipelines.get_mut(switch)
+        {
+            installed.pipeline.set_carrier(map.number(members[0]), is_up);
+        }
+    }
+
     /// Has all control machines say what they have to say; what they were to be woken for is forgotten.
     pub(crate) fn start_pipelines<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D) {
         for switch in 0..self.pipelines.len() {
@@ -234,6 +293,23 @@ impl<P> Graph<P> {
             }
         }
     }
+}
+
+/// The last action by which a packet is sent or shown.
+fn last_that_sends(actions: &[Action]) -> Option<usize> {
+    let (mut last, mut number) = (None, 0);
+    while let Some(action) = actions.get(number) {
+        match action {
+            Action::Set(_) => {}
+            Action::Output(_) | Action::Normal | Action::Flood | Action::Controller => last = Some(number),
+            Action::Clone(length) => {
+                last = Some(number);
+                number += usize::from(*length);
+            }
+        }
+        number += 1;
+    }
+    last
 }
 
 /// A packet goes nowhere.

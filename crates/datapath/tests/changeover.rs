@@ -84,7 +84,7 @@ fn what_is_kept_goes_on_in_the_next_network() {
         ports: was.tables.map.ports().map(port).collect(),
         ends: TiVec::new(),
         keeps_choices: true,
-        keeps_pipelines: false,
+        keeps_pipelines: Vec::new(),
     };
     let tables = (&*was.tables, &*is.tables);
     let retimings = is.graph.take_over(&mut was.graph, tables, &renumbering, Time::ZERO);
@@ -114,7 +114,7 @@ fn a_link_with_another_rate_says_what_becomes_of_what_is_under_way() {
         ports: was.tables.map.ports().map(|(port, _)| Some(port)).collect(),
         ends: TiVec::new(),
         keeps_choices: true,
-        keeps_pipelines: true,
+        keeps_pipelines: vec![true; was.tables.map.switches()],
     };
     let tables = (&*was.tables, &*is.tables);
     let retimings = is.graph.take_over(&mut was.graph, tables, &renumbering, Time::ZERO);

@@ -20,7 +20,7 @@ use crate::source::{At, Place, Source};
 use crate::topologies::{Specs, TopologyText, explicit};
 use crate::tree::{Node, Value};
 use crate::vary::AxisText;
-use crate::{Experiment, Fabric, bonds, devices, links, tree};
+use crate::{Experiment, Fabric, bonds, devices, flows, links, tree};
 
 /// The most experiments of one file.
 const MOST_EXPERIMENTS: usize = 200;
@@ -65,6 +65,7 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
         return None;
     }
     devices::plug_in(&file, &mut graph, problems);
+    let flow_tables = flows::flow_tables(&file, &graph.topology, problems);
     let controllers = file.controllers.as_ref().filter(|text| text.sound);
     let controllers = controllers.and_then(|text| crate::controllers::controllers(&text.value, problems));
     let block = match &controllers {
@@ -88,6 +89,7 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
         rerouting: file.routes.map_or(Rerouting::Follow, |routes| routes.0),
         mtu,
         seed: file.seed.map_or(1, |seed| seed.0),
+        flow_tables,
         controllers,
         experiments,
     })

@@ -12,6 +12,7 @@ use crate::bonds::BondText;
 use crate::cluster::ClusterText;
 use crate::controllers::{ControllersText, Flag};
 use crate::error::Problems;
+use crate::flows::BySwitch;
 use crate::links::{LinkText, Links};
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Bytes, Length, Whole};
@@ -69,6 +70,11 @@ parameters! {
             /// Whether routes lead around links that are down.
             "routes": Choice<Rerouting> => Policy Routes(Rerouting), plain, |fabric, routes| fabric.rerouting = *routes
         };
+        /// Flows of switches, by their names, as `ovs-ofctl add-flow` reads them: `leaf1: [ "priority=10,tcp,tp_dst=80,actions=drop" ]`. A switch that is named here
+        /// has the flow `priority=0 actions=NORMAL` besides: what no other flow is for goes along the routes.
+        "flows" => flows: Option<BySwitch>;
+        /// Groups of switches, by their names, as `ovs-ofctl add-group` reads them: `leaf1: [ "group_id=1,type=select,bucket=output:2,bucket=output:3" ]`.
+        "groups" => groups: Option<BySwitch>;
         /// The controllers above the network. A file may have them alone, without a network.
         "controllers" => controllers: Option<At<ControllersText>>;
         /// What to measure, by name.

@@ -1,5 +1,7 @@
 //! What is wrong with a file: every problem that was found, each with its place and a hint how to fix it.
 
+use std::ops::Range;
+
 use miette::{Diagnostic, SourceSpan};
 
 use crate::escape::escaped;
@@ -144,6 +146,15 @@ impl<'a> Problems<'a> {
         // The same text can be read twice (an alias, a default that meets many links): once is enough.
         if !self.found.contains(&problem) {
             self.found.push(problem);
+        }
+    }
+
+    /// Where a part of a scalar's value is in the text, if it is written there as it is; else where all of it is.
+    pub fn place_within(&self, place: Place, value: &str, part: &Range<usize>) -> Place {
+        let written = self.source.text.get(place.offset..place.offset + place.len).unwrap_or_default();
+        match written.find(value).filter(|_| !value.is_empty()) {
+            Some(at) => Place { offset: place.offset + at + part.start, len: part.len().max(1) },
+            None => place,
         }
     }
 

@@ -15,6 +15,7 @@
 //! | `nodes`, `links` (a list), `link-defaults` | instead of `topology`: everything by name. A host may have several links, and `forward` |
 //! | `bonds` | links between two nodes that are used as one: `between` or `host`, `members`, `mode` and the options of Linux's bonding driver, `reorder`, `rebalance`; `ends` for what differs at one end |
 //! | `spread`, `routes`, `mtu`, `seed` | of the whole network |
+//! | `flows`, `groups` | what switches do with packets besides forwarding along the routes, as `ovs-ofctl` writes it |
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
 //! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat` (a number, or `until` the mean is known), `expect`, `report` of each |
 //!
@@ -38,6 +39,7 @@ mod excerpt;
 mod expect;
 mod experiment;
 mod faults;
+mod flows;
 mod graph;
 mod in_units;
 mod link_change;
@@ -76,6 +78,7 @@ pub use cluster::LoadSetting;
 pub use controllers::ControllersSetting;
 pub use document::NetworkSetting;
 pub use error::{Error, Problem};
+pub use flows::{FlowCommand, NoSuchSwitch, SwitchTables, find_switch, selection, table_changes};
 pub use graph::host_hint;
 pub use in_units::in_units;
 pub use link_change::{ChangedLink, LinkChange};

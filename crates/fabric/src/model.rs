@@ -1,5 +1,7 @@
 //! What a checked file says, as plain data for the drivers.
 
+use std::collections::BTreeMap;
+
 use machine::Span;
 use serde::{Deserialize, Serialize, Serializer};
 use topology::{BondEnd, BondEndId, LinkId, NodeId, Rerouting, TiVec, Topology};
@@ -11,7 +13,7 @@ mod cluster;
 pub use bond::*;
 pub use cluster::*;
 
-use crate::{Metric, Overrides, Setting};
+use crate::{Metric, Overrides, Setting, SwitchTables};
 
 /// A checked network and its experiments.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +34,8 @@ pub struct Fabric {
     pub mtu: u32,
     /// The seed of all randomness when the command line gives none.
     pub seed: u64,
+    /// By switch: what its tables have when it starts. A switch that is not in it has none, and forwards along the routes.
+    pub flow_tables: BTreeMap<NodeId, SwitchTables>,
     /// The controllers. A file may have them and no network: then the topology is empty, and all experiments ask
     /// the controllers.
     pub controllers: Option<Controllers>,
@@ -54,6 +58,8 @@ impl Serialize for Fabric {
             routes: Rerouting,
             mtu: u32,
             seed: u64,
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            flow_tables: BTreeMap<&'a str, &'a SwitchTables>,
             #[serde(skip_serializing_if = "Option::is_none")]
             controllers: &'a Option<Controllers>,
             experiments: &'a [Experiment],
@@ -65,11 +71,35 @@ impl Serialize for Fabric {
             #[serde(flatten)]
             bond: &'a Bond,
         }
-        let Self { name, description, topology, bonds, spread, rerouting, mtu, seed, controllers, experiments } = self;
+        let Self {
+            name,
+            description,
+            topology,
+            bonds,
+            spread,
+            rerouting,
+            mtu,
+            seed,
+            flow_tables,
+            controllers,
+            experiments,
+        } = self;
+        let flow_tables = flow_tables.iter().map(|(id, tables)| (topology.nodes[*id].name.as_str(), tables)).collect();
         let bonds = topology.bonds.iter().zip(bonds).map(|(place, bond)| WrittenBond { place, bond }).collect();
         let (spread, routes, mtu, seed) = (*spread, *rerouting, *mtu, *seed);
-        let written =
-            Written { name, description, topology, bonds, spread, routes, mtu, seed, controllers, experiments };
+        let written = Written {
+            name,
+            description,
+            topology,
+            bonds,
+            spread,
+            routes,
+            mtu,
+            seed,
+            flow_tables,
+            controllers,
+            experiments,
+        };
         written.serialize(serializer)
     }
 }

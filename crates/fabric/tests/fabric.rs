@@ -4,6 +4,7 @@ mod bonds;
 mod cluster;
 mod faults;
 mod files;
+mod flows;
 mod hints;
 mod hostile;
 mod messages;

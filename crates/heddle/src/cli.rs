@@ -4,6 +4,7 @@ pub mod actions;
 mod candidates;
 mod cluster;
 mod controller;
+mod flows;
 mod network;
 pub mod recipes;
 mod size;
@@ -14,6 +15,7 @@ pub use cluster::{
     BENCH_PREFIX, Bench, BenchOperation, BenchTarget, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls,
 };
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
+pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Trace};
 pub use network::{
     Capture, Down, Exec, FromArg, Graph, GraphFormat, Iperf, Link, LinkAction, LinkArg, LinkSet, Path, Ping, Pings,
     Protocol, Shell, Show, ShowTopic,
@@ -149,7 +151,7 @@ pub enum Command {
     /// programs in hosts or files behind, which `heddle clean` removes.
     #[command(visible_alias = "ls", after_help = "Example: heddle list -o json")]
     List,
-    /// Show nodes, links, flows or counters of a running network (nodes and links of a file, too)
+    /// Show nodes, links, routes, flows or counters of a running network (nodes and links of a file, too)
     Show(Show),
     /// Run a program in a host of a running network
     ///
@@ -228,6 +230,15 @@ pub enum Command {
     Capture(Capture),
     /// Take a link of a running network down or up, or change its delay, loss, rate, ...
     Link(Link),
+    /// Change or show the tables of flows of a running network's switches, as ovs-ofctl writes them
+    Flow(Flow),
+    /// Change or show the groups that flows of a switch name
+    Group(Group),
+    /// Show which flows a packet would meet at a switch, and why
+    ///
+    /// The packet is named by its fields, as flows match them. Nothing is sent or counted.
+    #[command(after_help = "Example: heddle trace leaf1 'in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=80'")]
+    Trace(Trace),
     /// Make the report of a results folder anew
     Report(Report),
     /// Run a node of the controller cluster, in the foreground

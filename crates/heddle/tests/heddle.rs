@@ -12,6 +12,7 @@ mod cluster_runs;
 mod command;
 mod compare;
 mod docs;
+mod flow_tables;
 mod fuzz_targets;
 mod interrupted;
 mod live;

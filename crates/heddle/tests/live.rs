@@ -66,7 +66,7 @@ fn up_exec_show_change_down() {
     let (counters, _) = desk.expect(0, &["show", "counters", "-o", "json"]);
     let counters: Value = serde_json::from_str(&counters).expect("JSON");
     assert!(counters[0]["packets"].as_u64().expect("a count") >= 3, "{counters}");
-    let (flows, _) = desk.expect(0, &["show", "flows", "-o", "csv"]);
+    let (flows, _) = desk.expect(0, &["show", "routes", "-o", "csv"]);
     assert_eq!(flows.lines().count(), 1 + 2 * 3, "one entry a switch and host: {flows}");
     assert!(flows.lines().any(|line| line.starts_with("s1,h2,") && !line.ends_with(",0")), "{flows}");
     let (same, _) = desk.expect(0, &["up", "pair.fabric.yaml"]);
@@ -110,7 +110,7 @@ fn servers_of_a_bcube_are_shown_and_go_on_without_a_cable() {
     desk.expect(0, &["link", "down", "h1", "s0.1"]);
     ping("h2");
     // The way is through h3, h4 and no other.
-    let (flows, _) = desk.expect(0, &["show", "flows", "-o", "csv"]);
+    let (flows, _) = desk.expect(0, &["show", "routes", "-o", "csv"]);
     assert_eq!(flows.lines().count(), 1 + 4 * 4 + 4 * 3, "four switches, and one in each server: {flows}");
     for start in ["h1,h2,1,", "h3,h2,0,", "h4,h2,1,"] {
         assert!(flows.lines().any(|line| line.starts_with(start) && !line.ends_with(",0")), "{start}: {flows}");
@@ -477,7 +477,7 @@ fn who_names_no_host_or_no_network_sees_which_there_are() {
     assert!(stderr.contains("the hosts are `h1` to `h3`"), "{stderr}");
     let (_, stderr) = desk.expect(2, &["exec", "s2", "--", "true"]);
     assert!(stderr.contains("`s2` is a switch") && stderr.contains("`heddle exec h2 -- ..`"), "{stderr}");
-    let (flows, _) = desk.expect(0, &["show", "flows", "-o", "csv"]);
+    let (flows, _) = desk.expect(0, &["show", "routes", "-o", "csv"]);
     assert!(flows.starts_with("node,to,ports,packets\n"), "{flows}");
     desk.expect(0, &["up", "pair.fabric.yaml", "--name", "other"]);
     for (args, how) in [

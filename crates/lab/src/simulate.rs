@@ -13,7 +13,6 @@ use sim::{FlowOutcome, FlowSample, FlowSpec, LinkOutcome, Outcome, Sample, Scena
 use topology::{Routes, Side};
 use transport::transfers::OPEN_MAX;
 use transport::{TransportKind, TransportSpec};
-use vswitch::Pipelines;
 
 use crate::cluster;
 use crate::error::Error;
@@ -96,7 +95,7 @@ fn one_of_traffic(
     let time_series = options.step_of(experiment);
     let fabric = overridden(fabric, case);
     let flows = flows(&fabric, experiment, case, run)?;
-    let pipelines = Pipelines::default();
+    let pipelines = fabric.pipelines();
     let scenario = Scenario {
         pipelines: &pipelines,
         fabric: &fabric,

@@ -1,5 +1,7 @@
 //! Small fabrics and made-up measurements for the tests of this crate.
 
+use std::collections::BTreeMap;
+
 use fabric::{
     Axis, Bound, DriverKind, Expectation, Experiment, Fabric, Metric, NetworkSetting, Pattern, Traffic, TrafficSetting,
     Work,
@@ -64,6 +66,7 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
         rerouting: Rerouting::Follow,
         mtu: 1_500,
         seed: 7,
+        flow_tables: BTreeMap::new(),
         controllers: None,
         experiments: Vec::new(),
     }

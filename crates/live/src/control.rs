@@ -3,17 +3,20 @@
 //! Pure: bytes in, values out; no socket. The client speaks first, with [`Request::Hello`]; then each request has one
 //! reply. A line that cannot be read ends the conversation, since nobody knows where the next one would start.
 
+mod flows;
+
 use std::fmt;
 
-use fabric::{ChangedLink, LinkChange, Overrides};
+use fabric::{ChangedLink, FlowCommand, LinkChange, Overrides};
 use machine::{Span, nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::convergence::UnconvergedBond;
 use crate::port::Unsent;
+pub use flows::{FlowEntry, SwitchFlows, TracedPacket};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -94,6 +97,31 @@ pub enum Request {
         /// The keys that are set or taken away.
         change: LinkChange,
     },
+    /// Change the tables of flows of a switch: all of the texts, or none.
+    ChangeFlows {
+        /// The switch's name.
+        switch: String,
+        /// What is done.
+        command: FlowCommand,
+        /// Whether flows are meant by exactly their match and priority.
+        strict: bool,
+        /// Flows or groups, as `ovs-ofctl` writes them.
+        texts: Vec<String>,
+    },
+    /// What is in tables of flows.
+    Flows {
+        /// A switch's name; without it, all that have tables.
+        switch: Option<String>,
+        /// Which flows, as `ovs-ofctl dump-flows` chooses them; empty: all.
+        selection: String,
+    },
+    /// What a packet would meet at a switch.
+    Trace {
+        /// The switch's name.
+        switch: String,
+        /// The packet, by its fields as flows match them.
+        packet: String,
+    },
     /// The way into a host: the reply carries the file descriptors of its network namespace and, if there is one, of the user
     /// namespace.
     Enter {
@@ -139,6 +167,12 @@ pub enum Reply {
     Links(LinksSet),
     /// The answer to [`Request::ChangeLink`]: how many links do something else now.
     LinksChanged(usize),
+    /// The answer to [`Request::ChangeFlows`]: how many flows or groups have changed.
+    FlowsChanged(usize),
+    /// The answer to [`Request::Flows`].
+    Flows(Vec<SwitchFlows>),
+    /// The answer to [`Request::Trace`].
+    Traced(TracedPacket),
     /// The answer to [`Request::Enter`].
     Enter {
         /// The file to be seen as `/etc/hosts` in the host.

@@ -301,6 +301,11 @@ impl Shared {
             Request::ChangeLink { a, b, number, change } => {
                 Reply::LinksChanged(network.change_link(&a, &b, number, &change)?)
             }
+            Request::ChangeFlows { switch, command, strict, texts } => {
+                Reply::FlowsChanged(network.change_flows(&switch, (command, strict), &texts)?)
+            }
+            Request::Flows { switch, selection } => Reply::Flows(network.flows(switch.as_deref(), &selection)?),
+            Request::Trace { switch, packet } => Reply::Traced(network.trace(&switch, &packet)?),
             Request::Enter { host } => {
                 network.host(&host)?;
                 Reply::Enter { hosts_file: network.hosts_file().to_string_lossy().into_owned() }

@@ -186,6 +186,25 @@ pub enum Error {
     /// The file cannot be used.
     #[error("{0}")]
     File(String),
+    /// There is no such switch.
+    #[error(transparent)]
+    NoSuchSwitch(#[from] fabric::NoSuchSwitch),
+    /// A switch forwards along the routes, and has no tables.
+    #[error("{switch} has no tables of flows: it forwards along the routes")]
+    NoTables {
+        /// The switch's name.
+        switch: String,
+    },
+    /// A change of tables cannot be made; none of those that came with it was.
+    #[error("`{text}` is refused: {error}")]
+    Flow {
+        /// The switch's name.
+        switch: String,
+        /// The flow or group.
+        text: String,
+        /// Why.
+        error: vswitch::flow_table::ChangeError,
+    },
     /// The daemon did not come up.
     #[error("the network's process did not start: {message}")]
     Start {
@@ -264,10 +283,15 @@ impl Error {
             Self::NoSuchHost { hint, .. } => return Some(hint.clone()),
             Self::IsSwitch { host, .. } => {
                 return Some(format!(
-                    "`heddle exec {host} -- ..` runs it in a host; `heddle show flows` and `heddle show counters` show what a switch does"
+                    "`heddle exec {host} -- ..` runs it in a host; `heddle show routes` and `heddle show counters` show what a switch does"
                 ));
             }
             Self::NoSuchLink(error) => return Some(error.hint()),
+            Self::NoTables { switch } => {
+                return Some(format!("`heddle flow add {switch} ..` gives it some; `heddle path` follows routes"));
+            }
+            Self::NoSuchSwitch(error) => return Some(error.hint.clone()),
+            Self::Flow { error, switch, .. } => return Some(error.hint().replace("SWITCH", switch)),
             Self::CaptureTarget(error) => return Some(error.hint()),
             Self::CaptureFilter(error) => return Some(error.hint()),
             Self::TooManyCaptures { .. } => "end one of them first: each ends when its `heddle capture` does",

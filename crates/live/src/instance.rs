@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fabric::{LinkChange, Overrides, Source};
+use fabric::{FlowCommand, LinkChange, Overrides, Source};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recv, recvmsg};
@@ -20,7 +20,7 @@ use crate::Error;
 use crate::command;
 use crate::control::{
     self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, StartupStatus, Status,
-    VERSION,
+    SwitchFlows, TracedPacket, VERSION,
 };
 use crate::convergence::UnconvergedBond;
 use crate::runtime::{Folder, State};
@@ -244,6 +244,46 @@ impl Instance {
         }
     }
 
+    /// Changes the tables of flows of a switch, with texts as `ovs-ofctl` writes them: all of them, or none. `strict`: flows are meant by exactly their match and
+    /// priority. A switch that has no tables gets them. Packets go on meanwhile. How many flows or groups have changed.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such switch, or a text is wrong; nothing has changed.
+    pub fn change_flows(
+        &self,
+        switch: &str,
+        (command, strict): (FlowCommand, bool),
+        texts: &[String],
+    ) -> Result<usize, Error> {
+        let (switch, texts) = (switch.to_owned(), texts.to_vec());
+        match self.ask(&Request::ChangeFlows { switch, command, strict, texts })? {
+            Reply::FlowsChanged(changed) => Ok(changed),
+            _ => Err(unexpected("change flows")),
+        }
+    }
+
+    /// What is in the tables of a switch, or of all that have some; of the flows, those that are meant, as `ovs-ofctl dump-flows` chooses them.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such switch, or the choice is none.
+    pub fn flows(&self, switch: Option<&str>, selection: &str) -> Result<Vec<SwitchFlows>, Error> {
+        match self.ask(&Request::Flows { switch: switch.map(str::to_owned), selection: selection.to_owned() })? {
+            Reply::Flows(flows) => Ok(flows),
+            _ => Err(unexpected("flows")),
+        }
+    }
+
+    /// What a packet with these fields would meet at a switch that has tables of flows. Nothing is counted.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such switch, it has no tables, or the fields are none.
+    pub fn trace(&self, switch: &str, packet: &str) -> Result<TracedPacket, Error> {
+        match self.ask(&Request::Trace { switch: switch.to_owned(), packet: packet.to_owned() })? {
+            Reply::Traced(traced) => Ok(traced),
+            _ => Err(unexpected("trace")),
+        }
+    }
+
     /// How switches choose, as salts of their hashes: by switch, and behind them by multi-homed host, as [`Topology::switches`] and
     /// [`Topology::multi_homed`] have them.
     ///
@@ -432,6 +472,9 @@ fn unexpected(request: &'static str) -> Error {
         "salts" => "reply other than the switches' salts",
         "link" => "reply other than the links",
         "change" => "reply other than how many links were changed",
+        "change flows" => "reply other than how many flows were changed",
+        "flows" => "reply other than flows",
+        "trace" => "reply other than what a packet meets",
         "enter" => "reply other than the way into a host",
         "capture" => "reply other than the capture's ports",
         _ => "reply other than the end",

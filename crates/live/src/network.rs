@@ -1,6 +1,7 @@
 //! A live network: its hosts and its data plane, and how a new file changes them.
 
 mod captures;
+mod flows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -57,6 +58,8 @@ pub struct Network {
     overrides: Overrides,
     /// Links that were changed since.
     changed_links: Vec<ChangedLink>,
+    /// Switches that were given tables of flows which the file does not name.
+    with_tables: BTreeSet<String>,
     /// The hosts, in the fabric's order.
     hosts: Vec<Host>,
     /// Those that are not made, in the fabric's order.
@@ -92,6 +95,7 @@ impl Network {
             folder: PathBuf::new(),
             overrides: Overrides::default(),
             changed_links: Vec::new(),
+            with_tables: BTreeSet::new(),
             hosts: Vec::new(),
             plane: None,
             unplugged: false,
@@ -101,7 +105,7 @@ impl Network {
 
     /// Makes it what the file says, whose folder is `folder`. If it cannot be done, nothing changes.
     pub fn apply(&mut self, source: Source, folder: PathBuf, overrides: &Overrides) -> Result<Applied, Error> {
-        let fabric = definition(&source, overrides, &[])?;
+        let fabric = definition(&source, overrides, &[], &self.with_tables)?;
         if fabric.topology.hosts > self.hosts_max {
             return Err(Error::TooManyHosts { hosts: fabric.topology.hosts, limit: self.hosts_max });
         }
@@ -127,7 +131,7 @@ impl Network {
                 None => all.push(ChangedLink { a, b, number, change: change.clone() }),
             }
         }
-        let fabric = definition(&self.source, &self.overrides, &all)?;
+        let fabric = self.definition(&all)?;
         let specs = |fabric: &Fabric| links.iter().map(|link| fabric.topology.links[*link].spec).collect::<Vec<_>>();
         let changed = specs(before).iter().zip(specs(&fabric)).filter(|(before, after)| *before != after).count();
         if changed > 0 {
@@ -136,6 +140,11 @@ impl Network {
         }
         self.changed_links = all;
         Ok(changed)
+    }
+
+    /// What it is to be if these links are changed.
+    fn definition(&self, changed: &[ChangedLink]) -> Result<Fabric, Error> {
+        definition(&self.source, &self.overrides, changed, &self.with_tables)
     }
 
     /// Becomes this fabric, if it is not. If it cannot be done, nothing changes.
@@ -206,7 +215,9 @@ impl Network {
         let external = self.open_devices(&fabric, folder)?;
         let routes = Routes::compute(&fabric.topology);
         let before = self.plane.as_ref().map(DataPlane::plan);
-        let plan = Plan::new(fabric, routes, default_workers(), self.pipelines.clone(), before);
+        // Tests have pipelines of their own.
+        let pipelines = if self.pipelines.is_empty() { fabric.pipelines() } else { self.pipelines.clone() };
+        let plan = Plan::new(fabric, routes, default_workers(), pipelines, before);
         // Those of `heddle run` are there to be measured.
         let plan = if self.ephemeral { plan.counting_flows() } else { plan };
         let known: BTreeMap<_, _> =
@@ -574,10 +585,20 @@ fn link_key(fabric: &Fabric, id: LinkId) -> LinkKey {
     (name(a), name(b), fabric.topology.link_number(id))
 }
 
-/// What a network is to be: what its file says, with what was changed in it.
-fn definition(source: &Source, overrides: &Overrides, changed: &[ChangedLink]) -> Result<Fabric, Error> {
+/// What a network is to be: what its file says, with what was changed in it, and tables of flows for these switches as well.
+fn definition(
+    source: &Source,
+    overrides: &Overrides,
+    changed: &[ChangedLink],
+    with_tables: &BTreeSet<String>,
+) -> Result<Fabric, Error> {
     let fabric = fabric::parse(source).map(|fabric| fabric.with(overrides));
-    fabric.and_then(|fabric| fabric.with_links(changed)).map_err(|error| Error::File(describe(&error)))
+    let mut fabric =
+        fabric.and_then(|fabric| fabric.with_links(changed)).map_err(|error| Error::File(describe(&error)))?;
+    for switch in with_tables.iter().filter_map(|name| fabric::find_switch(&fabric.topology, name).ok()) {
+        fabric.flow_tables.entry(switch).or_default();
+    }
+    Ok(fabric)
 }
 
 /// The problems of a file, one a line.
@@ -594,6 +615,7 @@ fn is_same(old: &Fabric, new: &Fabric) -> bool {
     old.name == new.name
         && old.topology == new.topology
         && old.bonds == new.bonds
+        && old.flow_tables == new.flow_tables
         && (old.spread, old.rerouting, old.mtu, old.seed) == (new.spread, new.rerouting, new.mtu, new.seed)
 }
 

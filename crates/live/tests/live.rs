@@ -11,6 +11,7 @@ mod crash;
 mod external_addresses;
 mod external_host;
 mod far_ends;
+mod flows;
 mod groups;
 mod hostile_partner;
 mod hosts;

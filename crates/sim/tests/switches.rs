@@ -75,3 +75,39 @@ fn a_circle_that_takes_no_time_comes_to_an_end() {
     let outcome = run(&links, &pipelines::circling(), &reno(20), 100);
     assert_eq!(outcome.flows[0].delivered_bytes, 0);
 }
+
+/// A file with flows: the translation of [`pipelines::flows`] gives, to the last number, what the pipeline that is written in Rust gives, and a drop rule drops.
+#[test]
+fn flows_of_a_file_do_what_they_say() {
+    let transport = reno(20);
+    let run_file = |more: &[&str]| {
+        let text = pipelines::flows::file(", rate: 1Gbit, delay: 50us", more);
+        let fabric = fabric::parse(&fabric::Source { name: "flows".into(), text }).expect("it is a file");
+        let routes = Arc::new(Routes::compute(&fabric.topology));
+        sim::run(&Scenario {
+            warm_up: Span::from_ms(20),
+            duration: Span::from_ms(100),
+            pipelines: &fabric.pipelines(),
+            ..scenario::plain(
+                &fabric,
+                &routes,
+                &transport,
+                &[FlowSpec { from: CLIENT, to: VIRTUAL, start: Time::ZERO }],
+            )
+        })
+    };
+    let translated = run_file(&[]);
+    let [client, own, server, monitor, _] = translated.links[..] else { panic!("five links") };
+    assert!(translated.flows[0].delivered_bytes > 0);
+    assert_eq!((own.forward.packets, own.backward.packets), (0, 0));
+    assert!(server.backward.packets > 0 && server.forward.packets > 0);
+    let both_ways = client.forward.packets + client.backward.packets;
+    assert!(monitor.backward.packets.abs_diff(both_ways) <= 20, "{monitor:?} of {both_ways}");
+    let dropped = run_file(&["priority=30,tcp,actions=drop"]);
+    assert_eq!(dropped.flows[0].delivered_bytes, 0);
+    assert!(dropped.links[0].forward.packets > 0);
+    // Who is sent back to does not hear himself.
+    let back = run_file(&["priority=30,tcp,in_port=h1,actions=output:h2"]);
+    assert!(back.flows[0].delivered_bytes > 0);
+    assert_eq!(back.links[2].backward.packets, 0);
+}

@@ -1,5 +1,6 @@
 //! Header fields that a switch can write.
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use wire::{
@@ -26,6 +27,12 @@ pub enum Field {
     SrcPort(u16),
     /// Destination port of TCP or UDP.
     DstPort(u16),
+    /// Differentiated services code point of an IP packet (RFC 2474): the upper six bits of its traffic class.
+    Dscp(u8),
+    /// Explicit congestion notification of an IP packet (RFC 3168): the lower two bits of its traffic class.
+    Ecn(u8),
+    /// Time to live of an IPv4 packet, hop limit of an IPv6 packet.
+    Ttl(u8),
 }
 
 /// The end of a flow that an address or a port belongs to.
@@ -53,8 +60,33 @@ impl Field {
             Self::Ipv6Dst(to) => write_ipv6(frame, (Endpoint::Destination, to), coverage)?,
             Self::SrcPort(port) => write_port(frame, (Endpoint::Source, port), coverage)?,
             Self::DstPort(port) => write_port(frame, (Endpoint::Destination, port), coverage)?,
+            Self::Dscp(dscp) => write_ip(frame, IpField::TrafficClass { bits: dscp << 2, mask: 0xfc })?,
+            Self::Ecn(ecn) => write_ip(frame, IpField::TrafficClass { bits: ecn, mask: 0x03 })?,
+            Self::Ttl(ttl) => write_ip(frame, IpField::Ttl(ttl))?,
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Field {
+    /// As the actions of flows write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mac = |[first, rest @ ..]: [u8; 6]| {
+            rest.iter().fold(format!("{first:02x}"), |text, byte| format!("{text}:{byte:02x}"))
+        };
+        match *self {
+            Self::EthSrc(address) => write!(f, "mod_dl_src:{}", mac(address)),
+            Self::EthDst(address) => write!(f, "mod_dl_dst:{}", mac(address)),
+            Self::Ipv4Src(address) => write!(f, "mod_nw_src:{address}"),
+            Self::Ipv4Dst(address) => write!(f, "mod_nw_dst:{address}"),
+            Self::Ipv6Src(address) => write!(f, "set_field:{address}->ipv6_src"),
+            Self::Ipv6Dst(address) => write!(f, "set_field:{address}->ipv6_dst"),
+            Self::SrcPort(port) => write!(f, "mod_tp_src:{port}"),
+            Self::DstPort(port) => write!(f, "mod_tp_dst:{port}"),
+            Self::Dscp(dscp) => write!(f, "mod_nw_tos:{}", dscp << 2),
+            Self::Ecn(ecn) => write!(f, "mod_nw_ecn:{ecn}"),
+            Self::Ttl(ttl) => write!(f, "mod_nw_ttl:{ttl}"),
+        }
     }
 }
 
@@ -70,6 +102,34 @@ fn payload<'a>(frame: &'a mut [u8], wanted: u16, expected: &'static str) -> Resu
         return Err(Error::Field { header: "Ethernet", field: "ethertype", value: u32::from(ethertype), expected });
     }
     EthernetPacketMut::new_checked(frame).map(EthernetPacketMut::into_payload)
+}
+
+/// A field that both versions of IP have.
+#[derive(Clone, Copy)]
+enum IpField {
+    /// Those bits of it that are in the mask.
+    TrafficClass {
+        bits: u8,
+        mask: u8,
+    },
+    Ttl(u8),
+}
+
+fn write_ip(frame: &mut [u8], field: IpField) -> Result<(), Error> {
+    if ethertype_of(frame)? == ethertype::IPV6 {
+        let mut packet = Ipv6PacketMut::new_checked(payload(frame, ethertype::IPV6, "34525 (IPv6)")?)?;
+        match field {
+            IpField::TrafficClass { bits, mask } => packet.set_traffic_class(bits, mask),
+            IpField::Ttl(ttl) => packet.set_hop_limit(ttl),
+        }
+        return Ok(());
+    }
+    let mut packet = Ipv4PacketMut::new_checked(payload(frame, ethertype::IPV4, "2048 (IPv4) or 34525 (IPv6)")?)?;
+    match field {
+        IpField::TrafficClass { bits, mask } => packet.set_traffic_class(bits, mask),
+        IpField::Ttl(ttl) => packet.set_ttl(ttl),
+    }
+    Ok(())
 }
 
 fn write_ipv4(frame: &mut [u8], (endpoint, new): (Endpoint, Ipv4Addr), coverage: Coverage) -> Result<(), Error> {
@@ -188,6 +248,18 @@ mod tests {
         assert_eq!(refused(&frame[..13], Field::EthDst(a.mac)), "Ethernet: 13 bytes, at least 14 expected");
     }
 
+    #[test]
+    fn traffic_class_and_time_to_live_are_those_of_the_headers() {
+        let (a, b) = (address(1), address(2));
+        let fields = [Field::Dscp(46), Field::Ecn(2), Field::Ttl(7)];
+        let frame = written(tcp(&a, &b, 1, 2, 9), &fields);
+        let packet = wire::Ipv4Packet::new_checked(&frame[14..]).unwrap();
+        assert_eq!((packet.traffic_class(), packet.ttl(), packet.is_checksum_right()), (46 << 2 | 2, 7, true));
+        let frame = written(tcp_v6(&a, &b, 1, 2, 9), &fields);
+        let packet = wire::Ipv6Packet::new_checked(&frame[14..]).unwrap();
+        assert_eq!((packet.traffic_class(), packet.hop_limit(), packet.flow_label()), (46 << 2 | 2, 7, 0));
+    }
+
     /// All fragments get the address, and the checksum, which the first one has, is of all.
     #[test]
     fn fragments_keep_a_checksum_that_fits_all_of_them() {
@@ -213,7 +285,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_written_or_refused(
-            mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..4, which in 0_usize..8, value: [u8; 16],
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..4, which in 0_usize..11, value: [u8; 16],
         ) {
             if let Some(place) = bytes.get_mut(12..15) {
                 place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0], [0x81, 0, 0]][ip]);
@@ -224,6 +296,7 @@ mod tests {
             let field = [
                 Field::EthSrc(mac), Field::EthDst(mac), Field::Ipv4Src(four), Field::Ipv4Dst(four),
                 Field::Ipv6Src(value.into()), Field::Ipv6Dst(value.into()), Field::SrcPort(port), Field::DstPort(port),
+                Field::Dscp(value[0] & 0x3f), Field::Ecn(value[0] & 3), Field::Ttl(value[0]),
             ][which];
             let before = FlowKey::parse(&bytes).ok();
             if field.write(&mut bytes, Coverage::Complete).is_ok() && let Some(before) = before {
@@ -237,6 +310,7 @@ mod tests {
                     Field::Ipv6Dst(to) => FlowKey { dst: to.to_bits(), ..before },
                     Field::SrcPort(port) => FlowKey { src_port: port, ..before },
                     Field::DstPort(port) => FlowKey { dst_port: port, ..before },
+                    Field::Dscp(_) | Field::Ecn(_) | Field::Ttl(_) => before,
                 };
                 prop_assert_eq!(key, expected);
             }

@@ -5,8 +5,10 @@
 //! that have a [`Pipeline`].
 #![forbid(unsafe_code)]
 
+mod action;
 mod field;
 mod flow_key;
+pub mod flow_table;
 pub mod fragments;
 mod host_table;
 mod ingress;
@@ -21,13 +23,14 @@ mod switch;
 mod testing;
 mod trace;
 
+pub use action::Action;
 pub use field::Field;
 pub use flow_key::FlowKey;
 pub use host_table::{HostBond, HostTable};
 pub use ingress::{DropReason, Ingress, classify, is_for_bridges};
 pub use marks::mark_congestion;
 pub use payload::{Payload, TcpSegment, UdpFragment, payload};
-pub use pipeline::{Action, PacketOut, Pipeline, Pipelines};
+pub use pipeline::{PacketIn, PacketOut, Pipeline, Pipelines};
 pub use spread::Spread;
 pub use switch::{FLOOD, Forwarding, Switch};
 pub use trace::{Hop, Trace, trace};

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use machine::{Rebase, Step, Time};
 use topology::{NodeId, PortId, Topology};
 
-use crate::{Field, FlowKey};
+use crate::FlowKey;
+use crate::action::Action;
+use crate::flow_table::FlowTables;
 
 /// What a switch does with each packet: the pipeline of `OpenFlow`'s model of a switch, and the control machine behind it. A switch without one
 /// forwards along the routes, as [`Action::Normal`] does.
@@ -14,10 +16,18 @@ use crate::{Field, FlowKey};
 /// No clock, no socket: the same pipeline works on frames and on simulated packets. What it keeps of the times that it is given goes along when the clock is
 /// set back ([`Rebase`]).
 pub trait Pipeline: fmt::Debug + Send + Rebase {
-    /// A packet has come in by this port of the switch: adds what is to be done, in order. Without an action it is dropped.
-    ///
-    /// A bond is known by the port of its first member.
-    fn process(&mut self, now: Time, in_port: PortId, key: &FlowKey, actions: &mut Vec<Action>);
+    /// A packet has come in: adds what is to be done, in order. Without an action it is dropped.
+    fn process(&mut self, now: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>);
+
+    /// A port has lost its carrier, or has it back. Ports have one when the switch starts.
+    fn set_carrier(&mut self, port: PortId, up: bool) {
+        let _ = (port, up);
+    }
+
+    /// The tables of flows, if that is what it has.
+    fn flow_tables(&mut self) -> Option<&mut FlowTables> {
+        None
+    }
 
     /// A packet is up to the control machine ([`Action::Controller`]). `frame` has the whole packet, with its checksums; a segment that a kernel left to
     /// others to cut is longer than an MTU. Of a simulated flow's packet it has the headers alone, without checksums.
@@ -33,17 +43,17 @@ pub trait Pipeline: fmt::Debug + Send + Rebase {
     }
 }
 
-/// One thing that is done with a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// A header field is written: what comes after sees the packet so.
-    Set(Field),
-    /// It leaves by this port, as it is now.
-    Output(PortId),
-    /// It goes where the routes say, as it is now: to its destination address, or to everybody.
-    Normal,
-    /// It is shown to the control machine, as it is now.
-    Controller,
+/// A packet that has come in.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketIn<'a> {
+    /// The port of the switch that it came in by. A bond is known by the port of its first member.
+    pub in_port: PortId,
+    /// The fields by which switches spread packets.
+    pub key: &'a FlowKey,
+    /// Its bytes from the destination address on, as many as there are; headers at least.
+    pub headers: &'a [u8],
+    /// Its length in bytes, from the destination address on, without frame check sequence.
+    pub bytes: u32,
 }
 
 /// What a control machine sends.
@@ -55,8 +65,26 @@ pub struct PacketOut {
     pub frame: Vec<u8>,
 }
 
+impl Pipeline for FlowTables {
+    fn process(&mut self, now: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) {
+        Self::process(self, now, packet.in_port, (packet.headers, packet.bytes), actions);
+    }
+
+    fn set_carrier(&mut self, port: PortId, up: bool) {
+        Self::set_carrier(self, port, up);
+    }
+
+    fn flow_tables(&mut self) -> Option<&mut FlowTables> {
+        Some(self)
+    }
+
+    fn poll(&mut self, now: Time) -> Step<PacketOut> {
+        Step::Wait(self.expire(now))
+    }
+}
+
 /// Makes the pipeline of a switch, or none.
-type Make = dyn Fn(&Topology, NodeId) -> Option<Box<dyn Pipeline>> + Send + Sync;
+type Make = dyn Fn(Time, &Topology, NodeId) -> Option<Box<dyn Pipeline>> + Send + Sync;
 
 /// The pipelines of switches.
 #[derive(Clone, Default)]
@@ -65,12 +93,17 @@ pub struct Pipelines(Option<Arc<Make>>);
 impl Pipelines {
     /// Each switch gets what `make` makes for it.
     pub fn new(make: impl Fn(&Topology, NodeId) -> Option<Box<dyn Pipeline>> + Send + Sync + 'static) -> Self {
+        Self::new_at(move |_, topology, switch| make(topology, switch))
+    }
+
+    /// The same, and `make` knows when the switch starts.
+    pub fn new_at(make: impl Fn(Time, &Topology, NodeId) -> Option<Box<dyn Pipeline>> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(make)))
     }
 
-    /// The pipeline of a switch as it starts.
-    pub fn make(&self, topology: &Topology, switch: NodeId) -> Option<Box<dyn Pipeline>> {
-        self.0.as_ref()?(topology, switch)
+    /// The pipeline of a switch as it starts at `now`.
+    pub fn make(&self, now: Time, topology: &Topology, switch: NodeId) -> Option<Box<dyn Pipeline>> {
+        self.0.as_ref()?(now, topology, switch)
     }
 
     /// Whether no switch has one.

@@ -24,6 +24,16 @@ pub enum ArpOperation {
     Reply,
 }
 
+impl ArpOperation {
+    /// Its number on the wire.
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Request => 1,
+            Self::Reply => 2,
+        }
+    }
+}
+
 /// A view of an ARP message. Checked: Ethernet and IPv4 with their address lengths; request or reply.
 #[derive(Clone, Copy, Debug)]
 pub struct ArpPacket<'a> {
@@ -131,11 +141,7 @@ impl ArpRepr {
     pub fn emit(&self, buffer: &mut [u8]) {
         let bytes = room::<LEN>(buffer);
         bytes[..6].copy_from_slice(&PREAMBLE);
-        let operation: u16 = match self.operation {
-            ArpOperation::Request => 1,
-            ArpOperation::Reply => 2,
-        };
-        bytes[6..8].copy_from_slice(&operation.to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.operation.number().to_be_bytes());
         bytes[8..14].copy_from_slice(&self.sender_mac);
         bytes[14..18].copy_from_slice(&self.sender_ipv4.octets());
         bytes[18..24].copy_from_slice(&self.target_mac);

@@ -159,15 +159,32 @@ impl<'a> Ipv4PacketMut<'a> {
     /// Marks it (CE, RFC 3168), and changes the header checksum with it, unless whoever sent it would not understand that. Whether it is marked now.
     #[inline]
     pub fn mark_congestion(&mut self) -> bool {
-        let old = [self.header[0], self.header[1]];
-        if old[1] & ECN == 0 {
+        if self.header[1] & ECN == 0 {
             return false;
         }
-        self.header[1] |= ECN;
-        let checksum = u16::from_be_bytes([self.header[10], self.header[11]]);
-        let checksum = checksum::update(checksum, &old, &[old[0], self.header[1]]);
-        self.header[10..12].copy_from_slice(&checksum.to_be_bytes());
+        self.set_byte(1, self.header[1] | ECN);
         true
+    }
+
+    /// Changes those bits of the traffic class that are in `mask`, and the header checksum with it.
+    pub fn set_traffic_class(&mut self, bits: u8, mask: u8) {
+        self.set_byte(1, self.header[1] & !mask | bits & mask);
+    }
+
+    /// Changes the time to live, and the header checksum with it.
+    pub fn set_ttl(&mut self, ttl: u8) {
+        self.set_byte(8, ttl);
+    }
+
+    /// Changes one byte in front of the checksum.
+    fn set_byte(&mut self, at: usize, byte: u8) {
+        let word = at & !1;
+        let old = [self.header[word], self.header[word + 1]];
+        self.header[at] = byte;
+        let new = [self.header[word], self.header[word + 1]];
+        let checksum = u16::from_be_bytes([self.header[10], self.header[11]]);
+        let checksum = checksum::update(checksum, &old, &new);
+        self.header[10..12].copy_from_slice(&checksum.to_be_bytes());
     }
 
     fn set_address(&mut self, at: usize, address: Ipv4Addr) -> Ipv4Addr {

@@ -213,6 +213,18 @@ impl<'a> Ipv6PacketMut<'a> {
         is_capable
     }
 
+    /// Changes those bits of the traffic class that are in `mask`.
+    pub const fn set_traffic_class(&mut self, bits: u8, mask: u8) {
+        let [first, second] = [self.header[0], self.header[1]];
+        self.header[0] = first & !(mask >> 4) | (bits & mask) >> 4;
+        self.header[1] = second & !(mask << 4) | (bits & mask) << 4;
+    }
+
+    /// Changes the hop limit.
+    pub const fn set_hop_limit(&mut self, hop_limit: u8) {
+        self.header[7] = hop_limit;
+    }
+
     fn set_address(&mut self, at: usize, address: Ipv6Addr) -> Ipv6Addr {
         let mut octets = address.octets();
         self.header[at..at + 16].swap_with_slice(&mut octets);

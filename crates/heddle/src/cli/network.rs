@@ -84,7 +84,9 @@ pub enum ShowTopic {
     Nodes,
     /// Links with both ends, rate, delay and queue; of a running network also whether they are up
     Links,
-    /// Forwarding entries of each switch: next-hop ports towards each host, and packets
+    /// Routes of each switch: next-hop ports towards each host, and packets
+    Routes,
+    /// Flows of each switch that has tables, as ovs-ofctl dump-flows prints them
     Flows,
     /// Bonds: each member, whether it sends, and why; what resequencing did
     Bonds,

@@ -9,6 +9,7 @@ use serde_json::json;
 use topology::{LinkId, NodeKind, Rerouting, Routes};
 
 use super::explain;
+use super::flow::show_flows;
 use super::instance::{Subject, subject};
 use crate::cli::{Format, Show, ShowTopic};
 use crate::output::{Rows, put};
@@ -20,6 +21,9 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
             let file = args.from.topo.as_ref().map(|word| format!("--topo {word}")).or_else(|| args.from.from.clone());
             of_file(&fabric, args.topic, &file.unwrap_or_default())?
         }
+        Subject::Running(instance, _) if args.topic == ShowTopic::Flows => {
+            return show_flows(&instance.flows(None, "").map_err(explain)?, format);
+        }
         Subject::Running(instance, fabric) => of_instance(&instance, &fabric, args.topic)?,
     };
     put(&rows.render(format))
@@ -29,9 +33,10 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
     match topic {
         ShowTopic::Nodes => Ok(nodes(fabric)),
         ShowTopic::Links => Ok(links(fabric, None, |_| true)),
-        ShowTopic::Flows | ShowTopic::Counters | ShowTopic::Bonds => {
-            Err(miette!(help = format!("heddle up {path}"), "flows, counters and bonds are those of a running network"))
-        }
+        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Counters | ShowTopic::Bonds => Err(miette!(
+            help = format!("heddle up {path}"),
+            "routes, flows, counters and bonds are those of a running network"
+        )),
     }
 }
 
@@ -39,14 +44,14 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result
     Ok(match topic {
         ShowTopic::Nodes => nodes(fabric),
         ShowTopic::Links => links(fabric, Some(&instance.counters().map_err(explain)?), |_| true),
-        ShowTopic::Flows => flows(fabric, &instance.counters().map_err(explain)?),
+        ShowTopic::Routes | ShowTopic::Flows => routes(fabric, &instance.counters().map_err(explain)?),
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
     })
 }
 
-/// One row for each switch and destination, also for the switches in multi-homed hosts, as `ovs-ofctl dump-flows` has one for each entry.
-fn flows(fabric: &Fabric, counters: &live::Counters) -> Rows {
+/// One row for each switch and destination, also for the switches in multi-homed hosts.
+fn routes(fabric: &Fabric, counters: &live::Counters) -> Rows {
     // As the links are now, unless routes are fixed.
     let links = fabric.topology.links.keys().zip(&counters.links);
     let down = links.filter(|(_, link)| !link.up && fabric.rerouting == Rerouting::Follow).map(|(id, _)| id);

@@ -37,6 +37,7 @@ targets! {
     control_message
     external_partner
     fabric_file
+    flow
     greeting
     ingress
     iperf_report

@@ -42,8 +42,7 @@ impl Renumbering {
             has_same_hosts,
             graph: datapath::Renumbering {
                 keeps_choices: randomness(old) == randomness(new),
-                // They know addresses and in-ports.
-                keeps_pipelines: is_same_graph(old, new) && has_same_addresses(old, new),
+                keeps_pipelines: keeps_pipelines(old, new),
                 nodes,
                 ports,
                 ends,
@@ -135,6 +134,16 @@ fn is_same_graph(old: &Plan, new: &Plan) -> bool {
         && names(old) == names(new)
         && shape(old) == shape(new)
         && before.multi_homed().eq(after.multi_homed())
+}
+
+/// By switch: whether its pipeline goes on. They know addresses and in-ports, and those with tables of flows are what the file says.
+fn keeps_pipelines(old: &Plan, new: &Plan) -> Vec<bool> {
+    if !is_same_graph(old, new) || !has_same_addresses(old, new) {
+        return Vec::new();
+    }
+    let (before, after) = (&old.fabric().flow_tables, &new.fabric().flow_tables);
+    let switches = new.fabric().topology.switches();
+    switches.map(|(switch, _)| before.get(&switch) == after.get(&switch)).collect()
 }
 
 /// Whether the same hosts have the same addresses, and the same ports are in bonds.

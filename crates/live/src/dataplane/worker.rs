@@ -18,6 +18,7 @@ use super::RING_FRAMES;
 use super::changeover::{Before, Changeover, Peers};
 use super::edge::{Edge, EdgeState, Handed, Parcel};
 use super::flight::{Due, Way};
+use super::flow_tables::{FlowAnswer, FlowQuestion};
 use super::parts::Parts;
 use super::plan::Plan;
 use super::poller::{Poller, PortKey, READY_MAX, Ready};
@@ -81,6 +82,15 @@ pub enum Command {
         points: Vec<TapPoint>,
         /// Hears when it is done.
         done: Sender<()>,
+    },
+    /// Look into the tables of flows of a switch, or change them.
+    Flows {
+        /// Its number among the switches.
+        switch: usize,
+        /// What is asked.
+        question: FlowQuestion,
+        /// Hears the answer: none if the switch has no tables.
+        reply: Sender<Option<FlowAnswer>>,
     },
     /// Put another port in the place of a device's that was made again.
     ReplacePort {
@@ -268,6 +278,9 @@ impl Worker {
                 Command::Observe { points, done } => {
                     self.observe(points);
                     let _ = done.send(());
+                }
+                Command::Flows { switch, question, reply } => {
+                    let _ = reply.send(self.answer_about_flows(switch, question));
                 }
                 Command::ReplacePort { key, replacement, done } => {
                     self.edge.replace_port(key, replacement);

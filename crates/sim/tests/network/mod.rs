@@ -1,6 +1,7 @@
 //! Networks built by hand, so that what is simulated does not depend on how files are read.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fabric::Fabric;
@@ -39,6 +40,7 @@ pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fab
         rerouting: topology::Rerouting::Follow,
         mtu: 1_500,
         seed: 1,
+        flow_tables: BTreeMap::new(),
         controllers: None,
         experiments: Vec::new(),
     }

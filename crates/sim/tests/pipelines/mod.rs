@@ -1,11 +1,13 @@
 //! Pipelines for tests, which work unchanged on simulated packets and on frames: the live tests have networks with them, too.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod flows;
+
 use std::collections::{BTreeSet, VecDeque};
 
 use machine::{Rebase, Span, Step, Time};
 use topology::{HostAddress, NodeId, PortId, Topology};
-use vswitch::{Action, Field, FlowKey, PacketOut, Pipeline, Pipelines};
+use vswitch::{Action, Field, PacketIn, PacketOut, Pipeline, Pipelines};
 use wire::{EthernetRepr, LLDP_NEAREST_BRIDGE, LldpRepr, ethertype};
 
 /// The client of the virtual server.
@@ -51,7 +53,7 @@ impl Rebase for Translator {
 }
 
 impl Pipeline for Translator {
-    fn process(&mut self, _: Time, _: PortId, key: &FlowKey, actions: &mut Vec<Action>) {
+    fn process(&mut self, _: Time, PacketIn { key, .. }: &PacketIn<'_>, actions: &mut Vec<Action>) {
         let [own, server] = &self.of;
         let ip = |host: &HostAddress| u128::from(host.ipv4.to_bits());
         if key.ethertype == ethertype::IPV4 && (key.dst, key.dst_port) == (ip(own), VIRTUAL_PORT) {
@@ -127,10 +129,10 @@ impl Rebase for Greeter {
 }
 
 impl Pipeline for Greeter {
-    fn process(&mut self, _: Time, in_port: PortId, key: &FlowKey, actions: &mut Vec<Action>) {
+    fn process(&mut self, _: Time, PacketIn { key, in_port, .. }: &PacketIn<'_>, actions: &mut Vec<Action>) {
         if key.ethertype == ethertype::LLDP {
             actions.push(Action::Controller);
-        } else if !self.to_switches.contains(&in_port) || self.heard.contains(&in_port) {
+        } else if !self.to_switches.contains(in_port) || self.heard.contains(in_port) {
             actions.push(Action::Normal);
         }
     }
@@ -159,7 +161,7 @@ pub fn circling() -> Pipelines {
     }
 
     impl Pipeline for Second {
-        fn process(&mut self, _: Time, _: PortId, _: &FlowKey, actions: &mut Vec<Action>) {
+        fn process(&mut self, _: Time, _: &PacketIn<'_>, actions: &mut Vec<Action>) {
             actions.push(Action::Output(PortId(1)));
         }
     }

@@ -1,0 +1,260 @@
+//! Flows and groups of switches, as `ovs-ofctl` writes them.
+//!
+//! ```yaml
+//! flows:
+//!   leaf1:
+//!     - priority=10,tcp,tp_dst=80,actions=drop
+//! ```
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use machine::{Time, mix};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize, Serializer};
+use topology::{NodeId, Topology};
+use vswitch::flow_table::{Flow, FlowError, FlowTables, Group, Ports, Selection, TableChange, parse_modification};
+use vswitch::{Pipeline, Pipelines};
+
+use crate::Fabric;
+use crate::document::File;
+use crate::error::{Error, Problems};
+use crate::names::nearest;
+use crate::read::{Mapping, Name, Read, expected, shown};
+use crate::source::{At, Place, Source};
+use crate::tree::{Node, Value};
+
+/// Flows and groups of a whole file.
+const MOST: usize = 200_000;
+
+/// What the tables of a switch have when it starts, besides the flow that each has: `priority=0 actions=NORMAL`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SwitchTables {
+    /// In the order of the file.
+    pub groups: Vec<Group>,
+    /// In the order of the file: a later one takes the place of an earlier one with the same table, priority and match.
+    pub flows: Vec<Arc<Flow>>,
+}
+
+impl SwitchTables {
+    /// What makes new tables these.
+    pub fn changes(&self) -> Vec<TableChange> {
+        let normal = std::iter::once(TableChange::Add(Arc::new(Flow::normal())));
+        let groups = self.groups.iter().cloned().map(TableChange::AddGroup);
+        normal.chain(groups).chain(self.flows.iter().cloned().map(TableChange::Add)).collect()
+    }
+}
+
+impl Serialize for SwitchTables {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Written {
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            groups: Vec<String>,
+            flows: Vec<String>,
+        }
+        let groups = self.groups.iter().map(ToString::to_string).collect();
+        Written { groups, flows: self.flows.iter().map(ToString::to_string).collect() }.serialize(serializer)
+    }
+}
+
+impl Fabric {
+    /// What switches with tables do; to be made anew when `flow_tables` changes.
+    pub fn pipelines(&self) -> Pipelines {
+        if self.flow_tables.is_empty() {
+            return Pipelines::default();
+        }
+        let (all, seed) = (self.flow_tables.clone(), self.seed);
+        Pipelines::new_at(move |now, topology, switch| {
+            let tables = tables_of(now, topology, switch, seed, all.get(&switch)?);
+            Some(Box::new(tables) as Box<dyn Pipeline>)
+        })
+    }
+}
+
+fn tables_of(now: Time, topology: &Topology, switch: NodeId, seed: u64, tables: &SwitchTables) -> FlowTables {
+    let seed = mix(seed ^ mix(u64::from(switch.0)));
+    FlowTables::new(now, Ports::of(topology, switch), seed, &tables.changes()).expect("the file was checked")
+}
+
+/// A flow or a group as written.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowText(String);
+
+impl Read for FlowText {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        if let Value::Scalar(text) = &node.value {
+            return Some(Self(text.clone()));
+        }
+        expected(node, "a flow or group in one line: `tcp,tp_dst=80,actions=drop`", problems);
+        None
+    }
+}
+
+impl JsonSchema for FlowText {
+    fn schema_name() -> Cow<'static, str> {
+        "Flow".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "examples": ["priority=10,tcp,tp_dst=80,actions=drop"] })
+    }
+}
+
+/// Texts by switch.
+pub(crate) type BySwitch = At<Mapping<Name, Vec<At<FlowText>>>>;
+
+/// Reads the flows and groups of all switches.
+pub(crate) fn flow_tables(
+    file: &File,
+    topology: &Topology,
+    problems: &mut Problems<'_>,
+) -> BTreeMap<NodeId, SwitchTables> {
+    let mut all: BTreeMap<NodeId, SwitchTables> = BTreeMap::new();
+    // Where each switch's texts are, as its changes come.
+    let mut places: BTreeMap<NodeId, Vec<Place>> = BTreeMap::new();
+    let sections = [(&file.groups, true), (&file.flows, false)];
+    let count = |text: &BySwitch| text.value.0.iter().map(|(_, list)| list.value.len()).sum::<usize>();
+    if let Some(section) = sections.iter().filter_map(|(section, _)| section.as_ref()).find(|it| count(it) > MOST) {
+        let message = format!("{} are more than {MOST}", count(section));
+        problems.add(section.place, message, "too many", "add others with `heddle flow add`");
+        return all;
+    }
+    for (section, is_group) in sections {
+        for (name, list) in section.iter().flat_map(|section| &section.value.0) {
+            let Some(switch) = switch_of(topology, name, problems) else { continue };
+            let ports = Ports::of(topology, switch);
+            let tables = all.entry(switch).or_default();
+            for text in &list.value {
+                let read = if is_group {
+                    Group::parse(&text.value.0, &ports).map(|group| tables.groups.push(group))
+                } else {
+                    Flow::parse(&text.value.0, &ports).map(|flow| tables.flows.push(Arc::new(flow)))
+                };
+                match read {
+                    Ok(()) => places.entry(switch).or_default().push(text.place),
+                    Err(error) => note(text, &error, problems),
+                }
+            }
+        }
+    }
+    if problems.is_empty() {
+        for (switch, tables) in &all {
+            let empty = FlowTables::new(Time::ZERO, Ports::default(), 0, &[]).expect("nothing is refused");
+            // The first change is of no text.
+            if let Err((number, error)) = empty.check(&tables.changes()[1..]) {
+                problems.add(places[switch][number], error.to_string(), "here", error.hint());
+            }
+        }
+    }
+    all
+}
+
+fn switch_of(topology: &Topology, name: &At<Name>, problems: &mut Problems<'_>) -> Option<NodeId> {
+    match find_switch(topology, &name.value.0) {
+        Ok(switch) => Some(switch),
+        Err(error) => {
+            problems.add(name.place, error.to_string(), "unknown switch", error.hint);
+            None
+        }
+    }
+}
+
+/// A switch that there is not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no switch `{name}`")]
+pub struct NoSuchSwitch {
+    /// What it was called.
+    pub name: String,
+    /// Which there are.
+    pub hint: String,
+}
+
+/// The switch of this name.
+///
+/// # Errors
+/// If there is none.
+pub fn find_switch(topology: &Topology, name: &str) -> Result<NodeId, NoSuchSwitch> {
+    let found = topology.node(name).filter(|node| !topology.is_host(*node));
+    found.ok_or_else(|| {
+        let names = || topology.switches().map(|(_, node)| node.name.as_str());
+        let hint = match (nearest(name, names()), names().next()) {
+            (Some(near), _) => format!("did you mean `{near}`?"),
+            (None, Some(first)) => format!("one of the switches is `{first}`"),
+            (None, None) => "there are none".to_owned(),
+        };
+        NoSuchSwitch { name: shown(name), hint }
+    })
+}
+
+/// What a change of a running switch's tables does, each with texts of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowCommand {
+    /// Adds flows.
+    Add,
+    /// Gives flows other actions.
+    Modify,
+    /// Removes flows.
+    Delete,
+    /// Adds groups.
+    AddGroup,
+    /// Gives groups other buckets.
+    ModifyGroup,
+    /// Removes groups by their numbers, and the flows that name them; without a text, all.
+    DeleteGroup,
+}
+
+/// Reads changes of a switch's tables. `is_strict`: flows are meant by exactly their match and priority.
+///
+/// # Errors
+/// If a text is wrong; the error shows where.
+pub fn table_changes(
+    (topology, switch): (&Topology, NodeId),
+    (command, is_strict): (FlowCommand, bool),
+    texts: &[String],
+) -> Result<Vec<TableChange>, Error> {
+    let ports = Ports::of(topology, switch);
+    let read = |text: &String| {
+        match command {
+            FlowCommand::Add => Flow::parse(text, &ports).map(|flow| TableChange::Add(Arc::new(flow))),
+            FlowCommand::Modify => parse_modification(text, &ports, is_strict)
+                .map(|(selection, instructions)| TableChange::Modify(selection, instructions)),
+            FlowCommand::Delete => Selection::parse(text, &ports, is_strict).map(TableChange::Delete),
+            FlowCommand::AddGroup => Group::parse(text, &ports).map(TableChange::AddGroup),
+            FlowCommand::ModifyGroup => Group::parse(text, &ports).map(TableChange::ModifyGroup),
+            FlowCommand::DeleteGroup => Group::parse_number(text).map(TableChange::DeleteGroup),
+        }
+        .map_err(|error| flow_error(text, &error))
+    };
+    texts.iter().map(read).collect()
+}
+
+/// Reads which flows of a switch are meant, as `ovs-ofctl dump-flows` does.
+///
+/// # Errors
+/// As [`table_changes`].
+pub fn selection((topology, switch): (&Topology, NodeId), text: &str) -> Result<Selection, Error> {
+    Selection::parse(text, &Ports::of(topology, switch), false).map_err(|error| flow_error(text, &error))
+}
+
+/// Shows where in a text of the command line a mistake is.
+fn flow_error(text: &str, error: &FlowError) -> Error {
+    let source = Source { name: "the command line".to_owned(), text: text.to_owned() };
+    let mut problems = Problems::new(&source);
+    let place = Place { offset: error.at.start, len: error.at.len() };
+    problems.add(place, &error.message, "here", &error.hint);
+    problems.into_error()
+}
+
+/// Notes what is wrong with a flow or group, at the place where it is wrong.
+fn note(text: &At<FlowText>, error: &FlowError, problems: &mut Problems<'_>) {
+    let hint = if text.value.0.contains('=') || text.value.0.contains(',') {
+        error.hint.clone()
+    } else {
+        format!("{}; between [ ], a flow needs quotes: its commas would end it", error.hint)
+    };
+    let place = problems.place_within(text.place, &text.value.0, &error.at);
+    problems.add(place, &error.message, "here", hint);
+}

@@ -1,0 +1,155 @@
+//! Commands about tables of flows: what they take.
+
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
+
+use super::candidates;
+
+/// Completes names of hosts and switches.
+fn nodes() -> ArgValueCompleter {
+    ArgValueCompleter::new(candidates::nodes)
+}
+
+/// Completes names of networks that run.
+fn networks() -> ArgValueCompleter {
+    ArgValueCompleter::new(candidates::networks)
+}
+
+#[derive(Debug, Args)]
+pub struct Flow {
+    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
+    #[arg(short, long = "name", alias = "network", alias = "instance", value_name = "NETWORK", global = true, add = networks())]
+    pub name: Option<String>,
+    #[command(subcommand)]
+    pub action: FlowAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FlowAction {
+    /// Add flows, as `ovs-ofctl add-flow` does
+    ///
+    /// One with the table, priority and match of another takes its place. Either all are added, or, if one of them is wrong, none. A switch that had no
+    /// tables gets them, with the flow `priority=0 actions=NORMAL`: what no other flow is for goes along the routes. Packets and programs go on meanwhile.
+    ///
+    /// A port is named by its number (`heddle show links` has it) or by the node that it leads to.
+    #[command(after_help = ADD_EXAMPLES)]
+    Add(Flows),
+    /// Give flows other actions, as `ovs-ofctl mod-flows` does: those that match no more than is said; their counters go on
+    #[command(visible_alias = "modify", after_help = "Example: heddle flow mod leaf1 'tcp,tp_dst=80,actions=normal'")]
+    Mod(FlowsMeant),
+    /// Remove flows, as `ovs-ofctl del-flows` does: those that match no more than is said; without any, all
+    #[command(
+        visible_alias = "delete",
+        after_help = "Examples:\n  heddle flow del leaf1 'tcp,tp_dst=80'\n  heddle flow del leaf1 'cookie=0x7/-1'\n  heddle flow del leaf1"
+    )]
+    Del(FlowsMeant),
+    /// Show flows, as `ovs-ofctl dump-flows` does: those that match no more than is said; without any, all
+    #[command(after_help = "Examples:\n  heddle flow show leaf1\n  heddle flow show leaf1 'table=0,tcp' -o json")]
+    Show(FlowsShown),
+}
+
+const ADD_EXAMPLES: &str = "\
+Examples:
+  heddle flow add leaf1 'priority=10,tcp,tp_dst=80,actions=drop'
+  heddle flow add leaf1 'ip,nw_dst=10.0.0.9,actions=mod_dl_dst:02:00:0a:00:00:02,mod_nw_dst:10.0.0.2,normal'
+  heddle flow add leaf1 'idle_timeout=60,in_port=h1,udp,actions=output:spine1'
+  heddle flow add leaf1 - < flows.txt";
+
+#[derive(Debug, Args)]
+pub struct Flows {
+    /// The switch
+    #[arg(add = nodes())]
+    pub switch: String,
+    /// Flows, each in quotes; `-` reads them from standard input, one a line
+    #[arg(value_name = "FLOW", required = true)]
+    pub flows: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct FlowsMeant {
+    /// The switch
+    #[arg(add = nodes())]
+    pub switch: String,
+    /// Which flows, each in quotes; `-` reads them from standard input, one a line
+    #[arg(value_name = "FLOW")]
+    pub flows: Vec<String>,
+    /// Only the one flow with exactly this match and priority
+    #[arg(long)]
+    pub strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct FlowsShown {
+    /// The switch; if left out, all that have tables
+    #[arg(add = nodes())]
+    pub switch: Option<String>,
+    /// Which flows
+    #[arg(value_name = "FLOWS")]
+    pub flows: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Group {
+    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
+    #[arg(short, long = "name", alias = "network", alias = "instance", value_name = "NETWORK", global = true, add = networks())]
+    pub name: Option<String>,
+    #[command(subcommand)]
+    pub action: GroupAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum GroupAction {
+    /// Add groups, as `ovs-ofctl add-group` does
+    #[command(
+        after_help = "Example: heddle group add leaf1 'group_id=1,type=select,bucket=output:spine1,bucket=output:spine2'"
+    )]
+    Add(Groups),
+    /// Give groups other buckets, as `ovs-ofctl mod-group` does
+    #[command(visible_alias = "modify")]
+    Mod(Groups),
+    /// Remove groups by their numbers, and the flows that name them; without any, all
+    #[command(visible_alias = "delete", after_help = "Example: heddle group del leaf1 group_id=1")]
+    Del(GroupsMeant),
+    /// Show groups, as `ovs-ofctl dump-groups` does
+    Show(GroupsShown),
+}
+
+#[derive(Debug, Args)]
+pub struct Groups {
+    /// The switch
+    #[arg(add = nodes())]
+    pub switch: String,
+    /// Groups, each in quotes; `-` reads them from standard input, one a line
+    #[arg(value_name = "GROUP", required = true)]
+    pub groups: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct GroupsMeant {
+    /// The switch
+    #[arg(add = nodes())]
+    pub switch: String,
+    /// Which groups
+    #[arg(value_name = "GROUP")]
+    pub groups: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct GroupsShown {
+    /// The switch; if left out, all that have tables
+    #[arg(add = nodes())]
+    pub switch: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Trace {
+    /// The switch
+    #[arg(add = nodes())]
+    pub switch: String,
+    /// The packet, by its fields; those that are not named are 0
+    #[arg(value_name = "PACKET")]
+    pub packet: String,
+    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
+    #[arg(short, long = "name", alias = "network", alias = "instance", value_name = "NETWORK", add = networks())]
+    pub name: Option<String>,
+}

@@ -1,0 +1,238 @@
+//! `flow`, `group`, `trace`: tables of flows of a running network.
+
+use std::fmt::Write as _;
+use std::io::BufRead;
+
+use fabric::{FlowCommand, find_switch, selection, table_changes};
+use live::control::{FlowEntry, SwitchFlows};
+use live::{Error, Instance};
+use miette::{IntoDiagnostic, Report};
+use serde_json::json;
+use vswitch::flow_table::PRIORITY;
+
+use super::explain;
+use super::instance::{connect, definition, running};
+use crate::cli::{Flow, FlowAction, FlowsShown, Format, Group, GroupAction, Trace};
+use crate::output::{Rows, print_json, put};
+
+/// Changes or shows flows.
+pub fn flow(args: &Flow, format: Format) -> Result<(), Report> {
+    let instance = connect(&running(args.name.as_deref(), "`heddle flow --name NETWORK ..`")?)?;
+    let change = |switch: &str, command, texts: &[String]| change(&instance, switch, command, texts, format);
+    match &args.action {
+        FlowAction::Add(flows) => change(&flows.switch, (FlowCommand::Add, false), &flows.flows),
+        FlowAction::Mod(flows) => change(&flows.switch, (FlowCommand::Modify, flows.strict), &flows.flows),
+        FlowAction::Del(flows) => {
+            change(&flows.switch, (FlowCommand::Delete, flows.strict), &all_if_none(&flows.flows))
+        }
+        FlowAction::Show(FlowsShown { switch, flows }) => {
+            let wanted = flows.as_deref().unwrap_or_default();
+            if let Some(switch) = switch {
+                let now = definition(&instance)?;
+                let node = find_switch(&now.topology, switch).map_err(|error| explain(error.into()))?;
+                selection((&now.topology, node), wanted)?;
+            }
+            show_flows(&instance.flows(switch.as_deref(), wanted).map_err(explain)?, format)
+        }
+    }
+}
+
+/// Changes or shows groups.
+pub fn group(args: &Group, format: Format) -> Result<(), Report> {
+    let instance = connect(&running(args.name.as_deref(), "`heddle group --name NETWORK ..`")?)?;
+    let change = |switch: &str, command, texts: &[String]| change(&instance, switch, (command, false), texts, format);
+    match &args.action {
+        GroupAction::Add(groups) => change(&groups.switch, FlowCommand::AddGroup, &groups.groups),
+        GroupAction::Mod(groups) => change(&groups.switch, FlowCommand::ModifyGroup, &groups.groups),
+        GroupAction::Del(groups) => change(&groups.switch, FlowCommand::DeleteGroup, &all_if_none(&groups.groups)),
+        GroupAction::Show(shown) => show_groups(&instance.flows(shown.switch.as_deref(), "").map_err(explain)?, format),
+    }
+}
+
+/// Without a text all are meant, which an empty text says.
+fn all_if_none(texts: &[String]) -> Vec<String> {
+    if texts.is_empty() { vec![String::new()] } else { texts.to_vec() }
+}
+
+/// What stands on the command line, or, for `-`, the lines of standard input that are neither empty nor comments.
+fn texts(words: &[String]) -> Result<Vec<String>, Report> {
+    let mut texts = Vec::new();
+    for word in words {
+        if word != "-" {
+            texts.push(word.clone());
+            continue;
+        }
+        for line in std::io::stdin().lock().lines() {
+            let line = line.into_diagnostic()?;
+            if !line.trim().is_empty() && !line.trim_start().starts_with('#') {
+                texts.push(line);
+            }
+        }
+    }
+    Ok(texts)
+}
+
+fn change(
+    instance: &Instance,
+    switch: &str,
+    command: (FlowCommand, bool),
+    words: &[String],
+    format: Format,
+) -> Result<(), Report> {
+    let texts = texts(words)?;
+    let now = definition(instance)?;
+    let node = find_switch(&now.topology, switch).map_err(|error| explain(Error::from(error)))?;
+    // Here it can be shown where a mistake is.
+    table_changes((&now.topology, node), command, &texts)?;
+    let changed = instance.change_flows(switch, command, &texts).map_err(explain)?;
+    let (what, done) = match command.0 {
+        FlowCommand::Add => ("flow", "added"),
+        FlowCommand::Modify => ("flow", "changed"),
+        FlowCommand::Delete => ("flow", "removed"),
+        FlowCommand::AddGroup => ("group", "added"),
+        FlowCommand::ModifyGroup => ("group", "changed"),
+        FlowCommand::DeleteGroup => ("group", "removed"),
+    };
+    match format {
+        Format::Table => put(&format!("{switch}: {changed} {what}{} {done}\n", if changed == 1 { "" } else { "s" })),
+        Format::Json => print_json(&json!({ "switch": switch, "changed": changed })),
+        Format::Csv => {
+            let mut rows = Rows::new(&["switch", "changed"]);
+            rows.push([json!(switch), json!(changed)]);
+            put(&rows.render(format))
+        }
+    }
+}
+
+/// Shows flows as `ovs-ofctl dump-flows` prints them, or as rows.
+pub fn show_flows(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
+    if format == Format::Table {
+        let mut lines = String::new();
+        for SwitchFlows { switch, entries, .. } in all {
+            let _ = writeln!(lines, "{switch}:");
+            lines.extend(entries.iter().map(dump));
+        }
+        return put(&lines);
+    }
+    let mut rows = Rows::new(&[
+        "switch",
+        "table",
+        "priority",
+        "match",
+        "actions",
+        "packets",
+        "bytes",
+        "cookie",
+        "idle-timeout-s",
+        "hard-timeout-s",
+        "duration-s",
+        "idle-s",
+    ]);
+    for (switch, entry) in all.iter().flat_map(|flows| flows.entries.iter().map(move |entry| (&flows.switch, entry))) {
+        rows.push([
+            json!(switch),
+            json!(entry.table),
+            json!(entry.priority),
+            json!(entry.matching),
+            json!(entry.actions),
+            json!(entry.packets),
+            json!(entry.bytes),
+            json!(format!("{:#x}", entry.cookie)),
+            json!(entry.idle_timeout_s),
+            json!(entry.hard_timeout_s),
+            json!(entry.duration_ms as f64 / 1e3),
+            json!(entry.idle_ms as f64 / 1e3),
+        ]);
+    }
+    put(&rows.render(format))
+}
+
+/// A line of `ovs-ofctl dump-flows`.
+fn dump(entry: &FlowEntry) -> String {
+    let (s, ms) = (entry.duration_ms / 1_000, entry.duration_ms % 1_000);
+    let mut line = format!(
+        " cookie={:#x}, duration={s}.{ms:03}s, table={}, n_packets={}, n_bytes={}, ",
+        entry.cookie, entry.table, entry.packets, entry.bytes
+    );
+    for (word, timeout_s) in [("idle_timeout", entry.idle_timeout_s), ("hard_timeout", entry.hard_timeout_s)] {
+        if timeout_s > 0 {
+            let _ = write!(line, "{word}={timeout_s}, ");
+        }
+    }
+    let mut matched = Vec::new();
+    if entry.priority != PRIORITY {
+        matched.push(format!("priority={}", entry.priority));
+    }
+    if !entry.matching.is_empty() {
+        matched.push(entry.matching.clone());
+    }
+    let space = if matched.is_empty() { "" } else { " " };
+    let _ = writeln!(line, "{}{space}actions={}", matched.join(","), entry.actions);
+    line
+}
+
+fn show_groups(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
+    if format == Format::Table {
+        let mut lines = String::new();
+        for SwitchFlows { switch, groups, .. } in all {
+            let _ = writeln!(lines, "{switch}:");
+            for group in groups {
+                let _ = writeln!(lines, " {group}");
+            }
+        }
+        return put(&lines);
+    }
+    let mut rows = Rows::new(&["switch", "group"]);
+    for (switch, group) in all.iter().flat_map(|flows| flows.groups.iter().map(move |group| (&flows.switch, group))) {
+        rows.push([json!(switch), json!(group)]);
+    }
+    put(&rows.render(format))
+}
+
+/// Shows which entries a packet would meet at a switch, and why.
+pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
+    let instance = connect(&running(args.name.as_deref(), "`heddle trace --name NETWORK ..`")?)?;
+    let now = definition(&instance)?;
+    let node = find_switch(&now.topology, &args.switch).map_err(|error| explain(Error::from(error)))?;
+    selection((&now.topology, node), &args.packet)?;
+    let traced = instance.trace(&args.switch, &args.packet).map_err(explain)?;
+    if format == Format::Json {
+        return print_json(&traced);
+    }
+    let mut rows = Rows::new(&["step", "table", "flow"]);
+    for (step, (table, flow)) in traced.entries.iter().enumerate() {
+        rows.push([json!(step + 1), json!(table), json!(flow)]);
+    }
+    if let Some(table) = traced.missed {
+        rows.push([json!(traced.entries.len() + 1), json!(table), json!("no flow is for it: it is dropped")]);
+    }
+    put(&rows.render(format))?;
+    if format == Format::Table {
+        put(&format!("Done: {}\nThe same for all packets that agree in: {}\n", traced.actions, traced.because_of))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_are_dumped_as_open_vswitch_dumps_them() {
+        let entry = FlowEntry {
+            priority: 10,
+            matching: "tcp,tp_dst=80".to_owned(),
+            actions: "output:2".to_owned(),
+            duration_ms: 12_034,
+            packets: 3,
+            bytes: 222,
+            ..FlowEntry::default()
+        };
+        let line = " cookie=0x0, duration=12.034s, table=0, n_packets=3, n_bytes=222, priority=10,tcp,tp_dst=80 actions=output:2\n";
+        assert_eq!(dump(&entry), line);
+        let all =
+            FlowEntry { priority: PRIORITY, actions: "NORMAL".to_owned(), idle_timeout_s: 60, ..FlowEntry::default() };
+        let line = " cookie=0x0, duration=0.000s, table=0, n_packets=0, n_bytes=0, idle_timeout=60, actions=NORMAL\n";
+        assert_eq!(dump(&all), line);
+    }
+}

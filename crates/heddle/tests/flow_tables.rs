@@ -1,0 +1,76 @@
+//! `heddle flow`, `group` and `trace`, and flows of a file.
+
+use serde_json::Value;
+
+use crate::live::{Guard, may_run};
+use crate::program::Desk;
+
+const LAB: &str = "\
+topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }
+flows:
+  leaf1:
+    - priority=10,tcp,tp_dst=80,actions=drop
+";
+
+fn up(text: &str) -> Guard {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", text);
+    let guard = Guard(desk);
+    guard.0.expect(0, &["up", "lab.fabric.yaml"]);
+    guard
+}
+
+#[test]
+fn flows_are_added_shown_traced_and_removed() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    let shown = said(&["show", "flows"]);
+    let rules: Vec<&str> =
+        shown.lines().map(|line| line.rsplit_once("n_bytes=0, ").map_or(line, |(_, rule)| rule)).collect();
+    assert_eq!(rules, ["leaf1:", "priority=10,tcp,tp_dst=80 actions=drop", "priority=0 actions=NORMAL"], "{shown}");
+    assert_eq!(said(&["flow", "add", "leaf2", "udp,actions=drop", "table=1,actions=normal"]), "leaf2: 2 flows added\n");
+    let rows: Value = serde_json::from_str(&said(&["flow", "show", "leaf2", "udp", "-o", "json"])).expect("it is JSON");
+    assert_eq!((&rows[0]["match"], &rows[0]["actions"]), (&"udp".into(), &"drop".into()), "{rows}");
+    assert_eq!(rows.as_array().map(Vec::len), Some(1));
+    assert_eq!(said(&["flow", "mod", "leaf2", "udp,actions=output:spine1,goto_table:1"]), "leaf2: 1 flow changed\n");
+    let traced = said(&["trace", "leaf2", "in_port=h3,udp,nw_dst=10.0.0.1"]);
+    let lines: Vec<&str> = traced.lines().map(str::trim).collect();
+    assert_eq!(lines.len(), 5, "{traced}");
+    assert!(lines[1].ends_with("udp actions=output:2,goto_table:1"), "{traced}");
+    assert_eq!(lines[3], "Done: output:2,NORMAL");
+    assert_eq!(lines[4], "The same for all packets that agree in: udp,in_port=0");
+    let group = "group_id=3,type=select,bucket=output:spine1,bucket=output:spine2";
+    assert_eq!(said(&["group", "add", "leaf2", group]), "leaf2: 1 group added\n");
+    assert!(said(&["group", "show", "leaf2"]).contains("group_id=3,type=select,bucket=weight:1,actions=output:2"));
+    assert_eq!(said(&["group", "del", "leaf2"]), "leaf2: 1 group removed\n");
+    assert_eq!(said(&["flow", "del", "leaf2", "udp"]), "leaf2: 1 flow removed\n");
+    desk.write("flows.txt", "# some of a script's\n\ntcp,tp_dst=1,actions=drop\ntcp,tp_dst=2,actions=drop\n");
+    let mut command = desk.command(&["flow", "add", "leaf2", "-"]);
+    command.stdin(std::fs::File::open(desk.path().join("flows.txt")).expect("it was written"));
+    let output = command.output().expect("it can be started");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "leaf2: 2 flows added\n", "{output:?}");
+    assert!(said(&["show", "routes", "-o", "csv"]).starts_with("node,to,ports,packets\nleaf1,h1,"));
+}
+
+#[test]
+fn a_wrong_flow_is_refused_where_it_is_wrong() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let refused = |args: &[&str]| desk.expect(2, args).1;
+    let said = refused(&["flow", "add", "leaf1", "tcp,actions=drop", "tcp,tp_dts=80,actions=drop"]);
+    assert!(said.contains("`tp_dts` is no field of packets") && said.contains("did you mean `tp_dst`?"), "{said}");
+    assert_eq!(desk.expect(0, &["flow", "show", "leaf1", "-o", "csv"]).0.lines().count(), 3, "none was added");
+    let said = refused(&["flow", "add", "leaf1", "tcp,actions=group:9"]);
+    assert!(said.contains("the switch has no group 9") && said.contains("heddle group add leaf1"), "{said}");
+    let said = refused(&["flow", "add", "leaf3", "tcp,actions=drop"]);
+    assert!(said.contains("there is no switch `leaf3`") && said.contains("did you mean `leaf1`?"), "{said}");
+    let said = refused(&["trace", "spine1", "tcp"]);
+    assert!(said.contains("spine1 has no tables of flows"), "{said}");
+}

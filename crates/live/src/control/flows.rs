@@ -1,0 +1,57 @@
+//! What is said of tables of flows.
+
+use serde::{Deserialize, Serialize};
+use vswitch::flow_table::CacheCounters;
+
+/// What is in the tables of a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchFlows {
+    /// The switch's name.
+    pub switch: String,
+    /// The entries that were asked for, in the order of tables, then of priorities, highest first.
+    pub entries: Vec<FlowEntry>,
+    /// All groups, as `ovs-ofctl dump-groups` writes them.
+    pub groups: Vec<String>,
+    /// What the caches in front of the tables have counted.
+    pub cache: CacheCounters,
+}
+
+/// An entry of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowEntry {
+    /// The table that it is in.
+    pub table: u8,
+    /// Of two entries that match a packet, the one with the higher priority counts.
+    pub priority: u16,
+    /// A number by which whoever made it knows it.
+    pub cookie: u64,
+    /// What it matches, as `ovs-ofctl` writes it; empty: everything.
+    pub matching: String,
+    /// What is done with what it matches, as `ovs-ofctl` writes it.
+    pub actions: String,
+    /// It goes when it has matched nothing for so long, in seconds; 0: never.
+    pub idle_timeout_s: u16,
+    /// It goes so long after it was made, in seconds; 0: never.
+    pub hard_timeout_s: u16,
+    /// How long it has been there, in milliseconds.
+    pub duration_ms: u64,
+    /// How long it has matched nothing, in milliseconds.
+    pub idle_ms: u64,
+    /// Packets that it has matched.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What a packet would meet at a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedPacket {
+    /// The entries, in the order in which it meets them: table, and all of the flow.
+    pub entries: Vec<(u8, String)>,
+    /// The table in which no entry is for it.
+    pub missed: Option<u8>,
+    /// What is done with it.
+    pub actions: String,
+    /// What that depends on, as flows match it.
+    pub because_of: String,
+}

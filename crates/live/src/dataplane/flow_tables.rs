@@ -1,0 +1,125 @@
+//! Tables of flows of a running network: what is asked of the worker that has them.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use topology::NodeId;
+use vswitch::flow_table::{CacheCounters, ChangeError, EntryStatus, Explanation, Group, Match, Selection, TableChange};
+
+use super::DataPlane;
+use super::worker::{Command, Worker};
+use crate::Error;
+
+/// Changes that a worker makes at once: between them it forwards.
+const CHANGES_AT_ONCE: usize = 64;
+
+/// What is asked about a switch's tables.
+#[derive(Clone, Debug)]
+pub enum FlowQuestion {
+    /// Whether these changes can be made.
+    Check(Arc<[TableChange]>),
+    /// Make these of the changes.
+    Change(Arc<[TableChange]>, Range<usize>),
+    /// Which entries there are of those that are meant, and all groups.
+    Entries(Selection),
+    /// What a packet with these fields would meet.
+    Explain(Box<Match>),
+}
+
+/// What a worker answers.
+#[derive(Debug)]
+pub enum FlowAnswer {
+    /// To [`FlowQuestion::Check`]: the first change that cannot be made.
+    Checked(Result<(), (usize, ChangeError)>),
+    /// To [`FlowQuestion::Change`]: how many flows or groups have changed.
+    Changed(usize),
+    /// To [`FlowQuestion::Entries`].
+    Tables(TablesStatus),
+    /// To [`FlowQuestion::Explain`].
+    Explained(Explanation),
+}
+
+/// What is in a switch's tables.
+#[derive(Clone, Debug)]
+pub struct TablesStatus {
+    /// The entries, in the order of tables and priorities.
+    pub entries: Vec<EntryStatus>,
+    /// The groups, in the order of their numbers.
+    pub groups: Vec<Group>,
+    /// What caches in front of the tables have counted.
+    pub cache: CacheCounters,
+}
+
+impl Worker {
+    #[cold]
+    pub(super) fn answer_about_flows(&mut self, switch: usize, question: FlowQuestion) -> Option<FlowAnswer> {
+        let now = self.now();
+        let tables = self.graph.pipeline_mut(switch)?.flow_tables()?;
+        // Nothing is shown whose time has come.
+        tables.expire(now);
+        Some(match question {
+            FlowQuestion::Check(changes) => FlowAnswer::Checked(tables.check(&changes)),
+            FlowQuestion::Change(changes, range) => {
+                // They were checked; what has expired since makes none of them wrong.
+                let changed = changes[range].iter().filter_map(|change| tables.change(now, change).ok()).sum();
+                self.graph.pipeline_changed(self.plan.tables().at(now), &mut self.edge, switch);
+                FlowAnswer::Changed(changed)
+            }
+            FlowQuestion::Entries(selection) => FlowAnswer::Tables(TablesStatus {
+                entries: tables.entries(now, &selection),
+                groups: tables.groups().cloned().collect(),
+                cache: tables.cache_counters(),
+            }),
+            FlowQuestion::Explain(packet) => FlowAnswer::Explained(tables.explain(&packet)),
+        })
+    }
+}
+
+impl DataPlane {
+    /// Asks the worker that has a switch; none if the switch has no tables.
+    fn ask_about_flows(&self, switch: NodeId, question: FlowQuestion) -> Result<Option<FlowAnswer>, Error> {
+        let owner = self.plan.owner(switch);
+        let Some(number) = self.plan.map().switch(switch) else { return Ok(None) };
+        let worker = &self.workers[owner];
+        let answer = worker.ask(|reply| Command::Flows { switch: number, question, reply });
+        worker.await_answer(&answer, Instant::now() + self.patience).ok_or(Error::Worker { worker: owner })
+    }
+
+    /// Changes the tables of a switch that has some: all of the changes or, if one of them cannot be made, none. The worker forwards meanwhile. How many flows or
+    /// groups have changed.
+    pub fn change_flows(
+        &self,
+        switch: NodeId,
+        changes: Vec<TableChange>,
+    ) -> Result<Result<usize, (usize, ChangeError)>, Error> {
+        let changes: Arc<[TableChange]> = changes.into();
+        if let Some(FlowAnswer::Checked(Err(refused))) =
+            self.ask_about_flows(switch, FlowQuestion::Check(Arc::clone(&changes)))?
+        {
+            return Ok(Err(refused));
+        }
+        let mut changed = 0;
+        for first in (0..changes.len()).step_by(CHANGES_AT_ONCE) {
+            let range = first..changes.len().min(first + CHANGES_AT_ONCE);
+            if let Some(FlowAnswer::Changed(more)) =
+                self.ask_about_flows(switch, FlowQuestion::Change(Arc::clone(&changes), range))?
+            {
+                changed += more;
+            }
+        }
+        Ok(Ok(changed))
+    }
+
+    /// What is in the tables of a switch; none if it has no tables.
+    pub fn flows(&self, switch: NodeId, selection: Selection) -> Result<Option<TablesStatus>, Error> {
+        let answer = self.ask_about_flows(switch, FlowQuestion::Entries(selection))?;
+        Ok(answer.and_then(|answer| if let FlowAnswer::Tables(tables) = answer { Some(tables) } else { None }))
+    }
+
+    /// What a packet with these fields would meet at a switch; none if the switch has no tables.
+    pub fn explain(&self, switch: NodeId, packet: Match) -> Result<Option<Explanation>, Error> {
+        let answer = self.ask_about_flows(switch, FlowQuestion::Explain(Box::new(packet)))?;
+        Ok(answer.and_then(|answer| if let FlowAnswer::Explained(explained) = answer { Some(explained) } else { None }))
+    }
+}

@@ -1,0 +1,120 @@
+//! Tables of flows of a live network's switches.
+
+use fabric::{Fabric, FlowCommand, find_switch, selection, table_changes};
+use topology::NodeId;
+use vswitch::Action;
+use vswitch::flow_table::{EntryStatus, Explanation};
+
+use super::{Network, describe};
+use crate::Error;
+use crate::control::{FlowEntry, SwitchFlows, TracedPacket};
+use crate::dataplane::TablesStatus;
+
+impl Network {
+    /// Changes the tables of a switch, as `ovs-ofctl` would: all of the texts, or none. One that has no tables gets them. How many flows or groups have
+    /// changed.
+    pub fn change_flows(
+        &mut self,
+        switch: &str,
+        (command, is_strict): (FlowCommand, bool),
+        texts: &[String],
+    ) -> Result<usize, Error> {
+        let Some(before) = self.fabric() else { return Err(Error::NothingRuns) };
+        let node = find_switch(&before.topology, switch)?;
+        let changes = table_changes((&before.topology, node), (command, is_strict), texts);
+        let changes = changes.map_err(|error| Error::File(describe(&error)))?;
+        if !before.flow_tables.contains_key(&node) {
+            self.give_tables(switch)?;
+        }
+        let Some(plane) = &self.plane else { return Err(Error::NothingRuns) };
+        plane.change_flows(node, changes)?.map_err(|(number, error)| Error::Flow {
+            text: texts.get(number).cloned().unwrap_or_default(),
+            switch: switch.to_owned(),
+            error,
+        })
+    }
+
+    /// Goes over to a network in which this switch has tables; packets go on meanwhile.
+    fn give_tables(&mut self, switch: &str) -> Result<(), Error> {
+        self.with_tables.insert(switch.to_owned());
+        let fabric = self.definition(&self.changed_links);
+        let changed = fabric.and_then(|fabric| self.go_over_to(fabric, &self.folder.clone()));
+        if changed.is_err() {
+            self.with_tables.remove(switch);
+        }
+        changed?;
+        self.reconnect();
+        Ok(())
+    }
+
+    /// What is in the tables of a switch, or of all that have some: the flows that are meant, as `ovs-ofctl dump-flows` chooses them.
+    pub fn flows(&self, switch: Option<&str>, text: &str) -> Result<Vec<SwitchFlows>, Error> {
+        let Some(fabric) = self.fabric() else { return Err(Error::NothingRuns) };
+        let switches: Vec<NodeId> = match switch {
+            Some(name) => vec![find_switch(&fabric.topology, name)?],
+            None => fabric.flow_tables.keys().copied().collect(),
+        };
+        let mut all = Vec::new();
+        for node in switches {
+            all.extend(self.flows_of(fabric, node, text)?);
+        }
+        Ok(all)
+    }
+
+    /// What a packet with these fields would meet at a switch.
+    pub fn trace(&self, switch: &str, packet: &str) -> Result<TracedPacket, Error> {
+        let (Some(fabric), Some(plane)) = (self.fabric(), &self.plane) else { return Err(Error::NothingRuns) };
+        let node = find_switch(&fabric.topology, switch)?;
+        let packet = selection((&fabric.topology, node), packet).map_err(|error| Error::File(describe(&error)))?;
+        let Some(Explanation { entries, missed, actions, because_of }) = plane.explain(node, packet.matching)? else {
+            return Err(Error::NoTables { switch: switch.to_owned() });
+        };
+        Ok(TracedPacket {
+            entries: entries.iter().map(|flow| (flow.table, flow.to_string())).collect(),
+            missed,
+            actions: words(&actions),
+            because_of: because_of.to_string(),
+        })
+    }
+
+    fn flows_of(&self, fabric: &Fabric, node: NodeId, text: &str) -> Result<Option<SwitchFlows>, Error> {
+        let Some(plane) = &self.plane else { return Err(Error::NothingRuns) };
+        let meant = selection((&fabric.topology, node), text).map_err(|error| Error::File(describe(&error)))?;
+        let tables = plane.flows(node, meant)?;
+        Ok(tables.map(|TablesStatus { entries, groups, cache }| SwitchFlows {
+            switch: fabric.topology.nodes[node].name.clone(),
+            entries: entries.into_iter().map(entry).collect(),
+            groups: groups.iter().map(ToString::to_string).collect(),
+            cache,
+        }))
+    }
+}
+
+/// What is done with a packet, in the words of flows.
+fn words(actions: &[Action]) -> String {
+    let word = |action: &Action| match action {
+        Action::Set(field) => field.to_string(),
+        Action::Output(port) => format!("output:{}", port.0),
+        Action::Normal => "NORMAL".to_owned(),
+        Action::Flood => "FLOOD".to_owned(),
+        Action::Controller => "CONTROLLER".to_owned(),
+        Action::Clone(actions) => format!("on a copy, the next {actions}"),
+    };
+    if actions.is_empty() { "drop".to_owned() } else { actions.iter().map(word).collect::<Vec<_>>().join(",") }
+}
+
+fn entry(EntryStatus { flow, duration, idle, packets, bytes }: EntryStatus) -> FlowEntry {
+    FlowEntry {
+        table: flow.table,
+        priority: flow.priority,
+        cookie: flow.cookie,
+        matching: flow.matching.to_string(),
+        actions: flow.instructions.to_string(),
+        idle_timeout_s: flow.idle_timeout_s,
+        hard_timeout_s: flow.hard_timeout_s,
+        duration_ms: duration.as_ns() / 1_000_000,
+        idle_ms: idle.as_ns() / 1_000_000,
+        packets,
+        bytes,
+    }
+}

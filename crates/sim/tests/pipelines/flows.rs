@@ -1,0 +1,32 @@
+//! A file with flows, for tests of both drivers.
+
+/// Hosts h1 (client), h2 (a virtual server), h3 (the server) and h4 (a monitor) at s1, but h3 at s2. At s1, what is for port 5201 of h2 goes to port 5202 of h3, and what
+/// comes back seems to be from h2; h4 gets a copy of both. What is for port 5204 is dropped.
+pub fn file(rate: &str, more: &[&str]) -> String {
+    let more: Vec<String> = more.iter().map(|flow| format!("    - {flow}\n")).collect();
+    let more = more.concat();
+    format!(
+        "\
+name: flows
+nodes:
+  h1: {{ kind: host, mac: \"02:00:00:00:00:01\", ipv4: 10.0.0.1 }}
+  h2: {{ kind: host, mac: \"02:00:00:00:00:02\", ipv4: 10.0.0.2 }}
+  h3: {{ kind: host, mac: \"02:00:00:00:00:03\", ipv4: 10.0.0.3 }}
+  h4: {{ kind: host, mac: \"02:00:00:00:00:04\", ipv4: 10.0.0.4 }}
+  s1: switch
+  s2: switch
+links:
+  - {{ between: [h1, s1]{rate} }}
+  - {{ between: [h2, s1]{rate} }}
+  - {{ between: [h3, s2]{rate} }}
+  - {{ between: [h4, s1]{rate} }}
+  - {{ between: [s1, s2]{rate} }}
+flows:
+  s1:
+    - priority=20,tcp,nw_dst=10.0.0.2,tp_dst=5201,actions=output:h4,mod_dl_dst:02:00:00:00:00:03,mod_nw_dst:10.0.0.3,mod_tp_dst:5202,goto_table:1
+    - table=1,tcp,tp_dst=5202,actions=normal
+    - priority=20,tcp,nw_src=10.0.0.3,tp_src=5202,actions=mod_dl_src:02:00:00:00:00:02,mod_nw_src:10.0.0.2,mod_tp_src:5201,output:h4,normal
+    - priority=10,tcp,tp_dst=5204,actions=drop
+{more}"
+    )
+}

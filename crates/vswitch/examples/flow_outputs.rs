@@ -1,0 +1,371 @@
+//! Random flows, groups and packets for a switch of four ports, and what comes out of it: `benches/ovs-flows.sh` has Open vSwitch do the same.
+//!
+//! `generate SEED FLOWS PACKETS DIR` writes `flows.txt`, `groups.txt` and `packets.txt`; `run DIR` writes `out-PORT.txt`, a line a packet; `read FILE.pcap` prints the
+//! packets of a capture in the same form.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use machine::{Rng, Time};
+use topology::{HostAddress, NodeId, PortId, Topology};
+use vswitch::Action;
+use vswitch::flow_table::{Flow, FlowTables, Group, Ports, TableChange};
+use wire::{Coverage, EthernetRepr, Ipv4Repr, Ipv6Repr, Pseudo, TcpRepr, UdpRepr, ethertype, protocol, tcp_flags};
+
+/// Ports of the switch, from 1 on as Open vSwitch counts them. What leaves by port 0, which is here as well, is left out.
+const PORTS: u16 = 4;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match *args {
+        ["generate", seed, flows, packets, dir] => {
+            let mut random = Random(Rng::new(seed.parse()?));
+            let flows: Vec<String> = (0..flows.parse::<u32>()?).map(|number| random.flow(number)).collect();
+            let packets: Vec<String> = (0..packets.parse::<u32>()?).map(|_| random.packet()).collect();
+            let groups = "group_id=1,type=all,bucket=output:1,bucket=mod_dl_dst:02:00:00:00:00:09,output:2\n\
+                          group_id=2,type=indirect,bucket=mod_nw_ttl:9,output:3\n";
+            fs::write(Path::new(dir).join("groups.txt"), groups)?;
+            fs::write(Path::new(dir).join("flows.txt"), flows.join("\n") + "\n")?;
+            fs::write(Path::new(dir).join("packets.txt"), packets.join("\n") + "\n")?;
+        }
+        ["run", dir] => run(Path::new(dir))?,
+        ["read", file] => print!("{}", captured(&fs::read(file)?)),
+        _ => return Err("usage: flow_outputs generate SEED FLOWS PACKETS DIR | run DIR | read FILE.pcap".into()),
+    }
+    Ok(())
+}
+
+#[allow(clippy::default_trait_access, reason = "no machine knows another: what a link does has no name here")]
+fn ports() -> Ports {
+    let mut topology = Topology::default();
+    let address = HostAddress {
+        mac: [2, 0, 0, 0, 0, 1],
+        ipv4: [10, 0, 0, 1].into(),
+        ipv4_prefix: 8,
+        ipv6: [0xfd00, 0, 0, 0, 0, 0, 0, 1].into(),
+        ipv6_prefix: 64,
+        pod: None,
+    };
+    let hosts: Vec<NodeId> = (0..=PORTS).map(|host| topology.add_host(format!("p{host}"), address.clone())).collect();
+    let switch = topology.add_switch("s".to_owned(), 1, None);
+    for host in hosts {
+        topology.connect(host, switch, Default::default());
+    }
+    Ports::of(&topology, switch)
+}
+
+fn run(dir: &Path) -> Result<(), Box<dyn Error>> {
+    let ports = ports();
+    let mut changes = Vec::new();
+    for line in fs::read_to_string(dir.join("groups.txt"))?.lines() {
+        changes.push(TableChange::AddGroup(Group::parse(line, &ports).map_err(|error| format!("{line}: {error}"))?));
+    }
+    for line in fs::read_to_string(dir.join("flows.txt"))?.lines() {
+        changes.push(TableChange::Add(Arc::new(
+            Flow::parse(line, &ports).map_err(|error| format!("{line}: {error} ({})", error.hint))?,
+        )));
+    }
+    let mut tables = FlowTables::new(Time::ZERO, ports, 1, &changes)?;
+    let mut out = vec![String::new(); usize::from(PORTS) + 1];
+    for line in fs::read_to_string(dir.join("packets.txt"))?.lines() {
+        let (in_port, frame) = line.split_once(' ').ok_or("a port and a packet")?;
+        let in_port = PortId(in_port.trim_start_matches('p').parse()?);
+        let frame = bytes(frame)?;
+        let mut actions = Vec::new();
+        tables.process(Time::ZERO, in_port, (&frame, frame.len() as u32), &mut actions);
+        carry_out(&actions, frame, in_port, &mut out);
+    }
+    for (port, text) in out.iter().enumerate().skip(1) {
+        fs::write(dir.join(format!("out-{port}.txt")), text)?;
+    }
+    eprintln!("{:?}", tables.cache_counters());
+    Ok(())
+}
+
+/// Does with a packet what is wanted, as `datapath` does.
+fn carry_out(actions: &[Action], mut frame: Vec<u8>, in_port: PortId, out: &mut [String]) {
+    let mut number = 0;
+    while let Some(action) = actions.get(number) {
+        let mut send = |port: PortId| {
+            let _ = writeln!(out[usize::from(port.0)], "{}", hex(&frame));
+        };
+        match *action {
+            Action::Output(port) => send(port),
+            Action::Flood => (1..=PORTS).map(PortId).filter(|port| *port != in_port).for_each(send),
+            Action::Normal | Action::Controller => {}
+            Action::Set(field) => {
+                if field.write(&mut frame, Coverage::Complete).is_err() {
+                    return;
+                }
+            }
+            Action::Clone(length) => {
+                let end = number + 1 + usize::from(length);
+                carry_out(&actions[number + 1..end], frame.clone(), in_port, out);
+                number = end - 1;
+            }
+        }
+        number += 1;
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn bytes(hex: &str) -> Result<Vec<u8>, std::num::ParseIntError> {
+    (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16)).collect()
+}
+
+/// The packets of a capture (pcap of this machine's byte order), a line each.
+fn captured(file: &[u8]) -> String {
+    let (mut text, mut at) = (String::new(), 24);
+    while let Some(header) = file.get(at..at + 16) {
+        let length = u32::from_ne_bytes([header[8], header[9], header[10], header[11]]) as usize;
+        let Some(frame) = file.get(at + 16..at + 16 + length) else { break };
+        let _ = writeln!(text, "{}", hex(frame));
+        at += 16 + length;
+    }
+    text
+}
+
+/// Flows and packets of few values, so that they meet.
+struct Random(Rng);
+
+impl Random {
+    fn below(&mut self, n: u32) -> u32 {
+        (self.0.bits() % u64::from(n)) as u32
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u32) as usize]
+    }
+
+    /// No two have the same priority: of two that match a packet, only one may count.
+    fn flow(&mut self, number: u32) -> String {
+        let table = self.below(3);
+        let kind = self.one(&["tcp", "udp", "icmp", "ip", "tcp6", "udp6", "ipv6", "arp", ""]);
+        let mut text = format!("table={table},priority={}", 100 + number);
+        let (is_v4, is_v6) = (matches!(kind, "tcp" | "udp" | "icmp" | "ip"), matches!(kind, "tcp6" | "udp6" | "ipv6"));
+        let has_ports = matches!(kind, "tcp" | "udp" | "tcp6" | "udp6");
+        let mut fields = vec![
+            "in_port=1",
+            "in_port=2",
+            "dl_src=02:00:00:00:00:01",
+            "dl_dst=02:00:00:00:00:00/fe:ff:ff:ff:ff:fe",
+            "dl_vlan=5",
+            "dl_vlan=0xffff",
+            "vlan_tci=0x1000/0x1000",
+            "dl_vlan_pcp=3",
+        ];
+        if table > 0 {
+            fields.extend(["metadata=0x1/0x1", "metadata=0x2"]);
+        }
+        if is_v4 {
+            fields.extend([
+                "nw_src=10.0.0.1",
+                "nw_src=10.0.0.0/31",
+                "nw_dst=10.0.0.2",
+                "nw_dst=0.0.0.1/0.0.0.1",
+                "ip_frag=no",
+                "ip_frag=later",
+            ]);
+        }
+        if is_v6 {
+            fields.extend(["ipv6_src=fd00::1", "ipv6_dst=fd00::2/127", "ipv6_label=0x5"]);
+        }
+        if is_v4 || is_v6 {
+            fields.extend(["nw_tos=184", "nw_ecn=1", "nw_ttl=1", "nw_ttl=64"]);
+        }
+        if has_ports {
+            fields.extend(["tp_src=1", "tp_dst=80", "tp_dst=0x50/0xfff0", "tp_src=2"]);
+        }
+        if matches!(kind, "tcp" | "tcp6") {
+            fields.extend(["tcp_flags=+syn-ack", "tcp_flags=-rst"]);
+        }
+        if kind == "icmp" {
+            fields.push("icmp_type=8");
+        }
+        if kind == "arp" {
+            fields.extend(["arp_op=1", "arp_spa=10.0.0.1", "arp_tha=02:00:00:00:00:02"]);
+        }
+        if !kind.is_empty() {
+            text += &format!(",{kind}");
+        }
+        let mut named: Vec<&str> = Vec::new();
+        for _ in 0..self.below(4) {
+            let field = self.one(&fields);
+            let name = field.split('=').next().unwrap_or_default();
+            let is_vlan = |field: &str| field.contains("vlan");
+            if named.contains(&name) || named.iter().any(|other| is_vlan(other) && is_vlan(field)) {
+                continue;
+            }
+            named.push(name);
+            text += &format!(",{field}");
+        }
+        let is_in = |port: &str| text.contains(&format!("in_port={port}"));
+        let outputs: Vec<&str> =
+            ["output:1", "output:2", "output:3", "output:4"].into_iter().filter(|out| !is_in(&out[7..])).collect();
+        let mut actions = vec![
+            "mod_dl_src:02:00:00:00:00:07",
+            "mod_dl_dst:02:00:00:00:00:08",
+            "in_port",
+            "all",
+            "flood",
+            "group:1",
+            "set_field:00:00:00:00:00:ff/00:00:00:00:00:0f->eth_src",
+        ];
+        if is_v4 {
+            actions.extend(["mod_nw_src:10.0.0.2", "mod_nw_dst:10.9.9.9", "group:2"]);
+        }
+        if is_v6 {
+            actions.extend(["set_field:fd00::9->ipv6_src", "set_field:fd00::2->ipv6_dst"]);
+        }
+        if is_v4 || is_v6 {
+            actions.extend(["dec_ttl", "mod_nw_tos:40", "mod_nw_ecn:2", "mod_nw_ttl:5"]);
+        }
+        if has_ports {
+            actions.extend(["mod_tp_src:2", "mod_tp_dst:81"]);
+        }
+        let mut chosen: Vec<String> = Vec::new();
+        for _ in 0..=self.below(3) {
+            let of = if self.below(2) == 0 { &outputs } else { &actions };
+            chosen.push(self.one(of).to_owned());
+        }
+        if self.below(4) == 0 {
+            chosen.push("clear_actions".to_owned());
+        }
+        if self.below(3) == 0 {
+            let set = if is_v4 {
+                self.one(&["output:4,dec_ttl", "mod_nw_dst:10.0.0.7,output:3", "group:2,output:1"])
+            } else {
+                "mod_dl_dst:02:00:00:00:00:0a,output:3"
+            };
+            chosen.push(format!("write_actions({set})"));
+        }
+        if self.below(3) == 0 {
+            chosen.push(self.one(&["write_metadata:0x1", "write_metadata:0x2/0x2"]).to_owned());
+        }
+        if table < 2 && self.below(2) == 0 {
+            chosen.push(format!("goto_table:{}", table + 1 + self.below(2 - table)));
+        }
+        format!("{text},actions={}", chosen.join(","))
+    }
+
+    fn packet(&mut self) -> String {
+        let mac = |n: u32| [2, 0, 0, 0, 0, n as u8];
+        let vlan = self.one(&[None, None, None, Some(5), Some(0x6005), Some(7)]);
+        let (src, dst) = (mac(self.below(4)), mac(self.below(4)));
+        let ethernet = |ethertype: u16| {
+            let repr = EthernetRepr { dst, src, vlan, ethertype };
+            let mut bytes = vec![0; repr.buffer_len()];
+            repr.emit(&mut bytes);
+            bytes
+        };
+        let frame = match self.below(10) {
+            0 => [ethernet(ethertype::ARP), self.arp()].concat(),
+            1 => [ethernet(0x88b5), vec![7; 46]].concat(),
+            2..=6 => [ethernet(ethertype::IPV4), self.ipv4()].concat(),
+            _ => [ethernet(ethertype::IPV6), self.ipv6()].concat(),
+        };
+        format!("p{} {}", 1 + self.below(u32::from(PORTS)), hex(&frame))
+    }
+
+    fn arp(&mut self) -> Vec<u8> {
+        let repr = wire::ArpRepr {
+            operation: self.one(&[wire::ArpOperation::Request, wire::ArpOperation::Reply]),
+            sender_mac: [2, 0, 0, 0, 0, 1],
+            sender_ipv4: [10, 0, 0, self.below(3) as u8].into(),
+            target_mac: [2, 0, 0, 0, 0, self.below(3) as u8],
+            target_ipv4: [10, 0, 0, 2].into(),
+        };
+        let mut bytes = vec![0; repr.buffer_len()];
+        repr.emit(&mut bytes);
+        bytes.resize(46, 0);
+        bytes
+    }
+
+    fn upper(&mut self, pseudo: impl Fn(u8) -> Pseudo, icmp: u8) -> (u8, Vec<u8>) {
+        let (src_port, dst_port) = (1 + self.below(3) as u16, 79 + self.below(3) as u16);
+        match self.below(5) {
+            0 | 1 => {
+                let repr = TcpRepr {
+                    src_port,
+                    dst_port,
+                    seq: 1,
+                    ack: 2,
+                    flags: self.one(&[tcp_flags::SYN, tcp_flags::SYN | tcp_flags::ACK, tcp_flags::ACK, tcp_flags::RST]),
+                    window: 3,
+                    urgent: 0,
+                    timestamps: None,
+                };
+                let mut bytes = vec![5; repr.buffer_len() + 20];
+                repr.emit(&mut bytes);
+                TcpRepr::fill_checksum(&mut bytes, &pseudo(protocol::TCP));
+                (protocol::TCP, bytes)
+            }
+            2 | 3 => {
+                let repr = UdpRepr { src_port, dst_port, payload_len: 20 };
+                let mut bytes = vec![6; repr.buffer_len() + 20];
+                repr.emit(&mut bytes);
+                UdpRepr::fill_checksum(&mut bytes, &pseudo(protocol::UDP));
+                (protocol::UDP, bytes)
+            }
+            _ => {
+                let mut bytes = vec![8 * (self.below(2) as u8), 0, 0, 0, 1, 2, 3, 4];
+                let sum = if icmp == protocol::ICMP {
+                    wire::checksum::internet(&bytes)
+                } else {
+                    wire::checksum::transport(&pseudo(icmp), &bytes)
+                };
+                bytes[2..4].copy_from_slice(&sum.to_be_bytes());
+                (icmp, bytes)
+            }
+        }
+    }
+
+    fn ipv4(&mut self) -> Vec<u8> {
+        let (src, dst) = ([10, 0, 0, self.below(4) as u8].into(), [10, 0, 0, self.below(4) as u8].into());
+        let (protocol, upper) = self.upper(|protocol| Pseudo::V4 { src, dst, protocol }, protocol::ICMP);
+        let is_fragment = self.below(8) == 0;
+        let repr = Ipv4Repr {
+            src,
+            dst,
+            protocol,
+            ttl: self.one(&[1, 2, 64, 64]),
+            traffic_class: self.one(&[0, 184, 185, 1]),
+            identification: 7,
+            dont_fragment: false,
+            more_fragments: is_fragment && self.below(2) == 0,
+            fragment_offset: if is_fragment { 8 } else { 0 },
+            payload_len: upper.len() as u16,
+        };
+        let mut header = vec![0; repr.buffer_len()];
+        repr.emit(&mut header);
+        [header, upper].concat()
+    }
+
+    fn ipv6(&mut self) -> Vec<u8> {
+        let address = |n: u32| [0xfd00, 0, 0, 0, 0, 0, 0, n as u16].into();
+        let (src, dst) = (address(self.below(4)), address(self.below(4)));
+        let (next_header, upper) = self.upper(|protocol| Pseudo::V6 { src, dst, protocol }, protocol::ICMPV6);
+        let repr = Ipv6Repr {
+            src,
+            dst,
+            next_header,
+            hop_limit: self.one(&[1, 2, 64, 64]),
+            traffic_class: self.one(&[0, 184, 185, 1]),
+            flow_label: self.one(&[0, 5]),
+            payload_len: upper.len() as u16,
+        };
+        let mut header = vec![0; repr.buffer_len()];
+        repr.emit(&mut header);
+        [header, upper].concat()
+    }
+}

@@ -1,0 +1,472 @@
+//! What a flow has done with a packet, as `ovs-ofctl` reads and prints it.
+
+use std::fmt::{self, Write as _};
+use std::ops::Range;
+
+use topology::PortId;
+
+use super::error::{FlowError, nearest, shown};
+use super::match_field::{Form, Masked, MatchField, Needs, number};
+use super::matching::Match;
+use super::ports::Ports;
+use super::scan::{Pair, Scan};
+
+/// Tables of a switch.
+pub const TABLES: u8 = 254;
+
+/// Actions of one list. A list is carried out for each packet, by whoever carries the others.
+const ACTIONS_MAX: usize = 64;
+
+/// Bytes of a packet that go to a controller when a flow does not say how many: all of them.
+const CONTROLLER_ALL: u16 = u16::MAX;
+
+/// One action of `OpenFlow` 1.3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlowAction {
+    /// The packet leaves by this port, unless it has come in by it.
+    Output(PortId),
+    /// It goes back by the port that it has come in by.
+    InPort,
+    /// It goes where the routes say.
+    Normal,
+    /// It leaves by the ports of the tree that spans the network, but for the one that it has come in by.
+    Flood,
+    /// It leaves by all ports but for the one that it has come in by.
+    All,
+    /// It is shown to the control machine, as many bytes of it.
+    Controller(u16),
+    /// Bits of a field are written.
+    Set(&'static MatchField, Masked),
+    /// Its time to live is one less; if none is left, it goes no further.
+    DecTtl,
+    /// This group says.
+    Group(u32),
+}
+
+/// What a flow has done with packets: the instructions of `OpenFlow` 1.3, in the order in which they are carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Instructions {
+    /// Actions that are carried out at once.
+    pub apply: Vec<FlowAction>,
+    /// Whether the packet's action set is emptied.
+    pub clear: bool,
+    /// Actions that are written into the packet's action set.
+    pub write: Vec<FlowAction>,
+    /// Bits of the metadata that are written: value and mask.
+    pub metadata: Option<(u64, u64)>,
+    /// The table in which the packet is looked up next.
+    pub goto_table: Option<u8>,
+}
+
+/// Actions that write a field, in the words of `OpenFlow` 1.0.
+const MODIFIERS: [(&str, &str); 9] = [
+    ("mod_dl_src", "dl_src"),
+    ("mod_dl_dst", "dl_dst"),
+    ("mod_nw_src", "nw_src"),
+    ("mod_nw_dst", "nw_dst"),
+    ("mod_nw_tos", "nw_tos"),
+    ("mod_nw_ecn", "nw_ecn"),
+    ("mod_nw_ttl", "nw_ttl"),
+    ("mod_tp_src", "tp_src"),
+    ("mod_tp_dst", "tp_dst"),
+];
+
+/// Words of actions and instructions, for hints.
+const WORDS: [&str; 16] = [
+    "output",
+    "normal",
+    "drop",
+    "in_port",
+    "flood",
+    "all",
+    "controller",
+    "group",
+    "set_field",
+    "dec_ttl",
+    "goto_table",
+    "write_actions",
+    "clear_actions",
+    "write_metadata",
+    "apply_actions",
+    "resubmit",
+];
+
+/// What actions are held against.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    pub ports: &'a Ports,
+    /// Which packets come to them; `None` for a group's.
+    pub matching: Option<&'a Match>,
+}
+
+/// Fields that can be written, and which packets have them. ARP's addresses are matched by the same names, and not written.
+fn needs_of_set(field: &MatchField) -> Option<Needs> {
+    let needs = match field.name {
+        "dl_src" | "dl_dst" => Needs::Nothing,
+        "nw_src" | "nw_dst" => Needs::Ipv4,
+        "ipv6_src" | "ipv6_dst" => Needs::Ipv6,
+        "nw_tos" | "ip_dscp" | "nw_ecn" | "nw_ttl" => Needs::Ip,
+        "tp_src" | "tp_dst" => Needs::Transport,
+        "tcp_src" | "tcp_dst" => Needs::Tcp,
+        "udp_src" | "udp_dst" => Needs::Udp,
+        _ => return None,
+    };
+    Some(needs)
+}
+
+impl FlowAction {
+    /// Which packets an action is for; of others it changes nothing.
+    pub fn needs(&self) -> Needs {
+        match self {
+            Self::Set(field, _) => needs_of_set(field).unwrap_or(Needs::Nothing),
+            Self::DecTtl => Needs::Ip,
+            Self::Output(_)
+            | Self::InPort
+            | Self::Normal
+            | Self::Flood
+            | Self::All
+            | Self::Controller(_)
+            | Self::Group(_) => Needs::Nothing,
+        }
+    }
+
+    /// Reads one; `None` if it is an instruction, or no word of flows at all.
+    fn parse(pair: &Pair<'_>, context: Context<'_>) -> Result<Option<Self>, FlowError> {
+        let word = pair.word.to_ascii_lowercase();
+        let alone = |action: Self| pair.alone().map(|()| Some(action));
+        if let Some((_, field)) = MODIFIERS.iter().find(|(modifier, _)| *modifier == word) {
+            let (text, at) = pair.needed("mod_tp_dst:80")?;
+            let field = MatchField::find(field).unwrap_or_else(|| unreachable!("each modifier has a field"));
+            let masked = field.parse(text, &at)?;
+            if masked.mask != field.all() {
+                return Err(FlowError::new(at, format!("`{word}` has no mask"), "write the value alone"));
+            }
+            return Self::Set(field, masked).checked(pair, context).map(Some);
+        }
+        match word.as_str() {
+            "output" => {
+                let (text, at) = pair.needed("output:2")?;
+                Self::output(text, at, context).map(Some)
+            }
+            "in_port" => alone(Self::InPort),
+            "normal" => alone(Self::Normal),
+            "flood" => alone(Self::Flood),
+            "all" => alone(Self::All),
+            "controller" => match &pair.value {
+                None => Ok(Some(Self::Controller(CONTROLLER_ALL))),
+                Some((text, at)) => {
+                    let bytes = text.strip_prefix("max_len=").unwrap_or(text);
+                    let bytes = whole(bytes, at, u64::from(u16::MAX), "controller:128")? as u16;
+                    Ok(Some(Self::Controller(bytes)))
+                }
+            },
+            "group" => {
+                let (text, at) = pair.needed("group:1")?;
+                whole(text, &at, u64::from(GROUP_MAX), "group:1").map(|group| Some(Self::Group(group as u32)))
+            }
+            "dec_ttl" => {
+                pair.alone()?;
+                Self::DecTtl.checked(pair, context).map(Some)
+            }
+            "set_field" => Self::set_field(pair, context).map(Some),
+            _ if pair.value.is_none() && is_port(pair.word, context.ports) => {
+                Self::output(pair.word, pair.at.clone(), context).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn output(text: &str, at: Range<usize>, context: Context<'_>) -> Result<Self, FlowError> {
+        let named = match text.to_ascii_lowercase().as_str() {
+            "in_port" => Self::InPort,
+            "normal" => Self::Normal,
+            "flood" => Self::Flood,
+            "all" => Self::All,
+            "controller" => Self::Controller(CONTROLLER_ALL),
+            _ => Self::Output(context.ports.find(text, &at)?),
+        };
+        match (&named, context.matching.and_then(Match::in_port)) {
+            (Self::Output(out), Some(in_port)) if *out == in_port => Err(FlowError::new(
+                at,
+                format!("a packet is not sent back by the port that it has come in by, {}", out.0),
+                "write `in_port` to send it back",
+            )),
+            _ => Ok(named),
+        }
+    }
+
+    fn set_field(pair: &Pair<'_>, context: Context<'_>) -> Result<Self, FlowError> {
+        let (text, at) = pair.needed("set_field:80->tcp_dst")?;
+        let Some((value, name)) = text.rsplit_once("->") else {
+            return Err(FlowError::new(
+                at,
+                "`set_field` does not say which field",
+                "write it as in `set_field:80->tcp_dst`",
+            ));
+        };
+        let name_at = at.end - name.len()..at.end;
+        let Some(field) = MatchField::find(name) else {
+            let near = MatchField::nearest(name);
+            let hint = near.map_or_else(
+                || "write it as in `set_field:80->tcp_dst`".to_owned(),
+                |near| format!("did you mean `{near}`?"),
+            );
+            return Err(FlowError::new(name_at, format!("`{}` is no field of packets", shown(name)), hint));
+        };
+        if needs_of_set(field).is_none() {
+            return Err(FlowError::new(
+                name_at,
+                format!("`{name}` can be matched, but not written"),
+                "Ethernet and IP addresses, ip_dscp, nw_ecn, nw_ttl and ports of TCP and UDP can be written",
+            ));
+        }
+        // The mask of what is written need not be one that can be matched.
+        let masked = field.parse(value, &(at.start..at.start + value.len()))?;
+        Self::Set(field, masked).checked(pair, context)
+    }
+
+    /// Refuses an action that the flow's packets need not have a field for.
+    fn checked(self, pair: &Pair<'_>, context: Context<'_>) -> Result<Self, FlowError> {
+        if let Some(Match { key, mask }) = context.matching {
+            self.needs().check(key, mask, pair.word, pair.span())?;
+        }
+        Ok(self)
+    }
+}
+
+/// The highest number of a group.
+pub const GROUP_MAX: u32 = 0xffff_ff00;
+
+fn is_port(word: &str, ports: &Ports) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_digit()) || ports.known().any(|port| ports.peer(port) == Some(word))
+}
+
+/// A number of at most `most`.
+pub fn whole(text: &str, at: &Range<usize>, most: u64, example: &str) -> Result<u64, FlowError> {
+    let wrong = || {
+        let message = format!("`{}` is no number up to {most}", shown(text));
+        FlowError::new(at.clone(), message, format!("write it as in `{example}`"))
+    };
+    number(text).filter(|number| *number <= u128::from(most)).map(|number| number as u64).ok_or_else(wrong)
+}
+
+impl Instructions {
+    /// Reads what stands behind `actions=`. Places in errors are within `text`.
+    ///
+    /// # Errors
+    /// With the place of the mistake.
+    pub fn parse(text: &str, context: Context<'_>, table: u8) -> Result<Self, FlowError> {
+        let mut read = Self::default();
+        let mut scan = Scan::new(text);
+        let mut is_drop = None;
+        let mut count = 0;
+        // Instructions that stand in front, by the order in which they are carried out.
+        let mut last = (0, "");
+        while let Some(pair) = scan.pair()? {
+            count += 1;
+            let word = pair.word.to_ascii_lowercase();
+            if is_drop.is_some() || (word == "drop" && count > 1) {
+                return Err(FlowError::new(pair.span(), "`drop` stands alone", "take away `drop`, or all else"));
+            }
+            let rank = match word.as_str() {
+                "drop" => {
+                    pair.alone()?;
+                    is_drop = Some(());
+                    continue;
+                }
+                "clear_actions" => 1,
+                "write_actions" => 2,
+                "write_metadata" => 3,
+                "goto_table" => 4,
+                _ => 0,
+            };
+            if rank < last.0 || (rank == last.0 && rank > 0) {
+                return Err(FlowError::new(
+                    pair.span(),
+                    format!("`{}` can't stand behind `{}`", shown(pair.word), last.1),
+                    "the order is: actions, clear_actions, write_actions, write_metadata, goto_table; each once",
+                ));
+            }
+            last = (rank, pair.word);
+            read.add(&pair, rank, context, table)?;
+        }
+        if count == 0 {
+            return Err(FlowError::new(0..text.len(), "there are no actions", "write `actions=drop` if that is meant"));
+        }
+        Ok(read)
+    }
+
+    fn add(&mut self, pair: &Pair<'_>, rank: u8, context: Context<'_>, table: u8) -> Result<(), FlowError> {
+        match rank {
+            1 => {
+                pair.alone()?;
+                self.clear = true;
+            }
+            2 => {
+                let (text, at) = pair.needed("write_actions(output:2)")?;
+                self.write = actions(text, context).map_err(|error| error.shifted(at.start))?;
+                check_set(&self.write, at)?;
+            }
+            3 => {
+                let (text, at) = pair.needed("write_metadata:0x1/0xff")?;
+                let field = MatchField::find("metadata").unwrap_or_else(|| unreachable!("it is in the list"));
+                let Masked { value, mask } = field.parse(text, &at)?;
+                self.metadata = Some((value as u64, mask as u64));
+            }
+            4 => {
+                let (text, at) = pair.needed("goto_table:1")?;
+                let to = whole(text, &at, u64::from(TABLES - 1), "goto_table:1")? as u8;
+                if to <= table {
+                    return Err(FlowError::new(
+                        at,
+                        format!("table {to} does not come behind this flow's own one, {table}"),
+                        "packets go to later tables only, so that they never go in a circle",
+                    ));
+                }
+                self.goto_table = Some(to);
+            }
+            _ if self.apply.len() == ACTIONS_MAX => return Err(too_many(pair.span())),
+            _ => match FlowAction::parse(pair, context)? {
+                Some(action) => self.apply.push(action),
+                None => return Err(unknown_action(pair)),
+            },
+        }
+        Ok(())
+    }
+}
+
+fn too_many(at: Range<usize>) -> FlowError {
+    FlowError::new(at, format!("there are more than {ACTIONS_MAX} actions"), "have another table do the others")
+}
+
+/// Reads a list of actions without instructions.
+///
+/// # Errors
+/// With the place of the mistake in `text`.
+pub fn actions(text: &str, context: Context<'_>) -> Result<Vec<FlowAction>, FlowError> {
+    let mut actions = Vec::new();
+    let mut scan = Scan::new(text);
+    let mut is_drop = false;
+    while let Some(pair) = scan.pair()? {
+        if is_drop || (pair.word.eq_ignore_ascii_case("drop") && !actions.is_empty()) {
+            return Err(FlowError::new(pair.span(), "`drop` stands alone", "take away `drop`, or all else"));
+        }
+        if pair.word.eq_ignore_ascii_case("drop") {
+            pair.alone()?;
+            is_drop = true;
+            continue;
+        }
+        if actions.len() == ACTIONS_MAX {
+            return Err(too_many(pair.span()));
+        }
+        actions.push(FlowAction::parse(&pair, context)?.ok_or_else(|| unknown_action(&pair))?);
+    }
+    Ok(actions)
+}
+
+/// An action set has one action of each kind: a second one would take the first one's place.
+fn check_set(actions: &[FlowAction], at: Range<usize>) -> Result<(), FlowError> {
+    let kind = |action: &FlowAction| match action {
+        FlowAction::Set(field, _) => (0, field.name),
+        FlowAction::DecTtl => (1, ""),
+        FlowAction::Group(_) => (2, ""),
+        FlowAction::Output(_)
+        | FlowAction::InPort
+        | FlowAction::Normal
+        | FlowAction::Flood
+        | FlowAction::All
+        | FlowAction::Controller(_) => (3, ""),
+    };
+    let is_twice = (1..actions.len()).any(|at| actions[..at].iter().any(|other| kind(other) == kind(&actions[at])));
+    if is_twice {
+        let hint = "an action set has one output, one group, and one value of each field";
+        return Err(FlowError::new(at, "two actions of one kind are written", hint));
+    }
+    Ok(())
+}
+
+fn unknown_action(pair: &Pair<'_>) -> FlowError {
+    let word = pair.word.to_ascii_lowercase();
+    let words = WORDS.iter().copied().chain(MODIFIERS.iter().map(|(modifier, _)| *modifier));
+    let hint = match word.as_str() {
+        "resubmit" => "write `goto_table:N` as the last one".to_owned(),
+        "apply_actions" => "write its actions without it".to_owned(),
+        _ => nearest(&word, words).map_or_else(
+            || "write actions like `output:2`, `normal`, `drop`, `mod_dl_dst:..`, `group:1`, `goto_table:1`".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        ),
+    };
+    FlowError::new(pair.at.clone(), format!("`{}` is no action that there is here", shown(pair.word)), hint)
+}
+
+impl fmt::Display for FlowAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Output(port) => write!(f, "output:{}", port.0),
+            Self::InPort => f.write_str("IN_PORT"),
+            Self::Normal => f.write_str("NORMAL"),
+            Self::Flood => f.write_str("FLOOD"),
+            Self::All => f.write_str("ALL"),
+            Self::Controller(bytes) => write!(f, "CONTROLLER:{bytes}"),
+            Self::DecTtl => f.write_str("dec_ttl"),
+            Self::Group(group) => write!(f, "group:{group}"),
+            Self::Set(field, masked) => {
+                let modifier = MODIFIERS.iter().find(|(_, name)| *name == field.name);
+                if let Some((modifier, _)) = modifier.filter(|_| masked.mask == field.all()) {
+                    write!(f, "{modifier}:")?;
+                    return field.write_value(f, masked.value);
+                }
+                f.write_str("set_field:")?;
+                match field.form {
+                    // What is written has no kinds of fragments.
+                    Form::Fragment => field.write_value(f, masked.value)?,
+                    _ => field.write(f, *masked)?,
+                }
+                write!(f, "->{}", field.name)
+            }
+        }
+    }
+}
+
+/// Writes actions with commas between them.
+pub fn write_actions(f: &mut fmt::Formatter<'_>, actions: &[FlowAction], is_first: &mut bool) -> fmt::Result {
+    for action in actions {
+        if !std::mem::take(is_first) {
+            f.write_char(',')?;
+        }
+        write!(f, "{action}")?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Instructions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { apply, clear, write, metadata, goto_table } = self;
+        let mut is_first = true;
+        write_actions(f, apply, &mut is_first)?;
+        let mut comma =
+            |f: &mut fmt::Formatter<'_>| if std::mem::take(&mut is_first) { Ok(()) } else { f.write_char(',') };
+        if *clear {
+            comma(f)?;
+            f.write_str("clear_actions")?;
+        }
+        if !write.is_empty() {
+            comma(f)?;
+            f.write_str("write_actions(")?;
+            write_actions(f, write, &mut true)?;
+            f.write_char(')')?;
+        }
+        if let Some((value, mask)) = metadata {
+            comma(f)?;
+            write!(f, "write_metadata:{value:#x}")?;
+            if *mask != u64::MAX {
+                write!(f, "/{mask:#x}")?;
+            }
+        }
+        if let Some(table) = goto_table {
+            comma(f)?;
+            write!(f, "goto_table:{table}")?;
+        }
+        if is_first { f.write_str("drop") } else { Ok(()) }
+    }
+}

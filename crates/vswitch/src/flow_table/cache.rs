@@ -1,0 +1,234 @@
+//! What has been decided about packets, in front of the tables: packets that are alike are decided about once.
+//!
+//! The first cache knows single flows, by all that is known of their packets. Behind it are *megaflows*: each decision with the bits that it depends on, so that it
+//! holds for all packets that agree in those. A change of the tables makes none of them wrong at once: each is decided about anew when a packet comes to it, and
+//! stays if it has come out the same.
+
+use machine::mix;
+use serde::{Deserialize, Serialize};
+
+use super::classifier::Classifier;
+use super::key::Key;
+use super::matching::Match;
+use super::walk::Decision;
+use crate::action::Action;
+
+/// Flows that the first cache knows. A power of two.
+const FLOWS: usize = 4_096;
+/// Places in which a flow may be.
+const WAYS: usize = 2;
+
+/// Megaflows of one switch.
+const MEGAFLOWS_MAX: usize = 1 << 17;
+
+/// Masks that megaflows may have: each is a look-up for a packet that is new. Whoever sends packets that each need another mask empties the cache, and makes it no
+/// slower than that.
+const MASKS_MAX: usize = 128;
+
+/// What caches have counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheCounters {
+    /// Packets that the first cache knew.
+    pub exact_hits: u64,
+    /// Packets for which a megaflow was found.
+    pub megaflow_hits: u64,
+    /// Packets that went through the tables.
+    pub misses: u64,
+    /// Packets that went through the tables since a megaflow was older than the tables.
+    pub revalidations: u64,
+    /// Megaflows that made room for others.
+    pub evictions: u64,
+    /// Megaflows that are there.
+    pub megaflows: usize,
+    /// Masks that they have.
+    pub masks: usize,
+}
+
+/// A decision that holds for all packets that agree with `matching`.
+#[derive(Debug)]
+struct Megaflow {
+    matching: Match,
+    decision: Decision,
+    /// As of which state of the tables; 0: nothing is here.
+    epoch: u64,
+    /// No other one has had this number.
+    serial: u64,
+    is_used: bool,
+}
+
+/// A flow in the first cache: all of its key, and the number of its megaflow.
+#[derive(Clone, Debug)]
+struct ExactFlow {
+    key: Key,
+    megaflow: u32,
+    /// That of the megaflow when it was found: another one may have its place by now.
+    serial: u64,
+}
+
+/// What is found about a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Cached<'a> {
+    pub actions: &'a [Action],
+    pub entries: &'a [u32],
+    pub is_too_long: bool,
+}
+
+/// The caches of one switch.
+#[derive(Debug, Default)]
+pub struct Cache {
+    exact: Vec<ExactFlow>,
+    classifier: Option<Classifier>,
+    megaflows: Vec<Megaflow>,
+    free: Vec<u32>,
+    /// The place whose megaflow makes room next.
+    hand: usize,
+    /// How often tables have changed.
+    epoch: u64,
+    /// The number of the last megaflow.
+    serial: u64,
+    /// What is decided about now.
+    scratch: Decision,
+    seed: u64,
+    counters: CacheCounters,
+}
+
+impl Cache {
+    pub fn new(seed: u64) -> Self {
+        let nothing = ExactFlow { key: Key::default(), megaflow: 0, serial: 0 };
+        Self { exact: vec![nothing; FLOWS], classifier: Some(Classifier::new(seed)), epoch: 1, seed, ..Self::default() }
+    }
+
+    /// The tables have changed.
+    pub const fn outdate(&mut self) {
+        self.epoch += 1;
+    }
+
+    pub fn counters(&self) -> CacheCounters {
+        let masks = self.classifier.as_ref().map_or(0, Classifier::masks);
+        CacheCounters { megaflows: self.megaflows.len() - self.free.len(), masks, ..self.counters }
+    }
+
+    /// What is decided about a packet with this key. `decide` goes through the tables if nobody knows.
+    #[inline]
+    pub fn find(&mut self, key: &Key, decide: impl FnOnce(&mut Decision)) -> Cached<'_> {
+        let hash = key.0.iter().fold(self.seed, |hash, word| mix(hash ^ word));
+        let first = hash as usize & (FLOWS - 1) & !(WAYS - 1);
+        let (epoch, megaflows) = (self.epoch, &self.megaflows);
+        let is_of_now = |flow: &ExactFlow| {
+            megaflows.get(flow.megaflow as usize).is_some_and(|it| (it.epoch, it.serial) == (epoch, flow.serial))
+        };
+        let known = self.exact[first..first + WAYS].iter().find(|flow| flow.key == *key && is_of_now(flow));
+        let megaflow = if let Some(known) = known {
+            self.counters.exact_hits += 1;
+            known.megaflow
+        } else {
+            let megaflow = self.find_megaflow(key, decide);
+            // The last one that came moves to the second place.
+            self.exact.swap(first, first + 1);
+            let serial = self.megaflows[megaflow as usize].serial;
+            self.exact[first] = ExactFlow { key: *key, megaflow, serial };
+            megaflow
+        };
+        let Megaflow { decision, is_used, .. } = &mut self.megaflows[megaflow as usize];
+        *is_used = true;
+        Cached { actions: &decision.actions, entries: &decision.entries, is_too_long: decision.is_too_long }
+    }
+
+    /// The megaflow for a packet, which is made if there is none.
+    fn find_megaflow(&mut self, key: &Key, decide: impl FnOnce(&mut Decision)) -> u32 {
+        let found = self.classifier.as_ref().and_then(|classifier| classifier.find(key, &mut Key::default()));
+        if let Some(found) = found
+            && self.megaflows[found as usize].epoch == self.epoch
+        {
+            self.counters.megaflow_hits += 1;
+            return found;
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        decide(&mut scratch);
+        let Some(found) = found else {
+            self.counters.misses += 1;
+            let megaflow = self.insert(key, &mut scratch);
+            self.scratch = scratch;
+            return megaflow;
+        };
+        self.counters.revalidations += 1;
+        let megaflow = &mut self.megaflows[found as usize];
+        let mask = &megaflow.matching.mask;
+        if scratch.looked_at.0.iter().zip(&mask.0).all(|(bits, mask)| bits & !mask == 0) {
+            megaflow.epoch = self.epoch;
+            std::mem::swap(&mut megaflow.decision, &mut scratch);
+            self.scratch = scratch;
+            return found;
+        }
+        self.remove(found);
+        let megaflow = self.insert(key, &mut scratch);
+        self.scratch = scratch;
+        megaflow
+    }
+
+    fn insert(&mut self, key: &Key, decision: &mut Decision) -> u32 {
+        let mask = decision.looked_at;
+        let matching = Match { key: key.masked(&mask), mask };
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None if self.megaflows.len() < MEGAFLOWS_MAX => {
+                let decision = Decision::default();
+                self.megaflows.push(Megaflow { matching, decision, epoch: 0, serial: 0, is_used: false });
+                self.megaflows.len() as u32 - 1
+            }
+            None => self.make_room(),
+        };
+        self.serial += 1;
+        let megaflow = &mut self.megaflows[id as usize];
+        (megaflow.matching, megaflow.is_used) = (matching, true);
+        (megaflow.epoch, megaflow.serial) = (self.epoch, self.serial);
+        std::mem::swap(&mut megaflow.decision, decision);
+        let Some(classifier) = &mut self.classifier else { return id };
+        // One that is older than the tables, and for fewer packets: it would never be found.
+        if let Some(old) = classifier.insert(&matching, 0, id)
+            && old != id
+        {
+            self.megaflows[old as usize].epoch = 0;
+            self.free.push(old);
+        }
+        if classifier.masks() > MASKS_MAX {
+            self.forget_all_but(id);
+        }
+        id
+    }
+
+    /// The megaflow that has not been used for longest, more or less, makes room.
+    fn make_room(&mut self) -> u32 {
+        loop {
+            self.hand = (self.hand + 1) % self.megaflows.len();
+            let megaflow = &mut self.megaflows[self.hand];
+            if !std::mem::take(&mut megaflow.is_used) {
+                break;
+            }
+        }
+        self.counters.evictions += 1;
+        let id = self.hand as u32;
+        self.remove(id);
+        self.free.pop();
+        id
+    }
+
+    fn remove(&mut self, id: u32) {
+        let matching = self.megaflows[id as usize].matching;
+        if let Some(classifier) = &mut self.classifier {
+            classifier.remove(&matching, 0);
+        }
+        self.megaflows[id as usize].epoch = 0;
+        self.free.push(id);
+    }
+
+    fn forget_all_but(&mut self, id: u32) {
+        let mut classifier = Classifier::new(self.seed);
+        classifier.insert(&self.megaflows[id as usize].matching, 0, id);
+        self.counters.evictions += (self.megaflows.len() - self.free.len()) as u64 - 1;
+        self.classifier = Some(classifier);
+        self.free = (0..self.megaflows.len() as u32).filter(|other| *other != id).collect();
+        self.free.iter().for_each(|other| self.megaflows[*other as usize].epoch = 0);
+    }
+}

@@ -1,0 +1,257 @@
+//! The header fields that flow tables match on, as words that are masked and compared at once.
+
+use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, TcpPacket, ethertype, protocol};
+
+/// Words of a [`Key`].
+pub const WORDS: usize = 11;
+
+/// Where the stages of a look-up end, in words: what is known without the packet's headers and of its first ones, Ethernet addresses, network addresses, ports.
+/// Whoever is told apart by an earlier one need not be looked at further (as in Open vSwitch's staged look-up).
+pub const STAGES: [usize; 4] = [2, 4, 10, WORDS];
+
+/// Bit of [`Slot::VLAN_TCI`] that says that there is a tag: where 802.1Q has its drop eligibility indicator, as in Open vSwitch.
+pub const VLAN_PRESENT: u16 = 0x1000;
+
+/// `ip_frag`: it is a fragment.
+pub const FRAGMENT: u8 = 1;
+/// `ip_frag`: it is one that is not the first.
+pub const LATER_FRAGMENT: u8 = 2;
+
+/// The SCTP protocol's number (RFC 9260).
+pub const SCTP: u8 = 132;
+
+/// Reverse ARP's ethertype (RFC 903).
+pub const RARP: u16 = 0x8035;
+
+/// What flow tables know of a packet, or the mask of what they look at. Fields that a packet does not have are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Key(pub [u64; WORDS]);
+
+/// Where a field of up to 64 bits is within a [`Key`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Which word.
+    pub word: usize,
+    /// By how many bits its lowest one is shifted.
+    pub shift: u32,
+    /// Its length.
+    pub bits: u32,
+}
+
+impl Slot {
+    pub const METADATA: Self = Self::new(0, 0, 64);
+    pub const IN_PORT: Self = Self::new(1, 48, 16);
+    pub const ETH_TYPE: Self = Self::new(1, 32, 16);
+    pub const VLAN_TCI: Self = Self::new(1, 16, 16);
+    pub const IP_FRAG: Self = Self::new(1, 8, 8);
+    /// IP protocol; of ARP its operation.
+    pub const IP_PROTO: Self = Self::new(1, 0, 8);
+    pub const ETH_SRC: Self = Self::new(2, 16, 48);
+    pub const TCP_FLAGS: Self = Self::new(2, 0, 16);
+    pub const ETH_DST: Self = Self::new(3, 16, 48);
+    pub const IP_TOS: Self = Self::new(3, 8, 8);
+    pub const IP_TTL: Self = Self::new(3, 0, 8);
+    /// IPv4, and the sender's of ARP. IPv6 has the word before as well.
+    pub const SRC_LOW: Self = Self::new(5, 0, 64);
+    pub const IPV4_SRC: Self = Self::new(5, 0, 32);
+    pub const DST_LOW: Self = Self::new(7, 0, 64);
+    pub const IPV4_DST: Self = Self::new(7, 0, 32);
+    pub const ARP_SHA: Self = Self::new(8, 16, 48);
+    pub const ARP_THA: Self = Self::new(9, 16, 48);
+    /// Source port, or the type of ICMP.
+    pub const TP_SRC: Self = Self::new(10, 48, 16);
+    /// Destination port, or the code of ICMP.
+    pub const TP_DST: Self = Self::new(10, 32, 16);
+    pub const IPV6_LABEL: Self = Self::new(10, 0, 20);
+
+    const fn new(word: usize, shift: u32, bits: u32) -> Self {
+        Self { word, shift, bits }
+    }
+
+    /// A mask of all its bits, unshifted.
+    pub const fn all(self) -> u64 {
+        u64::MAX >> (64 - self.bits)
+    }
+}
+
+impl Key {
+    /// All bits of all fields.
+    pub const ALL: Self = Self([u64::MAX; WORDS]);
+
+    /// What is in a field.
+    #[inline]
+    pub const fn get(&self, slot: Slot) -> u64 {
+        self.0[slot.word] >> slot.shift & slot.all()
+    }
+
+    /// Writes a field.
+    #[inline]
+    pub const fn set(&mut self, slot: Slot, value: u64) {
+        self.0[slot.word] = self.0[slot.word] & !(slot.all() << slot.shift) | (value & slot.all()) << slot.shift;
+    }
+
+    /// Adds bits to a field: of masks.
+    #[inline]
+    pub const fn add(&mut self, slot: Slot, bits: u64) {
+        self.0[slot.word] |= (bits & slot.all()) << slot.shift;
+    }
+
+    /// An IPv6 address, by the slot of its lower half.
+    pub const fn wide(&self, low: Slot) -> u128 {
+        (self.0[low.word - 1] as u128) << 64 | self.0[low.word] as u128
+    }
+
+    /// Writes an IPv6 address, by the slot of its lower half.
+    pub const fn set_wide(&mut self, low: Slot, value: u128) {
+        (self.0[low.word - 1], self.0[low.word]) = ((value >> 64) as u64, value as u64);
+    }
+
+    /// Adds the bits of a mask.
+    #[inline]
+    pub fn unite(&mut self, mask: &Self) {
+        self.0.iter_mut().zip(&mask.0).for_each(|(word, mask)| *word |= mask);
+    }
+
+    /// Whether both agree in all bits of `mask`.
+    #[inline]
+    pub fn agrees(&self, other: &Self, mask: &Self) -> bool {
+        (0..WORDS).all(|word| (self.0[word] ^ other.0[word]) & mask.0[word] == 0)
+    }
+
+    /// Only the bits of `mask`.
+    #[must_use]
+    pub fn masked(&self, mask: &Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] & mask.0[word]))
+    }
+
+    /// Reads a frame's headers. All fragments of a datagram have ports 0, also the first one; a transport header that is cut off has ports 0 as well.
+    ///
+    /// # Errors
+    /// If the Ethernet, ARP or IP header is malformed.
+    pub fn parse(in_port: u16, frame: &[u8]) -> Result<Self, Error> {
+        let ethernet = EthernetPacket::new_checked(frame)?;
+        let mut key = Self::default();
+        key.set(Slot::IN_PORT, u64::from(in_port));
+        key.set(Slot::ETH_TYPE, u64::from(ethernet.ethertype()));
+        key.set(Slot::VLAN_TCI, ethernet.vlan().map_or(0, |tci| u64::from(tci | VLAN_PRESENT)));
+        key.set(Slot::ETH_SRC, mac_bits(ethernet.src()));
+        key.set(Slot::ETH_DST, mac_bits(ethernet.dst()));
+        match ethernet.ethertype() {
+            ethertype::IPV4 => key.read_ipv4(&Ipv4Packet::new_checked(ethernet.payload())?),
+            ethertype::IPV6 => key.read_ipv6(&Ipv6Packet::new_checked(ethernet.payload())?)?,
+            ethertype::ARP => key.read_arp(&ArpPacket::new_checked(ethernet.payload())?),
+            _ => {}
+        }
+        Ok(key)
+    }
+
+    fn read_ipv4(&mut self, packet: &Ipv4Packet<'_>) {
+        self.set(Slot::IPV4_SRC, u64::from(packet.src().to_bits()));
+        self.set(Slot::IPV4_DST, u64::from(packet.dst().to_bits()));
+        self.read_ip((packet.protocol(), packet.traffic_class(), packet.ttl()));
+        let fragment = packet.is_fragment().then(|| packet.fragment_offset() > 0);
+        self.read_upper(fragment, packet.protocol(), packet.payload());
+    }
+
+    fn read_ipv6(&mut self, packet: &Ipv6Packet<'_>) -> Result<(), Error> {
+        let upper = packet.upper_layer()?;
+        self.set_wide(Slot::SRC_LOW, packet.src().to_bits());
+        self.set_wide(Slot::DST_LOW, packet.dst().to_bits());
+        self.set(Slot::IPV6_LABEL, u64::from(packet.flow_label()));
+        self.read_ip((upper.protocol, packet.traffic_class(), packet.hop_limit()));
+        self.read_upper(upper.fragment.map(|fragment| fragment.offset > 0), upper.protocol, upper.payload);
+        Ok(())
+    }
+
+    const fn read_ip(&mut self, (protocol, tos, ttl): (u8, u8, u8)) {
+        self.set(Slot::IP_PROTO, protocol as u64);
+        self.set(Slot::IP_TOS, tos as u64);
+        self.set(Slot::IP_TTL, ttl as u64);
+    }
+
+    /// `fragment`: of one, whether it is not the first.
+    fn read_upper(&mut self, fragment: Option<bool>, protocol: u8, payload: &[u8]) {
+        if let Some(is_later) = fragment {
+            self.set(Slot::IP_FRAG, u64::from(FRAGMENT | if is_later { LATER_FRAGMENT } else { 0 }));
+            return;
+        }
+        let Some(&[a, b, c, d]) = payload.first_chunk::<4>() else { return };
+        match protocol {
+            protocol::TCP | protocol::UDP | SCTP => {
+                self.set(Slot::TP_SRC, u64::from(u16::from_be_bytes([a, b])));
+                self.set(Slot::TP_DST, u64::from(u16::from_be_bytes([c, d])));
+                if protocol == protocol::TCP
+                    && let Ok(segment) = TcpPacket::new_checked(payload)
+                {
+                    self.set(Slot::TCP_FLAGS, u64::from(segment.flags()));
+                }
+            }
+            protocol::ICMP | protocol::ICMPV6 => {
+                self.set(Slot::TP_SRC, u64::from(a));
+                self.set(Slot::TP_DST, u64::from(b));
+            }
+            _ => {}
+        }
+    }
+
+    fn read_arp(&mut self, packet: &ArpPacket<'_>) {
+        self.set(Slot::IPV4_SRC, u64::from(packet.sender_ipv4().to_bits()));
+        self.set(Slot::IPV4_DST, u64::from(packet.target_ipv4().to_bits()));
+        self.set(Slot::IP_PROTO, u64::from(packet.operation().number()));
+        self.set(Slot::ARP_SHA, mac_bits(packet.sender_mac()));
+        self.set(Slot::ARP_THA, mac_bits(packet.target_mac()));
+    }
+}
+
+/// A MAC address as a number below 2^48.
+pub const fn mac_bits(mac: [u8; 6]) -> u64 {
+    u64::from_be_bytes([0, 0, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]])
+}
+
+/// The MAC address that a number below 2^48 is.
+pub const fn mac_of(bits: u64) -> [u8; 6] {
+    let [_, _, mac @ ..] = bits.to_be_bytes();
+    mac
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{address, arp, ipv4_udp, tcp, tcp_v6};
+    use proptest::prelude::*;
+    use wire::{ArpOperation, BROADCAST};
+
+    #[test]
+    fn fields_lie_where_they_are_read() {
+        let (a, b) = (address(1), address(2));
+        let key = Key::parse(3, &tcp(&a, &b, 4_000, 80, 10)).unwrap();
+        assert_eq!((key.get(Slot::IN_PORT), key.get(Slot::IP_PROTO), key.get(Slot::IP_TTL)), (3, 6, 64));
+        assert_eq!((key.get(Slot::TP_SRC), key.get(Slot::TP_DST), key.get(Slot::TCP_FLAGS)), (4_000, 80, 0x10));
+        assert_eq!(key.get(Slot::IPV4_DST), u64::from(b.ipv4.to_bits()));
+        assert_eq!(mac_of(key.get(Slot::ETH_SRC)), a.mac);
+        let key = Key::parse(3, &tcp_v6(&a, &b, 4_000, 80, 10)).unwrap();
+        assert_eq!((key.wide(Slot::SRC_LOW), key.wide(Slot::DST_LOW)), (a.ipv6.to_bits(), b.ipv6.to_bits()));
+        let key = Key::parse(3, &arp(ArpOperation::Request, &a, b.ipv4, BROADCAST, Some(7))).unwrap();
+        assert_eq!((key.get(Slot::IP_PROTO), key.get(Slot::VLAN_TCI)), (1, 0x1007));
+        assert_eq!(mac_of(key.get(Slot::ARP_SHA)), a.mac);
+        let key = Key::parse(3, &ipv4_udp(&a, &b, (1, 2), 64, (8, true))).unwrap();
+        assert_eq!((key.get(Slot::IP_FRAG), key.get(Slot::TP_DST)), (3, 0));
+    }
+
+    #[test]
+    fn a_field_that_is_written_leaves_the_others() {
+        let mut key = Key::ALL;
+        key.set(Slot::IP_TTL, 0x107);
+        assert_eq!((key.get(Slot::IP_TTL), key.get(Slot::IP_TOS), key.get(Slot::ETH_DST)), (7, 0xff, (1 << 48) - 1));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..3) {
+            if let Some(place) = bytes.get_mut(12..15) {
+                place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0]][ip]);
+            }
+            let _ = Key::parse(1, &bytes);
+        }
+    }
+}

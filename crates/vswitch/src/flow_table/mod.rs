@@ -1,0 +1,36 @@
+//! Flow tables with the semantics of `OpenFlow` 1.3, written as `ovs-ofctl` writes them.
+//!
+//! ```text
+//! text -> Flow, Group -> FlowTables: packet -> first cache -> megaflows -> tables, entry by entry -> actions
+//! ```
+//!
+//! A packet is known by its [`Key`](key::Key). What has been decided about it is cached with the bits that it depends on (`cache.rs`); what is not, goes through the
+//! tables (`walk.rs`), each of which is searched by `classifier.rs`. A table is changed by one at a time, and nothing of the caches is wrong after that.
+
+mod actions;
+mod cache;
+mod classifier;
+mod error;
+mod flow;
+mod group;
+mod key;
+mod match_field;
+mod matching;
+mod ports;
+mod scan;
+mod tables;
+mod walk;
+
+pub use actions::{FlowAction, Instructions};
+pub use cache::CacheCounters;
+#[cfg(test)]
+use classifier::Classifier;
+pub use error::FlowError;
+pub use flow::{Flow, PRIORITY, Selection, parse_modification};
+pub use group::{Bucket, Group, GroupKind};
+pub use matching::Match;
+pub use ports::Ports;
+pub use tables::{ChangeError, EntryStatus, Explanation, FlowTables, TableChange};
+
+#[cfg(test)]
+mod tests;

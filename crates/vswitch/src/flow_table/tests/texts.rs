@@ -1,0 +1,253 @@
+use super::*;
+use crate::flow_table::Selection;
+use proptest::prelude::*;
+
+/// What is read is printed as Open vSwitch 3.1 prints it.
+#[test]
+fn flows_are_printed_as_they_are_dumped() {
+    for (text, printed) in [
+        ("priority=10,tcp,tp_dst=80,actions=output:2", "priority=10,tcp,tp_dst=80 actions=output:2"),
+        ("table=1,ip,nw_src=10.0.0.0/8,actions=drop", "table=1, ip,nw_src=10.0.0.0/8 actions=drop"),
+        ("actions=normal", "actions=NORMAL"),
+        ("priority=0 actions=NORMAL", "priority=0 actions=NORMAL"),
+        (
+            "cookie=0x7, idle_timeout=10 hard_timeout=60,in_port=h1,dl_src=02:00:00:00:00:01,actions=0,h2,all,flood",
+            "cookie=0x7, idle_timeout=10, hard_timeout=60, in_port=1,dl_src=02:00:00:00:00:01 actions=output:0,output:2,ALL,FLOOD",
+        ),
+        ("dl_type=0x800,nw_proto=17,tp_src=0x35/0xff,actions=in_port", "udp,tp_src=0x35/0xff actions=IN_PORT"),
+        ("ip,nw_dst=10.1.2.3/255.0.255.0,actions=drop", "ip,nw_dst=10.0.2.0/255.0.255.0 actions=drop"),
+        ("ipv6,ipv6_dst=fd00::1/64,actions=drop", "ipv6,ipv6_dst=fd00::/64 actions=drop"),
+        ("arp,arp_op=1,arp_tpa=10.0.0.1,actions=flood", "arp,arp_tpa=10.0.0.1,arp_op=1 actions=FLOOD"),
+        ("arp,nw_dst=10.0.0.1,actions=flood", "arp,arp_tpa=10.0.0.1 actions=FLOOD"),
+        ("icmp,icmp_type=8,icmp_code=0,actions=all", "icmp,icmp_type=8,icmp_code=0 actions=ALL"),
+        ("icmp6,icmpv6_type=135,actions=drop", "icmp6,icmp_type=135 actions=drop"),
+        (
+            "tcp,tcp_flags=0x2/0x12,in_port=3,metadata=7,actions=drop",
+            "tcp,metadata=0x7,in_port=3,tcp_flags=+syn-ack actions=drop",
+        ),
+        ("tcp,tcp_flags=-rst+ack,actions=drop", "tcp,tcp_flags=-rst+ack actions=drop"),
+        ("dl_vlan=7,dl_vlan_pcp=3,actions=drop", "dl_vlan=7,dl_vlan_pcp=3 actions=drop"),
+        ("dl_vlan=0xffff,actions=drop", "vlan_tci=0x0000/0x1fff actions=drop"),
+        ("vlan_tci=0x1000/0x1000,actions=drop", "vlan_tci=0x1000/0x1000 actions=drop"),
+        ("tcp,nw_tos=184,nw_ecn=1,ip_frag=no,actions=drop", "tcp,nw_tos=184,nw_ecn=1,nw_frag=no actions=drop"),
+        ("ip,ip_dscp=46,nw_ttl=1,actions=controller:128", "ip,nw_tos=184,nw_ttl=1 actions=CONTROLLER:128"),
+        (
+            "metadata=0x5/0xf,dl_dst=01:00:00:00:00:00/01:00:00:00:00:00,actions=drop",
+            "metadata=0x5/0xf,dl_dst=01:00:00:00:00:00/01:00:00:00:00:00 actions=drop",
+        ),
+        (
+            "tcp,actions=mod_nw_dst:10.0.0.9,mod_tp_dst:8080,dec_ttl,group:4",
+            "tcp actions=mod_nw_dst:10.0.0.9,mod_tp_dst:8080,dec_ttl,group:4",
+        ),
+        ("tcp,actions=set_field:8080->tcp_dst,set_field:10.0.0.0/8->ip_dst,set_field:2->eth_src", ""),
+        ("ip,actions=set_field:46->ip_dscp,set_field:1->ip_ecn", "ip actions=set_field:46->ip_dscp,mod_nw_ecn:1"),
+        ("actions=1,clear_actions,write_actions(output:2,dec_ttl),write_metadata:1/0xff,goto_table:3", ""),
+        (
+            "ip,actions=output:1,clear_actions,write_actions(output:2,dec_ttl),write_metadata:1/0xff,goto_table:3",
+            "ip actions=output:1,clear_actions,write_actions(output:2,dec_ttl),write_metadata:0x1/0xff,goto_table:3",
+        ),
+    ] {
+        let Ok(flow) = Flow::parse(text, &ports()) else {
+            assert_eq!(printed, "", "{text}");
+            continue;
+        };
+        let again = Flow::parse(&flow.to_string(), &ports());
+        assert_eq!(again.as_ref(), Ok(&flow), "{flow}");
+        assert_eq!(flow.to_string(), printed, "{text}");
+    }
+}
+
+#[test]
+fn a_wrong_flow_is_refused_with_the_place_of_the_mistake() {
+    let refused = |text: &str| complaint(text, &Flow::parse(text, &ports()).unwrap_err());
+    insta::assert_snapshot!(
+        [
+            "tp_dst=80,actions=drop",
+            "ip,tp_dst=80,actions=drop",
+            "nw_src=10.0.0.1,actions=drop",
+            "tcp,tp_dst=80",
+            "tcp,tp_dts=80,actions=drop",
+            "tcp,tp_dst=eighty,actions=drop",
+            "tcp,tcp_flags=+syn+syn,actions=drop",
+            "tcp,tp_dst=70000,actions=drop",
+            "tcp,tp_dst=,actions=drop",
+            "tcp,udp,actions=drop",
+            "ip,nw_src=10.0.0.0/33,actions=drop",
+            "ip,nw_src=10.0.0,actions=drop",
+            "ip,nw_tos=3,actions=drop",
+            "in_port=9,actions=drop",
+            "in_port=h9,actions=drop",
+            "dl_src=1:2:3,actions=drop",
+            "in_port=1/1,actions=drop",
+            "priority=70000,actions=drop",
+            "actions=",
+            "actions=outptu:1",
+            "actions=output:s2",
+            "in_port=1,actions=output:1",
+            "actions=output:1,drop",
+            "actions=mod_tp_dst:80",
+            "tcp,actions=set_field:80->udp_dst",
+            "tcp,actions=set_field:80",
+            "arp,actions=set_field:10.0.0.1->arp_spa",
+            "table=3,actions=goto_table:3",
+            "actions=goto_table:1,output:2",
+            "actions=resubmit(,1)",
+            "actions=write_actions(output:1,output:2)",
+            "actions=write_actions(output:1",
+            "\u{1b}[2J,actions=drop",
+        ]
+        .map(refused)
+        .join("\n")
+    );
+}
+
+#[test]
+fn groups_are_read_and_printed() {
+    for (text, printed) in [
+        (
+            "group_id=1,type=select,bucket=output:1,bucket=weight:3,actions=output:2",
+            "group_id=1,type=select,bucket=weight:1,actions=output:1,bucket=weight:3,actions=output:2",
+        ),
+        ("group_id=2 type=ff bucket=watch_port:s2x", ""),
+        (
+            "group_id=2,type=ff,bucket=watch_port:3,actions=output:3,bucket=watch_port:4,output:4",
+            "group_id=2,type=ff,bucket=watch_port:3,actions=output:3,bucket=watch_port:4,actions=output:4",
+        ),
+        (
+            "group_id=3,type=all,bucket=mod_dl_dst:02:00:00:00:00:01,output:h1,bucket=actions=drop",
+            "group_id=3,type=all,bucket=actions=mod_dl_dst:02:00:00:00:00:01,output:1,bucket=actions=drop",
+        ),
+        ("group_id=4,type=indirect", ""),
+        ("type=all,bucket=output:1", ""),
+    ] {
+        match Group::parse(text, &ports()) {
+            Ok(group) => {
+                assert_eq!(group.to_string(), printed);
+                assert_eq!(super::group(printed), group);
+            }
+            Err(error) => assert_eq!(printed, "", "{text}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn flows_are_chosen_by_what_they_match() {
+    let meant = |selection: &str, strict: bool, text: &str| {
+        Selection::parse(selection, &ports(), strict).unwrap().has(&flow(text))
+    };
+    let web = "priority=10,cookie=0x12,table=1,tcp,tp_dst=80,actions=drop";
+    for (selection, is_meant) in [
+        ("", true),
+        ("tcp", true),
+        ("ip", true),
+        ("udp", false),
+        ("table=1", true),
+        ("table=2", false),
+        ("tcp,tp_dst=80", true),
+        ("tcp,tp_src=80", false),
+        ("cookie=0x12/-1", true),
+        ("cookie=0x2/0xf", true),
+        ("cookie=0x3/0xf", false),
+    ] {
+        assert_eq!(meant(selection, false, web), is_meant, "{selection}");
+    }
+    assert!(meant("priority=10,tcp,tp_dst=80", true, web));
+    assert!(!meant("priority=11,tcp,tp_dst=80", true, web));
+    assert!(!meant("priority=10,tcp", true, web));
+}
+
+/// Pieces from which most texts are flows.
+fn pieces() -> impl Strategy<Value = String> {
+    let head = prop::sample::select(vec![
+        "tcp",
+        "udp",
+        "ip",
+        "ipv6",
+        "arp",
+        "icmp",
+        "tcp6",
+        "sctp",
+        "icmp6",
+        "in_port=1",
+        "in_port=h2",
+        "tp_dst=80",
+        "tp_src=0x100/0xff00",
+        "nw_src=10.0.0.0/9",
+        "nw_dst=10.0.0.1",
+        "ipv6_src=fd00::/48",
+        "dl_vlan=5",
+        "dl_vlan=0xffff",
+        "dl_vlan_pcp=2",
+        "vlan_tci=0x1123/0x1fff",
+        "dl_src=02:00:00:00:00:07",
+        "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00",
+        "metadata=0x12/0xff",
+        "nw_tos=32",
+        "nw_ecn=3",
+        "nw_ttl=64",
+        "ip_frag=later",
+        "ip_frag=not_later",
+        "arp_op=2",
+        "arp_sha=02:00:00:00:00:01",
+        "icmp_type=3",
+        "icmpv6_type=135",
+        "tcp_flags=0x2/0x12",
+        "nw_proto=47",
+        "dl_type=0x88cc",
+        "priority=7",
+        "cookie=0x99",
+        "table=3",
+        "idle_timeout=5",
+        "hard_timeout=7",
+        "ipv6_label=0x12345/0xfffff",
+    ]);
+    let action = prop::sample::select(vec![
+        "output:1",
+        "normal",
+        "drop",
+        "in_port",
+        "flood",
+        "all",
+        "controller:12",
+        "group:3",
+        "dec_ttl",
+        "mod_dl_src:02:00:00:00:00:09",
+        "mod_nw_src:10.9.9.9",
+        "mod_tp_dst:99",
+        "mod_nw_tos:4",
+        "mod_nw_ttl:3",
+        "set_field:0x5/0xf->tcp_dst",
+        "set_field:fd00::/64->ipv6_dst",
+        "clear_actions",
+        "write_actions(output:2,group:1)",
+        "write_metadata:0x5/0x7",
+        "goto_table:9",
+        "goto_table:1",
+    ]);
+    (prop::collection::vec(head, 0..5), prop::collection::vec(action, 1..5))
+        .prop_map(|(head, actions)| format!("{},actions={}", head.join(","), actions.join(",")))
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_is_read_as_the_same(text in pieces()) {
+        if let Ok(flow) = Flow::parse(&text, &ports()) {
+            let printed = flow.to_string();
+            prop_assert_eq!(Flow::parse(&printed, &ports()), Ok(flow), "{}", printed);
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused_at_a_place_within_it(text in any::<String>(), cut in pieces(), at in 0_usize..60, with in any::<char>()) {
+        let mut changed = cut.clone();
+        if changed.is_char_boundary(at.min(changed.len())) {
+            changed.insert(at.min(cut.len()), with);
+        }
+        for text in [text, changed] {
+            for error in [Flow::parse(&text, &ports()).err(), Group::parse(&text, &ports()).err(), Selection::parse(&text, &ports(), true).err()].into_iter().flatten() {
+                prop_assert!(text.get(error.at.clone()).is_some(), "{:?} of {:?}", error, text);
+                prop_assert!(!error.message.contains(char::is_control), "{:?}", error);
+            }
+        }
+    }
+}
