@@ -112,7 +112,8 @@ section! {
         /// `xdp:eth0` is the device eth0 by `AF_XDP`, for root: faster with small frames, slower with large segments. `null:` is a device with nobody behind it,
         /// `null:64` sends frames of 64 bytes to all hosts on such devices as fast as they are taken.
         /// `pcap:FILE` plays a capture into the network, `pcap:rx=FILE,tx=FILE` plays one and writes another (each optional; `speed=max` does not wait as the time stamps
-        /// say). Files are relative to the folder of this file.
+        /// say). `vhost-user:SOCKET` is a socket at which a guest or a DPDK program attaches; `vhost-user:` makes one in the network's runtime folder, and
+        /// `vhost-user:SOCKET,client` connects to one. Files and sockets are relative to the folder of this file.
         "devices" => devices: Option<At<Vec<At<Device>>>>,
         /// A switch's layer, from 1 next to the hosts. For pictures only.
         "tier" => tier: Option<At<Whole<1, 16>>>,

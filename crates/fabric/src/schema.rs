@@ -83,7 +83,7 @@ schema!([] Name, "Name", |_g| json_schema!({
 }));
 schema!([] Device, "Device", |_g| json_schema!({
     "type": ["string", "number"],
-    "pattern": "^((xdp:)?[^\\s/:]{1,15}|null:([1-9][0-9]{1,3})?|pcap:.+)$",
+    "pattern": "^((xdp:)?[^\\s/:]{1,15}|null:([1-9][0-9]{1,3})?|pcap:.+|vhost-user:.*)$",
 }));
 schema!([] Rate, "Rate", |_g| json_schema!({
     "type": "string",

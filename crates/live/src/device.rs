@@ -5,12 +5,13 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod null;
+mod vhost;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fabric::Fabric;
@@ -20,12 +21,13 @@ use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProto
 use topology::{DeviceName, Node, NodeId};
 
 use self::null::{Destinations, NullPort};
+use self::vhost::{Attachment, Places};
 use crate::Error;
 use crate::capture::PcapPort;
 use crate::namespace::Namespace;
 use crate::net_device::NetDevice;
 use crate::packet::PacketPort;
-use crate::port::Port;
+use crate::port::{Fault, Port};
 use crate::tap::Tap;
 use crate::xdp::XdpPort;
 
@@ -67,8 +69,10 @@ pub struct Surroundings<'a> {
     pub fabric: &'a Fabric,
     /// Whom null devices send to.
     pub destinations: Destinations,
-    /// The folder that names of captures are relative to.
+    /// The folder that names of captures and sockets are relative to.
     pub folder: &'a Path,
+    /// The network's runtime folder.
+    pub runtime: &'a Path,
 }
 
 /// A device that was opened.
@@ -80,8 +84,8 @@ pub struct Device {
     port: Mutex<Option<Box<dyn Port>>>,
     /// The carrier as the kernel reported it last.
     carrier: AtomicBool,
-    /// What its port found wrong with what is behind it, so that nothing more comes from there. Only captures say so.
-    fault: Arc<OnceLock<String>>,
+    /// What its port found wrong with what is behind it, so that nothing more comes from there. Captures and guests say so.
+    fault: Arc<Fault>,
 }
 
 /// What is behind a device's name.
@@ -91,6 +95,8 @@ enum Source {
     Kernel(Mutex<Opened>),
     /// Nobody: the descriptor of its port.
     Null(Arc<OwnedFd>),
+    /// A guest at a socket: the descriptor of its port.
+    Guest(Arc<OwnedFd>, Attachment),
     /// Something else that is no device of the kernel: the descriptor of its port.
     Port(Arc<OwnedFd>),
 }
@@ -132,7 +138,7 @@ pub struct Replacement {
 
 impl Device {
     /// Opens a device of the calling thread's network namespace, or a null device or capture of this host.
-    fn open(name: &str, host: NodeId, surroundings: &Surroundings<'_>) -> Result<Self, Error> {
+    fn open((at, name): (usize, &str), host: NodeId, surroundings: &Surroundings<'_>) -> Result<Self, Error> {
         let node = &surroundings.fabric.topology.nodes[host];
         let failed = |source| Error::Device { host: node.name.clone(), device: name.to_owned(), source };
         let mut fault = Arc::default();
@@ -151,6 +157,13 @@ impl Device {
             Ok(DeviceName::Xdp(device)) => {
                 let (opened, port) = Opened::open(device, KernelPort::Xdp).map_err(failed)?;
                 (Source::Kernel(Mutex::new(opened)), port)
+            }
+            Ok(DeviceName::VhostUser(device)) => {
+                let Surroundings { folder, runtime, .. } = *surroundings;
+                let places = Places { folder, runtime, host: (&node.name, at) };
+                let (attachment, port) = Attachment::open(device, places).map_err(failed)?;
+                fault = attachment.fault();
+                (Source::Guest(attachment.descriptor().map_err(failed)?, attachment), Box::new(port))
             }
             // What no name can be, the kernel does not find.
             Ok(DeviceName::Kernel(_)) | Err(_) => {
@@ -180,7 +193,11 @@ impl Device {
                 device: devices.first().cloned().unwrap_or_default(),
                 source: errno.into(),
             })?;
-            devices.iter().map(|device| Self::open(device, host, surroundings).map(Arc::new)).collect()
+            devices
+                .iter()
+                .enumerate()
+                .map(|device| Self::open((device.0, device.1), host, surroundings).map(Arc::new))
+                .collect()
         })
     }
 
@@ -214,13 +231,13 @@ impl Device {
     fn opened(&self) -> Option<MutexGuard<'_, Opened>> {
         match &self.source {
             Source::Kernel(opened) => Some(opened.lock().unwrap_or_else(PoisonError::into_inner)),
-            Source::Null(_) | Source::Port(_) => None,
+            Source::Null(_) | Source::Guest(..) | Source::Port(_) => None,
         }
     }
 
-    /// Whether it is a device of the machine, which may lose its carrier or be deleted.
-    pub const fn is_of_machine(&self) -> bool {
-        matches!(self.source, Source::Kernel(_))
+    /// Whether it may lose its carrier: a device of the machine, or a guest.
+    pub const fn may_lose_carrier(&self) -> bool {
+        matches!(self.source, Source::Kernel(_) | Source::Guest(..))
     }
 
     /// Whether it can't be opened a second time while it is open.
@@ -237,7 +254,9 @@ impl Device {
     pub fn socket(&self) -> Arc<OwnedFd> {
         match &self.source {
             Source::Kernel(opened) => Arc::clone(&opened.lock().unwrap_or_else(PoisonError::into_inner).socket),
-            Source::Null(descriptor) | Source::Port(descriptor) => Arc::clone(descriptor),
+            Source::Null(descriptor) | Source::Guest(descriptor, _) | Source::Port(descriptor) => {
+                Arc::clone(descriptor)
+            }
         }
     }
 
@@ -249,14 +268,14 @@ impl Device {
     /// A port that takes frames for it, for one more worker; `None` unless it is a null device.
     pub fn sink(&self) -> Option<Box<dyn Port>> {
         match &self.source {
-            Source::Kernel(_) | Source::Port(_) => None,
+            Source::Kernel(_) | Source::Guest(..) | Source::Port(_) => None,
             Source::Null(descriptor) => Some(Box::new(NullPort::sink(Arc::clone(descriptor)))),
         }
     }
 
     /// What is wrong with what is behind it, so that nothing more comes from there.
-    pub fn fault(&self) -> Option<&str> {
-        self.fault.get().map(String::as_str)
+    pub fn fault(&self) -> Option<String> {
+        self.fault.get()
     }
 
     /// Whether it is not there any more, or another one has its name.
@@ -266,6 +285,9 @@ impl Device {
 
     /// Whether it is there, up, and has a carrier.
     pub fn has_carrier(&self) -> bool {
+        if let Source::Guest(_, attachment) = &self.source {
+            return attachment.has_carrier();
+        }
         self.opened().is_none_or(|opened| opened.has_carrier())
     }
 

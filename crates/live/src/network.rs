@@ -14,7 +14,7 @@ use std::time::Duration;
 use fabric::{ChangedLink, Fabric, LinkChange, Overrides, Source};
 use link::LinkSpec;
 use machine::Rebase as _;
-use topology::{BondEnd, LinkId, Node, NodeId, NullDevice, PcapDevice, Rerouting, Routes, Side};
+use topology::{BondEnd, LinkId, Node, NodeId, NullDevice, PcapDevice, Rerouting, Routes, Side, VhostUserDevice};
 use vswitch::{Pipelines, Spread};
 
 use crate::clock::Clock;
@@ -152,7 +152,7 @@ impl Network {
         let mut applied = difference(self.fabric(), &fabric);
         self.repair_hosts(&fabric, &mut applied)?;
         self.unplugged |= self.external.iter().any(|(_, devices)| devices.iter().any(|device| device.is_gone()));
-        self.unplugged |= self.folder != folder && fabric.topology.nodes.iter().any(has_relative_captures);
+        self.unplugged |= self.folder != folder && fabric.topology.nodes.iter().any(has_relative_files);
         if self.unplugged || !self.fabric().is_some_and(|old| is_same(old, &fabric)) {
             self.change_to(fabric, folder)?;
             self.go_on_capturing();
@@ -269,7 +269,8 @@ impl Network {
     /// The devices of the hosts that are not made: those that are open already, unless they are gone, and the others opened.
     fn open_devices(&self, fabric: &Fabric, folder: &Path) -> Result<Vec<ExternalHost>, Error> {
         let destinations = null::destinations(fabric);
-        let surroundings = Surroundings { outside: &self.outside, fabric, destinations, folder };
+        let runtime = self.hosts_path.parent().unwrap_or(Path::new("/"));
+        let surroundings = Surroundings { outside: &self.outside, fabric, destinations, folder, runtime };
         let known: BTreeMap<&str, &Vec<_>> =
             self.external.iter().map(|(name, devices)| (name.as_str(), devices)).collect();
         let kept = |node: &Node| {
@@ -279,7 +280,7 @@ impl Network {
             let is_kept = devices.iter().map(|device| device.name()).eq(node.devices.iter())
                 && !devices.iter().any(|d| d.is_gone())
                 && !node.devices.iter().any(sends)
-                && (folder == self.folder || !has_relative_captures(node));
+                && (folder == self.folder || !has_relative_files(node));
             is_kept.then(|| devices.clone())
         };
         // Before any is opened, since that makes files.
@@ -530,7 +531,7 @@ impl Network {
         for (name, devices) in &self.external {
             let mut faults = devices.iter().filter_map(|device| device.fault());
             if let Some(port) = counters.ports.iter_mut().find(|port| port.host == *name) {
-                port.fault = faults.next().map(str::to_owned);
+                port.fault = faults.next();
             }
         }
         counters
@@ -568,15 +569,20 @@ fn check_devices(fabric: &Fabric) -> Result<(), Error> {
     }
 }
 
-/// Whether a host is behind captures that are other files in another folder.
-fn has_relative_captures(node: &Node) -> bool {
+/// Whether a host is behind captures or sockets that are other files in another folder.
+fn has_relative_files(node: &Node) -> bool {
     let captures = node.devices.iter().filter_map(|device| PcapDevice::of(device));
-    captures.flat_map(|device| [device.rx, device.tx]).flatten().any(|file| Path::new(file).is_relative())
+    let sockets = node.devices.iter().filter_map(|device| VhostUserDevice::of(device)?.socket);
+    captures
+        .flat_map(|device| [device.rx, device.tx])
+        .flatten()
+        .chain(sockets)
+        .any(|file| Path::new(file).is_relative())
 }
 
 /// Hosts behind devices that may change.
 fn watched(external: &[ExternalHost]) -> impl Iterator<Item = &ExternalHost> {
-    external.iter().filter(|(_, devices)| devices.iter().any(|device| device.is_of_machine()))
+    external.iter().filter(|(_, devices)| devices.iter().any(|device| device.may_lose_carrier()))
 }
 
 fn link_key(fabric: &Fabric, id: LinkId) -> LinkKey {

@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use crate::dataplane::{RxBurst, TxFrames};
 use crate::tap::VNET_HEADER;
@@ -59,6 +60,31 @@ pub trait Port: AsFd + Debug + Send {
     /// If the kernel does not say.
     fn new_losses(&mut self) -> io::Result<u64> {
         Ok(0)
+    }
+}
+
+/// What a port found wrong with what is behind it, so that nothing more comes from there: until that is put right.
+#[derive(Debug, Default)]
+pub struct Fault(Mutex<Option<String>>);
+
+impl Fault {
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what it is.
+    pub fn set(&self, what: String) {
+        *self.lock() = Some(what);
+    }
+
+    /// Nothing is wrong any more.
+    pub fn clear(&self) {
+        *self.lock() = None;
+    }
+
+    /// What it is.
+    pub fn get(&self) -> Option<String> {
+        self.lock().clone()
     }
 }
 

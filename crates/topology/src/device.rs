@@ -1,6 +1,8 @@
 //! What the name of a device stands for: a kind of port is one variant of [`DeviceName`].
 
-use crate::{NotPcap, NullDevice, PcapDevice};
+use std::fmt;
+
+use crate::{NotPcap, NotVhostUser, NullDevice, PcapDevice, VhostUserDevice};
 
 /// What is at the end of a link of a host that is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +15,26 @@ pub enum DeviceName<'a> {
     Null(NullDevice),
     /// Files.
     Pcap(PcapDevice<'a>),
+    /// A socket.
+    VhostUser(VhostUserDevice<'a>),
+}
+
+/// What is wrong with the name of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyNot<'a> {
+    /// Of a capture.
+    Pcap(NotPcap<'a>),
+    /// Of a socket of vhost-user.
+    VhostUser(NotVhostUser<'a>),
+}
+
+impl fmt::Display for WhyNot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pcap(why) => why.fmt(f),
+            Self::VhostUser(why) => why.fmt(f),
+        }
+    }
 }
 
 /// Why a text names no device, in the words of a message.
@@ -21,7 +43,7 @@ pub struct NotADevice<'a> {
     /// What it is not: `is no capture`.
     pub what: &'static str,
     /// What is wrong with it, where that can be said.
-    pub why: Option<NotPcap<'a>>,
+    pub why: Option<WhyNot<'a>>,
     /// The same in a few words, to stand under it.
     pub label: &'static str,
     /// What to write.
@@ -51,7 +73,7 @@ impl<'a> DeviceName<'a> {
                 Ok(Some(device)) => return Ok(Self::Pcap(device)),
                 failed => (
                     "is no capture",
-                    failed.err(),
+                    failed.err().map(WhyNot::Pcap),
                     "not the name of files",
                     "`pcap:in.pcap` plays a file; `pcap:rx=in.pcap,tx=out.pcap` plays one and writes another, each of them optional; `speed=max` plays \
                      without regard to time stamps",
@@ -64,22 +86,33 @@ impl<'a> DeviceName<'a> {
                 "no device's name behind `xdp:`",
                 "`xdp:eth0` opens the device eth0 by AF_XDP: up to 15 characters without `/`, `:` and spaces, as `ip link` shows them",
             ),
+            Some(("vhost-user", _)) => match VhostUserDevice::parse(text).transpose() {
+                Ok(Some(device)) => return Ok(Self::VhostUser(device)),
+                failed => (
+                    "is no vhost-user device",
+                    failed.err().map(WhyNot::VhostUser),
+                    "not a socket",
+                    "`vhost-user:` makes a socket in the network's runtime folder; `vhost-user:/tmp/vm1.sock` makes that one, `vhost-user:/tmp/vm1.sock,client` \
+                     connects to it",
+                ),
+            },
             _ if is_of_kernel(text) => return Ok(Self::Kernel(text)),
             _ => (
                 "can't be a network device",
                 None,
                 "not a device's name",
-                "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them; `xdp:DEVICE`, the same by AF_XDP; `null:`, where nobody is; or `pcap:FILE`, a capture",
+                "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them; `xdp:DEVICE`, the same by AF_XDP; `null:`, where nobody is; `pcap:FILE`, a capture; or `vhost-user:SOCKET`, a guest",
             ),
         };
         Err(NotADevice { what, why, label, hint })
     }
 
-    /// What of it can be the end of one link only: a device of the machine, a capture that is written.
+    /// What of it can be the end of one link only: a device of the machine, a capture that is written, a socket.
     pub const fn exclusive(self) -> Option<&'a str> {
         match self {
             Self::Kernel(name) | Self::Xdp(name) => Some(name),
             Self::Pcap(capture) => capture.tx,
+            Self::VhostUser(device) => device.socket,
             Self::Null(_) => None,
         }
     }
@@ -108,6 +141,8 @@ mod tests {
                 "null:64",
                 "pcap:a/b.pcap",
                 "pcap:rx=a,tx=b",
+                "vhost-user:",
+                "vhost-user:a,client",
                 &"x".repeat(15)
             ]
             .into_iter()
@@ -127,6 +162,7 @@ mod tests {
                 "null:7",
                 "pcap:",
                 "pcap:a,a",
+                "vhost-user:a,b",
                 &"x".repeat(16)
             ]
             .into_iter()

@@ -21,12 +21,14 @@ mod pcap;
 mod routes;
 #[cfg(test)]
 mod testing;
+mod vhost;
 
 pub use build::Group;
-pub use device::{DeviceName, NotADevice};
+pub use device::{DeviceName, NotADevice, WhyNot};
 pub use graph::{BondEnd, HostAddress, Link, LinkEnd, Node, NodeKind, Side, Topology};
 pub use index::{BondEndId, Direction, LinkId, NetPort, NodeId, PortId};
 pub use null::NullDevice;
 pub use pcap::{NotPcap, PcapDevice, Speed};
 pub use routes::{Rerouting, Routes};
 pub use typed_index_collections::{TiSlice, TiVec, ti_vec};
+pub use vhost::{NotVhostUser, VhostUserDevice};

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sys::time::TimeSpec;
@@ -14,7 +14,7 @@ use topology::{Node, PcapDevice};
 
 use super::{CaptureError, Played, Player, Recorder, failed, open_to_play, open_to_record};
 use crate::Error;
-use crate::port::{Port, Unsent};
+use crate::port::{Fault, Port, Unsent};
 use crate::tap::VNET_HEADER;
 
 /// What is behind `pcap:..`.
@@ -25,7 +25,7 @@ pub struct PcapPort {
     player: Option<(PathBuf, Player<File>)>,
     recorder: Option<(PathBuf, Recorder<File>)>,
     /// Why it plays no further, once that is so.
-    fault: Arc<OnceLock<String>>,
+    fault: Arc<Fault>,
 }
 
 impl PcapPort {
@@ -62,7 +62,7 @@ impl PcapPort {
     }
 
     /// Says why it plays no further, from when that is so.
-    pub fn fault(&self) -> Arc<OnceLock<String>> {
+    pub fn fault(&self) -> Arc<Fault> {
         Arc::clone(&self.fault)
     }
 
@@ -83,8 +83,7 @@ impl PcapPort {
                     let plural = if packets == 1 { "" } else { "s" };
                     let fault = format!("{path} is played no further, after {packets} packet{plural}: {error}");
                     tracing::error!("{fault} (hint: {})", error.hint());
-                    // It stops once.
-                    let _ = self.fault.set(fault);
+                    self.fault.set(fault);
                 }
             }
         }

@@ -1,0 +1,274 @@
+//! The thread that talks to a port's front end: it waits for one to connect, or connects to it, serves it until it goes or is cut off, and waits for the next one.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use machine::{Span, Time};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, recv};
+use vhost::vhost_user::{BackendReqHandler, Error};
+
+use super::backend::Backend;
+use super::shared::Shared;
+use crate::log_quota::LogQuota;
+
+/// How long the rest of a message may take, and the room for a reply.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long it is until it connects again: at first, and at last.
+const RECONNECT_MIN: Duration = Duration::from_millis(20);
+const RECONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// How long who was cut off waits until he is served again.
+const PENALTY: Duration = Duration::from_millis(100);
+
+/// Where front ends are.
+#[derive(Debug)]
+pub enum Endpoint {
+    /// They connect to us.
+    Server(Listener),
+    /// We connect to them.
+    Client(PathBuf),
+}
+
+/// A socket at a path, which is removed when this is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+    /// Device and number of the file.
+    identity: (u64, u64),
+}
+
+impl Listener {
+    /// Listens at `path`. A socket there at which nobody listens any more gives way.
+    ///
+    /// # Errors
+    /// If somebody listens there, it is no socket, or the kernel refuses.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        let socket = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_behind(path) => {
+                fs::remove_file(path)?;
+                UnixListener::bind(path)
+            }
+            result => result,
+        }?;
+        socket.set_nonblocking(true)?;
+        let metadata = fs::symlink_metadata(path)?;
+        Ok(Self { socket, path: path.to_owned(), identity: (metadata.dev(), metadata.ino()) })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        if is_ours {
+            // Somebody else may have removed it just now.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn is_left_behind(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// A thread that runs until this is dropped.
+#[derive(Debug)]
+pub struct Control {
+    shared: Arc<Shared>,
+    /// The present connection, so that it can be cut off.
+    stream: Arc<Mutex<Option<UnixStream>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Control {
+    /// Starts it. `name` is the port's, for the log.
+    ///
+    /// # Errors
+    /// If there can be no more threads.
+    pub fn start(name: String, endpoint: Endpoint, shared: Arc<Shared>) -> io::Result<Self> {
+        let stream = Arc::default();
+        let talk = Talk {
+            name,
+            shared: Arc::clone(&shared),
+            stream: Arc::clone(&stream),
+            quota: LogQuota::default(),
+            started: Instant::now(),
+        };
+        let thread = thread::Builder::new().name("vhost-user".to_owned()).spawn(move || talk.run(&endpoint))?;
+        Ok(Self { shared, stream, thread: Some(thread) })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(stream) = &*self.stream.lock().unwrap_or_else(PoisonError::into_inner) {
+            // It may be waiting for the rest of a message. Whoever has gone already need not be cut off.
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        if let Some(thread) = self.thread.take() {
+            // If it has panicked, the panic is in the log.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether a message's header is there, or comes in time, or the connection has ended: for the rest of a header the crate `vhost` would wait for ever.
+fn has_header(stream: &UnixStream) -> bool {
+    const HEADER: usize = 12;
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        let peeked = recv(stream.as_raw_fd(), &mut [0; HEADER], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
+        if peeked.is_err() || peeked.is_ok_and(|bytes| [0, HEADER].contains(&bytes)) {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    false
+}
+
+/// How a connection came to its end.
+enum End {
+    /// The front end went.
+    Gone,
+    /// It was cut off.
+    CutOff(String),
+}
+
+struct Talk {
+    name: String,
+    shared: Arc<Shared>,
+    stream: Arc<Mutex<Option<UnixStream>>>,
+    quota: LogQuota,
+    started: Instant,
+}
+
+impl Talk {
+    fn run(mut self, endpoint: &Endpoint) {
+        let mut wait = RECONNECT_MIN;
+        while !self.shared.is_stopping() {
+            let connected = match endpoint {
+                Endpoint::Server(listener) => {
+                    self.look(Some(listener.socket.as_fd()), PollTimeout::NONE);
+                    listener.socket.accept().map(|(stream, _)| stream)
+                }
+                Endpoint::Client(path) => UnixStream::connect(path),
+            };
+            match connected.and_then(|stream| self.serve(stream)) {
+                Ok(()) => wait = RECONNECT_MIN,
+                // Nobody has connected, or too many files are open: it is tried again.
+                Err(error) if matches!(endpoint, Endpoint::Server(_)) => {
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        self.pause(PENALTY);
+                    }
+                }
+                Err(_) => {
+                    self.pause(wait);
+                    wait = (wait * 2).min(RECONNECT_MAX);
+                }
+            }
+        }
+    }
+
+    /// Waits for something to read there or a word of the worker, which is taken. Whether there is something to read.
+    fn look(&self, at: Option<BorrowedFd<'_>>, most: PollTimeout) -> bool {
+        let control = self.shared.control();
+        let mut watched = vec![PollFd::new(control.as_fd(), PollFlags::POLLIN)];
+        watched.extend(at.map(|at| PollFd::new(at, PollFlags::POLLIN)));
+        // An interruption is as good as a word.
+        let _ = poll(&mut watched, most);
+        let is_readable = watched.get(1).is_some_and(|at| at.any().unwrap_or(false));
+        // Nothing to read means that the worker has said nothing.
+        let _ = control.read();
+        is_readable
+    }
+
+    fn pause(&self, most: Duration) {
+        let until = Instant::now() + most;
+        while !self.shared.is_stopping() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.look(None, PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX));
+        }
+    }
+
+    /// Serves a front end until it goes.
+    fn serve(&mut self, stream: UnixStream) -> io::Result<()> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        self.keep(Some(stream.try_clone()?));
+        let watched = stream.try_clone()?;
+        let backend = Arc::new(Mutex::new(Backend::new(Arc::clone(&self.shared))));
+        let mut requests = BackendReqHandler::from_stream(stream, Arc::clone(&backend));
+        let mut was_attached = false;
+        let end = loop {
+            if self.shared.is_stopping() {
+                break End::Gone;
+            }
+            if let Some(why) = self.shared.broken() {
+                break End::CutOff(why);
+            }
+            if !self.look(Some(watched.as_fd()), PollTimeout::NONE) {
+                continue;
+            }
+            if !has_header(&watched) {
+                break End::CutOff("half a message, and no more".to_owned());
+            }
+            if let Err(error) = requests.handle_request() {
+                let refusal = backend.lock().unwrap_or_else(PoisonError::into_inner).refusal.take();
+                break match (error, refusal) {
+                    (Error::Disconnected | Error::SocketBroken(_), _) => End::Gone,
+                    (_, Some(why)) => End::CutOff(why),
+                    (error, None) => End::CutOff(error.to_string()),
+                };
+            }
+            if !was_attached && self.shared.has_carrier() {
+                was_attached = true;
+                self.shared.fault.clear();
+                self.log(|name| tracing::info!("{name}: a guest is attached"));
+            }
+        };
+        self.keep(None);
+        // The rings go before the socket: who connects again finds nothing of what was.
+        drop((requests, backend));
+        match end {
+            End::Gone if was_attached => self.log(|name| tracing::info!("{name}: the guest has gone")),
+            End::Gone => {}
+            End::CutOff(why) => {
+                let times = self.shared.faults.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+                let plural = if times == 1 { "" } else { "s" };
+                self.shared.fault.set(format!("the guest was cut off ({times} time{plural}): {why}"));
+                self.log(|name| tracing::warn!("{name}: the guest was cut off: {why}"));
+                self.pause(PENALTY);
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&self, stream: Option<UnixStream>) {
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = stream;
+    }
+
+    fn log(&mut self, write: impl FnOnce(&str)) {
+        let now = Time::ZERO + Span::from_ns(self.started.elapsed().as_nanos() as u64);
+        if let Some(lines) = self.quota.take_left_out(now) {
+            tracing::warn!("{}: {lines} more lines about its guest in a minute are not in this log", self.name);
+        }
+        if self.quota.take(now) {
+            write(&self.name);
+        }
+    }
+}

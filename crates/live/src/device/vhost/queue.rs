@@ -1,0 +1,268 @@
+//! Frames in the rings of one pair of queues: what the guest sends is read from its transmitq, what it is to get is written to its receiveq (virtio 1.2,
+//! section 5.1.6).
+//!
+//! The network's frames are behind a virtio-net header of 10 bytes, the guest's behind one of 10 or 12: the last two say over how many buffers of the receiveq a
+//! frame is spread.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use super::offload::Offloads;
+use super::ring::{Descriptor, Ring, RingError};
+use crate::tap::VNET_HEADER;
+
+/// Chains whose heads are looked up at once, so that the next ones are on their way into the cache.
+const AHEAD: usize = 32;
+/// Chains over which one frame is spread at most: a guest's buffers have 64 bytes or more.
+const CHAINS_MAX: u16 = 1_024;
+/// The shortest frame: an Ethernet header.
+const SHORTEST: usize = 14;
+/// The header with the number of buffers.
+const LONG_HEADER: usize = VNET_HEADER + 2;
+
+/// How frames are laid out in buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Whether the header has the number of buffers: of virtio 1, or with mergeable buffers.
+    pub has_count: bool,
+    /// Whether a frame may be spread over several chains (`VIRTIO_NET_F_MRG_RXBUF`).
+    pub is_mergeable: bool,
+    /// What may be undone in frames.
+    pub offloads: Offloads,
+}
+
+impl Layout {
+    const fn header(self) -> usize {
+        if self.has_count { LONG_HEADER } else { VNET_HEADER }
+    }
+}
+
+/// Whom the guest wants notified when something was used: an eventfd, or a pipe of User-Mode Linux, that does not block.
+#[derive(Debug, Default)]
+pub struct Call(pub Option<File>);
+
+impl Call {
+    #[cold]
+    fn notify(&self) {
+        if let Some(file) = &self.0 {
+            let one = 1_u64.to_ne_bytes();
+            // SAFETY: write(2) reads eight bytes of an array of eight. Where it fails, the pipe or counter is full: the guest has not taken what it was
+            // notified of before.
+            unsafe { libc::write(file.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        }
+    }
+}
+
+/// What the guest sends.
+#[derive(Debug)]
+pub struct Transmitq {
+    ring: Ring,
+    layout: Layout,
+    /// Chains that were looked up and not taken yet: their heads, and their first descriptors.
+    ahead: [(u16, Descriptor); AHEAD],
+    at: usize,
+    end: usize,
+}
+
+/// What became of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// A frame of so many bytes, with its header.
+    Frame(usize),
+    /// Something that is no frame, or asks for what was not negotiated, or is longer than any frame.
+    Nothing,
+}
+
+impl Transmitq {
+    /// The queue in this ring.
+    pub fn new(ring: Ring, layout: Layout) -> Self {
+        Self { ring, layout, ahead: [Default::default(); AHEAD], at: 0, end: 0 }
+    }
+
+    /// Its ring.
+    pub const fn ring(&mut self) -> &mut Ring {
+        &mut self.ring
+    }
+
+    /// Reads one frame with its header into `buffer`; `None` when there is none. What is no frame is passed over and counted in `losses`.
+    ///
+    /// # Errors
+    /// If the guest has written nonsense into the ring.
+    #[inline]
+    pub fn read(&mut self, buffer: &mut [u8], losses: &mut u64) -> Result<Option<usize>, RingError> {
+        loop {
+            if self.at == self.end && !self.look_ahead()? {
+                return Ok(None);
+            }
+            let (head, first) = self.ahead[self.at];
+            let taken = copy_frame(&self.ring, self.layout, first, buffer)?;
+            self.at += 1;
+            self.ring.advance(1);
+            self.ring.write_used(0, head, 0);
+            self.ring.count_used(1);
+            match taken {
+                Taken::Frame(len) => return Ok(Some(len)),
+                Taken::Nothing => *losses += 1,
+            }
+        }
+    }
+
+    /// Looks up the next chains; whether there are any.
+    fn look_ahead(&mut self) -> Result<bool, RingError> {
+        let chains = self.ring.available(1)?.min(AHEAD as u16);
+        (self.at, self.end) = (0, 0);
+        for (ahead, (head, _)) in (0..chains).zip(&mut self.ahead) {
+            *head = self.ring.head(ahead);
+        }
+        for (head, first) in &mut self.ahead[..usize::from(chains)] {
+            *first = self.ring.descriptor(*head)?;
+            prefetch(&self.ring, *first);
+        }
+        self.end = usize::from(chains);
+        Ok(chains > 0)
+    }
+
+    /// Shows the guest which chains have been read, and notifies it if it wants to know.
+    #[inline]
+    pub fn show_used(&mut self, call: &Call) {
+        if self.ring.show_used() {
+            call.notify();
+        }
+    }
+}
+
+/// Has the beginning of a buffer come into the cache.
+#[inline]
+fn prefetch(ring: &Ring, first: Descriptor) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(at) = ring.memory().at(first.addr, 1) {
+        // SAFETY: a prefetch of any address does no harm.
+        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (ring, first);
+}
+
+/// Copies the frame in a chain, with the header that the network has.
+#[inline]
+fn copy_frame(ring: &Ring, layout: Layout, first: Descriptor, buffer: &mut [u8]) -> Result<Taken, RingError> {
+    let mut chain = ring.chain(first, false)?;
+    // The header may be split like everything else.
+    let (mut header, header_len, mut at) = ([0; LONG_HEADER], layout.header(), 0);
+    let mut end = VNET_HEADER;
+    let mut fits = buffer.len() >= VNET_HEADER;
+    while let Some((addr, len)) = chain.next()? {
+        let (mut addr, mut len) = (addr, len as usize);
+        if at < header_len {
+            let part = len.min(header_len - at);
+            ring.memory().read(addr, &mut header[at..at + part])?;
+            (addr, len, at) = (addr.wrapping_add(part as u64), len - part, at + part);
+        }
+        match end.checked_add(len).and_then(|to| buffer.get_mut(end..to)) {
+            Some(room) if fits => ring.memory().read(addr, room)?,
+            _ => fits = false,
+        }
+        end = end.saturating_add(len);
+    }
+    if !fits || at < header_len || end < VNET_HEADER + SHORTEST {
+        return Ok(Taken::Nothing);
+    }
+    buffer[..VNET_HEADER].copy_from_slice(&header[..VNET_HEADER]);
+    Ok(if layout.offloads.accept(&mut buffer[..end]) { Taken::Frame(end) } else { Taken::Nothing })
+}
+
+/// What the guest gets.
+#[derive(Debug)]
+pub struct Receiveq {
+    ring: Ring,
+    layout: Layout,
+}
+
+impl Receiveq {
+    /// The queue in this ring.
+    pub const fn new(ring: Ring, layout: Layout) -> Self {
+        Self { ring, layout }
+    }
+
+    /// Its ring.
+    pub const fn ring(&mut self) -> &mut Ring {
+        &mut self.ring
+    }
+
+    /// How its frames are laid out.
+    pub const fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Writes one frame with its header, which may be shown to the guest as it is. Whether there was room.
+    ///
+    /// # Errors
+    /// If the guest has written nonsense into the ring.
+    #[inline]
+    pub fn write(&mut self, bytes: &[u8]) -> Result<bool, RingError> {
+        let (short, mut rest) = bytes.split_at(VNET_HEADER);
+        let mut header = [0; LONG_HEADER];
+        header[..VNET_HEADER].copy_from_slice(short);
+        header[VNET_HEADER] = 1;
+        let header_len = self.layout.header();
+        let mut header_rest = &header[..header_len];
+        // Where the header is, of a frame that may be spread over several chains.
+        let mut header_at = 0;
+        let mut chains = 0;
+        loop {
+            if chains == CHAINS_MAX || self.ring.available(chains + 1)? <= chains {
+                return Ok(false);
+            }
+            let head = self.ring.head(chains);
+            let mut chain = self.ring.chain(self.ring.descriptor(head)?, true)?;
+            let mut written = 0;
+            while let Some((addr, len)) = chain.next()? {
+                let (mut addr, mut room) = (addr, len as usize);
+                if !header_rest.is_empty() {
+                    if self.layout.is_mergeable && room < LONG_HEADER {
+                        return Err(RingError::Header(len));
+                    }
+                    let (part, after) = header_rest.split_at(room.min(header_rest.len()));
+                    self.ring.memory().write(addr, part)?;
+                    header_at = addr;
+                    header_rest = after;
+                    (addr, room, written) =
+                        (addr.wrapping_add(part.len() as u64), room - part.len(), written + part.len());
+                }
+                let (part, after) = rest.split_at(room.min(rest.len()));
+                self.ring.memory().write(addr, part)?;
+                (rest, written) = (after, written + part.len());
+                if rest.is_empty() && header_rest.is_empty() {
+                    break;
+                }
+            }
+            self.ring.write_used(chains, head, written as u32);
+            chains += 1;
+            if rest.is_empty() && header_rest.is_empty() {
+                break;
+            }
+            if !self.layout.is_mergeable {
+                // The guest's buffers are too short for it.
+                return Ok(false);
+            }
+            if written == 0 {
+                return Err(RingError::Header(0));
+            }
+        }
+        if chains > 1 {
+            self.ring.memory().write(header_at.wrapping_add(VNET_HEADER as u64), &chains.to_le_bytes())?;
+        }
+        self.ring.advance(chains);
+        self.ring.count_used(chains);
+        Ok(true)
+    }
+
+    /// Shows the guest which chains have been filled, and notifies it if it wants to know.
+    #[inline]
+    pub fn show_used(&mut self, call: &Call) {
+        if self.ring.show_used() {
+            call.notify();
+        }
+    }
+}
