@@ -130,12 +130,9 @@ mod tests {
         assert_eq!(titles, expected);
         let page = |file: &str| &pages.iter().find(|(name, ..)| name == file).expect("a page").2;
         let up = page("heddle-up.md");
-        for expected in [
-            "# heddle up\n\nStart the network of a file",
-            "`-n, --name ",
-            "`--topo ",
-            "heddle up lab.fabric.yaml",
-        ] {
+        for expected in
+            ["# heddle up\n\nStart the network of a file", "`-n, --name ", "`--topo ", "heddle up lab.fabric.yaml"]
+        {
             assert!(up.contains(expected), "{expected}:\n{up}");
         }
         for (file, title, _) in pages.iter().skip(1) {
