@@ -3,6 +3,7 @@
 mod bonds;
 mod charts;
 mod cluster;
+mod comparisons;
 mod drivers;
 mod files;
 pub mod graph;
@@ -18,4 +19,5 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use self::files::{REPORT, load, set_aside};
+pub use self::comparisons::Comparisons;
+pub use self::files::{REPORT, SUMMARY, load, set_aside};

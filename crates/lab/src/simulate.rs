@@ -106,7 +106,7 @@ fn one_of_traffic(
         warm_up: experiment.warm_up,
         duration: experiment.duration,
         rate_pps: traffic_of(case).rate_pps,
-        transfers: traffic_of(case).transfers,
+        transfers: traffic_of(case).transfers.as_ref(),
         time_series,
         faults: &traffic_of(case).faults,
         hosts: options.hosts.map(|costs| costs.simulated(traffic_of(case).rate_pps.is_some())),

@@ -4,6 +4,7 @@
 //! n - 1 degrees of freedom (two-sided 99 %) and s the sample standard deviation (divisor n - 1). Quantiles of the
 //! samples are linear between closest ranks (Hyndman and Fan 1996, type 7: what R and `NumPy` do by default).
 
+use fabric::Statistic;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
@@ -106,6 +107,22 @@ pub fn summarise(samples: &[f64]) -> Option<Summary> {
         p99: quantile(&sorted, 0.99),
         standard_deviation,
         interval: standard_deviation.map(|s| half_width(s, samples.len())),
+    })
+}
+
+/// A statistic of `samples`; `None` if there are none.
+pub fn of(samples: &[f64], statistic: Statistic) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (&min, &max) = (sorted.first()?, sorted.last()?);
+    Some(match statistic {
+        Statistic::Min => min,
+        Statistic::Mean => mean(samples)?.clamp(min, max),
+        Statistic::P50 => quantile(&sorted, 0.5),
+        Statistic::P90 => quantile(&sorted, 0.9),
+        Statistic::P99 => quantile(&sorted, 0.99),
+        Statistic::P999 => quantile(&sorted, 0.999),
+        Statistic::Max => max,
     })
 }
 
