@@ -47,6 +47,10 @@ pub enum Metric {
     UtilisationMean,
     /// Utilisation of the busiest link direction, 0 to 1.
     UtilisationMax,
+    /// How long packets took from where they entered the network to where they left it, seconds.
+    Delay(Statistic),
+    /// Smoothed round-trip times of the senders' TCP, as they were at the end of each step of a time series, seconds.
+    RoundTrip(Statistic),
     /// Datagrams of a constant rate that were sent and never came.
     Lost,
     /// Datagrams of a constant rate that came again.
@@ -138,6 +142,20 @@ words!(Metric, "Metric", "a metric", {
     "link-losses" => Metric::LinkLosses,
     "utilisation-mean" => Metric::UtilisationMean,
     "utilisation-max" => Metric::UtilisationMax,
+    "delay-min" => Metric::Delay(Statistic::Min),
+    "delay-mean" => Metric::Delay(Statistic::Mean),
+    "delay-p50" => Metric::Delay(Statistic::P50),
+    "delay-p90" => Metric::Delay(Statistic::P90),
+    "delay-p99" => Metric::Delay(Statistic::P99),
+    "delay-p99.9" => Metric::Delay(Statistic::P999),
+    "delay-max" => Metric::Delay(Statistic::Max),
+    "rtt-min" => Metric::RoundTrip(Statistic::Min),
+    "rtt-mean" => Metric::RoundTrip(Statistic::Mean),
+    "rtt-p50" => Metric::RoundTrip(Statistic::P50),
+    "rtt-p90" => Metric::RoundTrip(Statistic::P90),
+    "rtt-p99" => Metric::RoundTrip(Statistic::P99),
+    "rtt-p99.9" => Metric::RoundTrip(Statistic::P999),
+    "rtt-max" => Metric::RoundTrip(Statistic::Max),
     "lost" => Metric::Lost,
     "duplicates" => Metric::Duplicates,
     "longest-gap" => Metric::LongestGap,
@@ -253,6 +271,8 @@ impl Metric {
             | Self::Failed => Unit::Count,
             Self::Completion(_)
             | Self::CompletionOf(..)
+            | Self::Delay(_)
+            | Self::RoundTrip(_)
             | Self::Latency(..)
             | Self::UnavailableMax
             | Self::LongestGap => Unit::Seconds,

@@ -453,6 +453,7 @@ impl<'a> Engine<'a> {
         if segment.carries_data() {
             let end = seq + self.segment_bytes;
             flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
+            flow.delays.record(now.since(stamp));
         }
         if self.joining.is_some() {
             return self.join(now, direction, segment);

@@ -186,11 +186,12 @@ impl Transfers {
         self.pairs[self.connections[flow].pair].did.add(did);
     }
 
-    /// What such connections did, by pair; their reordering since this was asked last.
+    /// What such connections did, by pair; their reordering and delays since this was asked last.
     pub(crate) fn take_kept(&mut self) -> Vec<FlowOutcome> {
         let take = |pair: &mut Pair| {
             let did = pair.did.clone();
             pair.did.reordering = transport::reordering::Counters::default();
+            pair.did.delays = transport::delay::Delays::default();
             did
         };
         self.pairs.iter_mut().map(take).collect()

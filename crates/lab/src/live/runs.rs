@@ -258,8 +258,8 @@ impl<'a> LiveRuns<'a> {
             let order = window.reordering(flow).filter(|_| is_shaped);
             let (reordered, reorder_extent) = order.unzip();
             let goodput_bps = window.rate_bps(window.delivered(flow));
-            let retransmits = did.retransmits;
-            FlowRecord { retransmits, reordered, reorder_extent, ..blank(flow, goodput_bps, did.goodput_bps) }
+            let (retransmits, delays) = (did.retransmits, window.delays(flow));
+            FlowRecord { retransmits, reordered, reorder_extent, delays, ..blank(flow, goodput_bps, did.goodput_bps) }
         };
         let delivered = flows.iter().map(|flow| window.delivered(flow)).collect();
         let flows = flows.iter().zip(&measured.flows).map(record).collect();
@@ -285,7 +285,8 @@ impl<'a> LiveRuns<'a> {
             let (retransmits, transfers) = (sent.retransmits, Some(sent.outcome.clone()));
             let bits = sent.outcome.payload_bytes(load.0.transfers.size.all_the_same()) as f64 * 8.0;
             let blank = blank(flow, window.rate_bps(window.delivered(flow)), bits / duration.as_secs_f64());
-            FlowRecord { retransmits, reordered, reorder_extent, transfers, ..blank }
+            let delays = window.delays(flow);
+            FlowRecord { retransmits, reordered, reorder_extent, delays, transfers, ..blank }
         };
         let delivered = flows.iter().map(|flow| window.delivered(flow)).collect();
         let flows = flows.iter().zip(&measured.flows).map(record).collect();
@@ -321,7 +322,8 @@ impl<'a> LiveRuns<'a> {
             // The fabric knows no numbers: it counts copies as well.
             let delivered = window.delivered(flow).saturating_sub(outcome.duplicates * u64::from(bytes));
             let blank = blank(flow, window.rate_bps(delivered), bits / duration.as_secs_f64());
-            FlowRecord { reordered: Some(outcome.reordered), datagrams: Some(outcome), ..blank }
+            let delays = window.delays(flow);
+            FlowRecord { reordered: Some(outcome.reordered), delays, datagrams: Some(outcome), ..blank }
         };
         Ok(Did {
             flows: flows.iter().zip(&measured.flows).map(record).collect(),

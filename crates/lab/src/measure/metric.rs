@@ -1,6 +1,7 @@
 //! Metrics of a record, and how they are called.
 
 use fabric::{DriverKind, Metric, Operation, SizeClass, Statistic, Traffic, Work};
+use transport::delay::Delays;
 use transport::paced::Outcome;
 use transport::transfers;
 
@@ -32,6 +33,8 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
         Metric::QueueMean => record.links.iter().filter_map(|link| link.queue_mean).reduce(|sum, mean| sum + mean),
         Metric::Marks => Some(record.links.iter().map(|link| link.marks).sum::<u64>() as f64),
         Metric::LinkLosses => Some(record.links.iter().map(|link| link.losses).sum::<u64>() as f64),
+        Metric::Delay(statistic) => delay(&delays(record)?, statistic),
+        Metric::RoundTrip(statistic) => statistics::of(&round_trips(record), statistic),
         Metric::Lost => datagrams(record, |outcome| outcome.lost as f64).map(|all| all.sum()),
         Metric::Duplicates => datagrams(record, |outcome| outcome.duplicates as f64).map(|all| all.sum()),
         Metric::LongestGap => datagrams(record, |outcome| outcome.longest_gap.as_secs_f64())?.max_by(f64::total_cmp),
@@ -69,6 +72,33 @@ fn cluster_value(cluster: &ClusterRecord, metric: Metric) -> Option<f64> {
         Metric::ResidentMax => cluster.resident_max_bytes.map(|bytes| bytes as f64),
         _ => None,
     }
+}
+
+/// How long the packets of all flows took; `None` where that is not known of any.
+pub(crate) fn delays(record: &Record) -> Option<Delays> {
+    record.flows.iter().filter_map(|flow| flow.delays.clone()).reduce(|mut sum, delays| {
+        sum.add(&delays);
+        sum
+    })
+}
+
+/// A statistic of that, seconds.
+fn delay(delays: &Delays, statistic: Statistic) -> Option<f64> {
+    match statistic {
+        Statistic::Min => delays.min(),
+        Statistic::Mean => delays.mean(),
+        Statistic::P50 => delays.quantile(0.5),
+        Statistic::P90 => delays.quantile(0.9),
+        Statistic::P99 => delays.quantile(0.99),
+        Statistic::P999 => delays.quantile(0.999),
+        Statistic::Max => delays.max(),
+    }
+}
+
+/// The smoothed round-trip times of all flows at the end of each step, seconds.
+fn round_trips(record: &Record) -> Vec<f64> {
+    let flows = record.time_series.iter().flat_map(|series| &series.flows);
+    flows.flat_map(|flow| &flow.rtt_us).filter(|us| **us > 0).map(|us| *us as f64 * 1e-6).collect()
 }
 
 /// Something of each flow of a constant rate; `None` if there is none.
@@ -127,6 +157,20 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::QueueMean => "packets in queues, mean",
         Metric::Marks => "marks",
         Metric::LinkLosses => "packets lost on links",
+        Metric::Delay(Statistic::Min) => "one-way delay, least",
+        Metric::Delay(Statistic::Mean) => "one-way delay, mean",
+        Metric::Delay(Statistic::P50) => "one-way delay, median",
+        Metric::Delay(Statistic::P90) => "one-way delay, p90",
+        Metric::Delay(Statistic::P99) => "one-way delay, p99",
+        Metric::Delay(Statistic::P999) => "one-way delay, p99.9",
+        Metric::Delay(Statistic::Max) => "one-way delay, longest",
+        Metric::RoundTrip(Statistic::Min) => "round-trip time, least",
+        Metric::RoundTrip(Statistic::Mean) => "round-trip time, mean",
+        Metric::RoundTrip(Statistic::P50) => "round-trip time, median",
+        Metric::RoundTrip(Statistic::P90) => "round-trip time, p90",
+        Metric::RoundTrip(Statistic::P99) => "round-trip time, p99",
+        Metric::RoundTrip(Statistic::P999) => "round-trip time, p99.9",
+        Metric::RoundTrip(Statistic::Max) => "round-trip time, longest",
         Metric::Lost => "lost datagrams",
         Metric::Duplicates => "duplicates",
         Metric::LongestGap => "longest gap",
@@ -291,6 +335,28 @@ mod tests {
         record.links.retain(|link| link.utilisation.is_none());
         assert_eq!(metric_value(&record, Metric::QueueMean), None, "nothing waits where there is no rate");
         assert_eq!(metric_value(&record, Metric::GoodputMean), None);
+    }
+
+    #[test]
+    fn delays_are_those_of_the_packets_of_all_flows() {
+        let mut record = record();
+        let value = |record: &Record, statistic| metric_value(record, Metric::Delay(statistic));
+        assert_eq!(value(&record, Statistic::Mean), None);
+        let delays = |ms: &[u64]| {
+            let mut meter = transport::delay::Meter::default();
+            for ms in ms {
+                meter.record(machine::Span::from_ms(*ms));
+            }
+            Some(meter.delays())
+        };
+        record.flows[0].delays = delays(&[1, 2]);
+        assert_eq!(value(&record, Statistic::Mean), Some(0.0015));
+        record.flows[1].delays = delays(&[9]);
+        assert_eq!(value(&record, Statistic::Mean), Some(0.004));
+        assert_eq!(value(&record, Statistic::Min), Some(0.001));
+        assert_eq!(value(&record, Statistic::Max), Some(0.009));
+        let half = value(&record, Statistic::P50).unwrap();
+        assert!((0.0019..0.0022).contains(&half), "{half}");
     }
 
     #[test]

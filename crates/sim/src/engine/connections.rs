@@ -111,6 +111,7 @@ impl Engine<'_> {
         if segment.carries_data() {
             let end = (segment.seq + self.segment_bytes).min(transfers.size_bytes(index));
             flow.meter.observe(segment.seq as u32, end as u32, (segment.stamp.as_ps() >> STAMP_SHIFT) as u32);
+            flow.delays.record(now.since(segment.stamp));
         }
         let is_joined = self.joining.is_some();
         if is_joined {

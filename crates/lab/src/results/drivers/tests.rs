@@ -277,9 +277,13 @@ fn in_steps(run: &PlannedRun, goodput: [u64; 4], queue: [f64; 4]) -> Record {
         cwnd: vec![10.0; 4],
         retransmits: vec![25; 4],
         reordered: vec![0, 0, 0, 200],
+        ..FlowSeries::default()
     };
-    let series =
-        TimeSeries { step_seconds: 0.25, flows: vec![flow], links: vec![LinkSeries { queue: queue.to_vec() }] };
+    let series = TimeSeries {
+        step_seconds: 0.25,
+        flows: vec![flow],
+        links: vec![LinkSeries { queue: queue.to_vec(), marks: Vec::new() }],
+    };
     Record { time_series: Some(Box::new(series)), ..seen(run, SEEN) }
 }
 
