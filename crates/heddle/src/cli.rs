@@ -247,7 +247,13 @@ pub enum Command {
     /// The packet is named by its fields, as flows match them. Nothing is sent or counted.
     #[command(after_help = "Example: heddle trace leaf1 'in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=80'")]
     Trace(Trace),
-    /// Make the report of a results folder anew
+    /// Make the report of a results folder anew, or show two folders side by side
+    ///
+    /// With --compare A B, prints for each case, metric and driver that both have the two means, B minus A, and whether that is more than chance: runs of two calls do not form pairs,
+    /// so the interval is Welch's. `-w page.html` writes it as a page. Nothing in the folders is changed then.
+    #[command(
+        after_help = "Examples:\n  heddle report results/lab\n  heddle report --compare results/lab-2026-11-26T10-00-00 results/lab -w difference.html"
+    )]
     Report(Report),
     /// Run a node of the controller cluster, in the foreground
     ///
@@ -572,8 +578,14 @@ pub struct Calibrate {
 #[derive(Debug, Args)]
 pub struct Report {
     /// A folder that `run` wrote
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub folder: PathBuf,
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath, required_unless_present = "compare", conflicts_with = "compare")]
+    pub folder: Option<PathBuf>,
+    /// Two such folders, side by side
+    #[arg(long, num_args = 2, value_names = ["A", "B"], value_hint = ValueHint::DirPath)]
+    pub compare: Vec<PathBuf>,
+    /// With --compare: write a page, too
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "compare")]
+    pub write: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

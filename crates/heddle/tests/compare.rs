@@ -137,6 +137,33 @@ fn several_results_are_one_table() {
 }
 
 #[test]
+fn two_results_stand_side_by_side() {
+    let desk = simulated();
+    desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--quiet", "--seed", "9", "--results", "other"]);
+    let (table, _) = desk.expect(0, &["report", "--compare", "results/lab", "other", "-w", "both.html"]);
+    assert!(table.starts_with("A: results/lab, 20") && table.contains(", seed 9\n"), "{table}");
+    assert!(table.contains("B − A") && table.contains("goodput, mean (Mbit/s)"), "{table}");
+    assert!(table.trim_end().ends_with("means lie apart by more than chance (99 %)"), "{table}");
+    let page = desk.read("both.html");
+    assert!(
+        page.starts_with("<!doctype html>") && page.contains("results/lab and other") && page.ends_with("</html>\n")
+    );
+    let (text, _) = desk.expect(0, &["report", "--compare", "results/lab", "results/lab", "-o", "json"]);
+    let both: Value = serde_json::from_str(&text).expect("JSON");
+    let rows = both["experiments"][0]["rows"].as_array().expect("rows");
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["difference"]["mean"] == 0.0 && row["apart"] == false));
+    let (text, _) = desk.expect(0, &["report", "--compare", "results/lab", "other", "-o", "csv"]);
+    assert!(text.lines().any(|line| line.starts_with("b,all,goodput-mean,sim,1,")), "{text}");
+    // What only one has is named; with nothing in common it is an error.
+    desk.write("one.fabric.yaml", &FILE.replace("  a:", "  c:").replace("  b:", "  d:"));
+    desk.expect(0, &["run", "one.fabric.yaml", "--sim", "--quiet"]);
+    let (_, stderr) = desk.expect(2, &["report", "--compare", "results/lab", "results/one"]);
+    assert!(stderr.contains("nothing in common"), "{stderr}");
+    desk.expect(2, &["report", "--compare", "results/lab"]);
+    desk.expect(2, &["report"]);
+}
+
+#[test]
 fn all_files_of_a_folder_are_checked_before_one_runs() {
     let desk = Desk::new();
     std::fs::create_dir(desk.path().join("nets")).expect("a folder");

@@ -4,16 +4,20 @@ mod bonds;
 mod charts;
 mod cluster;
 mod comparisons;
+mod data;
+mod distributions;
 mod drivers;
 mod files;
 pub mod graph;
 mod html;
 mod latency;
 mod layout;
+mod lines;
 mod network;
 mod over_time;
 mod page;
 pub mod quantity;
+mod side_by_side;
 mod svg;
 mod table;
 #[cfg(test)]
@@ -21,3 +25,4 @@ mod tests;
 
 pub use self::comparisons::Comparisons;
 pub use self::files::{REPORT, SUMMARY, load, set_aside};
+pub use self::side_by_side::{ExperimentOfBoth, Row, Side, SideBySide};

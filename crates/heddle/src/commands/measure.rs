@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use fabric::{DriverKind, Fabric, Source};
-use lab::{HostCosts, Journal, Options, Ran, Results};
+use lab::{HostCosts, Journal, Options, Ran, Results, SideBySide};
 use miette::{Context, IntoDiagnostic, Report, miette};
 
 use super::describe::note_doubts;
@@ -177,11 +177,30 @@ fn hosts(options: &Options, machine: Option<&Path>) -> Result<Option<HostCosts>,
 
 /// Makes the report of a results folder anew.
 pub fn report(args: &cli::Report, format: Format) -> Result<Ending, Report> {
-    let results = lab::load(&args.folder)?;
-    results.write_report(&args.folder)?;
+    let Some(folder) = &args.folder else { return side_by_side(args, format) };
+    let results = lab::load(folder)?;
+    results.write_report(folder)?;
     print(&results, format)?;
-    point_at_report(&args.folder);
+    point_at_report(folder);
     Ok(if results.passed() { Ending::Passed } else { Ending::Missed })
+}
+
+/// Two folders of results beside each other.
+fn side_by_side(args: &cli::Report, format: Format) -> Result<Ending, Report> {
+    let [a, b] = &args.compare[..] else { return Err(miette!("--compare takes two folders")) };
+    let (of_a, of_b) = (lab::load(a)?, lab::load(b)?);
+    let both = SideBySide::of((a.display().to_string(), &of_a), (b.display().to_string(), &of_b))?;
+    if let Some(page) = &args.write {
+        std::fs::write(page, both.html())
+            .into_diagnostic()
+            .wrap_err_with(|| format!("cannot write {}", page.display()))?;
+    }
+    put(&match format {
+        Format::Table => both.table(),
+        Format::Json => both.json(),
+        Format::Csv => both.csv(),
+    })?;
+    Ok(Ending::Passed)
 }
 
 /// What the command line's selection means to the lab.

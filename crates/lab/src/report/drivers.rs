@@ -263,7 +263,7 @@ pub(super) fn section(results: &Results) -> String {
     }
     let class = if comparison.passed() { "met" } else { "missed" };
     let mut html = format!(
-        "<section>\n<h2>Live against simulated</h2>\n<p class=\"lead\"><span class=\"{class}\">{}</span></p>\n",
+        "<section id=\"drivers\">\n<h2>Live against simulated</h2>\n<p class=\"lead\"><span class=\"{class}\">{}</span></p>\n",
         comparison.closing_line()
     );
     for experiment in comparison.experiments.iter().filter(|experiment| !experiment.cases.is_empty()) {

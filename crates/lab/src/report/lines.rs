@@ -82,7 +82,7 @@ impl Numbers {
                 values.push((number(label)?, label.to_owned()));
             }
             values.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-            values.dedup_by(|(a, _), (b, _)| a == b);
+            values.dedup_by(|(a, _), (b, _)| a.total_cmp(b).is_eq());
             (values.len() >= VALUES_MIN).then(|| Self { key: key.clone(), values })
         };
         first.labels.0.iter().filter_map(of_key).max_by_key(|numbers| numbers.values.len())
@@ -124,7 +124,14 @@ pub(super) fn draw(experiment: &ExperimentResult, drivers: &[DriverKind], metric
             let (x, y) = (axes.x(*at), axes.y(summary.mean));
             if let Some(half) = summary.interval.filter(|half| *half > 0.0) {
                 let (low, high) = (summary.mean - half, summary.mean + half);
-                vertical_whisker(&mut svg, x, [(axes.y(low.max(0.0)), low >= 0.0), (axes.y(high), high <= axes.most)]);
+                // Those of both drivers stand beside each other.
+                let x = x + if drivers.len() < 2 { 0.0 } else { whisker_offset(*driver) };
+                vertical_whisker(
+                    &mut svg,
+                    driver_class(*driver),
+                    x,
+                    [(axes.y(low.max(0.0)), low >= 0.0), (axes.y(high), high <= axes.most)],
+                );
             }
             let shown = scale.with_interval(summary);
             let tip = format!("{}, {}: {shown} {}", case.labels, driver_word(*driver), scale.unit);
@@ -160,9 +167,7 @@ fn series<'a>(
         for &driver in drivers {
             let cases = experiment.cases.iter().filter(|case| about(&case.labels) == name);
             let mut points: Vec<_> = cases
-                .filter_map(|case| {
-                    Some((self::number(case.labels.get(key)?)?, case, case.summary(metric, driver)?))
-                })
+                .filter_map(|case| Some((self::number(case.labels.get(key)?)?, case, case.summary(metric, driver)?)))
                 .collect();
             points.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
             if !points.is_empty() {
@@ -171,6 +176,13 @@ fn series<'a>(
         }
     }
     Some(all)
+}
+
+const fn whisker_offset(driver: DriverKind) -> f64 {
+    match driver {
+        DriverKind::Live => -2.5,
+        DriverKind::Sim => 2.5,
+    }
 }
 
 /// Where numbers lie in the drawing.
