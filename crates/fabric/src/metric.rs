@@ -47,6 +47,10 @@ pub enum Metric {
     UtilisationMean,
     /// Utilisation of the busiest link direction, 0 to 1.
     UtilisationMax,
+    /// How long packets took from where they entered the network to where they left it, seconds.
+    Delay(Statistic),
+    /// Smoothed round-trip times of the senders' TCP, as they were at the end of each step of a time series, seconds.
+    RoundTrip(Statistic),
     /// Datagrams of a constant rate that were sent and never came.
     Lost,
     /// Datagrams of a constant rate that came again.
@@ -55,6 +59,8 @@ pub enum Metric {
     LongestGap,
     /// How long transfers took that began in the measured time and ended, seconds.
     Completion(Statistic),
+    /// The same of the transfers of one class of sizes, seconds.
+    CompletionOf(SizeClass, Statistic),
     /// Transfers that began in the measured time and did not end.
     Unfinished,
     /// How long requests of this operation took, seconds.
@@ -71,6 +77,31 @@ pub enum Metric {
     UnavailableMax,
     /// Resident memory of the node that has the most of it, at the end, bytes.
     ResidentMax,
+}
+
+/// Which transfers, by their payload: the bounds are those of the literature on data centres.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SizeClass {
+    /// Of at most 100 kB.
+    Short,
+    /// Of more, up to 10 MB.
+    Medium,
+    /// Of more than 10 MB.
+    Long,
+}
+
+impl SizeClass {
+    /// All of them, by size.
+    pub const ALL: [Self; 3] = [Self::Short, Self::Medium, Self::Long];
+
+    /// The class of a transfer with so much payload.
+    pub const fn of(bytes: u32) -> Self {
+        match bytes {
+            0..=100_000 => Self::Short,
+            100_001..=10_000_000 => Self::Medium,
+            _ => Self::Long,
+        }
+    }
 }
 
 /// What a metric's number counts.
@@ -111,48 +142,94 @@ words!(Metric, "Metric", "a metric", {
     "link-losses" => Metric::LinkLosses,
     "utilisation-mean" => Metric::UtilisationMean,
     "utilisation-max" => Metric::UtilisationMax,
+    "delay-min" => Metric::Delay(Statistic::Min),
+    "delay-mean" => Metric::Delay(Statistic::Mean),
+    "delay-p50" => Metric::Delay(Statistic::P50),
+    "delay-p90" => Metric::Delay(Statistic::P90),
+    "delay-p99" => Metric::Delay(Statistic::P99),
+    "delay-p99.9" => Metric::Delay(Statistic::P999),
+    "delay-max" => Metric::Delay(Statistic::Max),
+    "rtt-min" => Metric::RoundTrip(Statistic::Min),
+    "rtt-mean" => Metric::RoundTrip(Statistic::Mean),
+    "rtt-p50" => Metric::RoundTrip(Statistic::P50),
+    "rtt-p90" => Metric::RoundTrip(Statistic::P90),
+    "rtt-p99" => Metric::RoundTrip(Statistic::P99),
+    "rtt-p99.9" => Metric::RoundTrip(Statistic::P999),
+    "rtt-max" => Metric::RoundTrip(Statistic::Max),
     "lost" => Metric::Lost,
     "duplicates" => Metric::Duplicates,
     "longest-gap" => Metric::LongestGap,
     "completion-mean" => Metric::Completion(Statistic::Mean),
     "completion-p50" => Metric::Completion(Statistic::P50),
+    "completion-p90" => Metric::Completion(Statistic::P90),
     "completion-p99" => Metric::Completion(Statistic::P99),
+    "completion-p99.9" => Metric::Completion(Statistic::P999),
     "completion-max" => Metric::Completion(Statistic::Max),
+    "completion-short-mean" => Metric::CompletionOf(SizeClass::Short, Statistic::Mean),
+    "completion-short-p50" => Metric::CompletionOf(SizeClass::Short, Statistic::P50),
+    "completion-short-p90" => Metric::CompletionOf(SizeClass::Short, Statistic::P90),
+    "completion-short-p99" => Metric::CompletionOf(SizeClass::Short, Statistic::P99),
+    "completion-short-p99.9" => Metric::CompletionOf(SizeClass::Short, Statistic::P999),
+    "completion-short-max" => Metric::CompletionOf(SizeClass::Short, Statistic::Max),
+    "completion-medium-mean" => Metric::CompletionOf(SizeClass::Medium, Statistic::Mean),
+    "completion-medium-p50" => Metric::CompletionOf(SizeClass::Medium, Statistic::P50),
+    "completion-medium-p90" => Metric::CompletionOf(SizeClass::Medium, Statistic::P90),
+    "completion-medium-p99" => Metric::CompletionOf(SizeClass::Medium, Statistic::P99),
+    "completion-medium-p99.9" => Metric::CompletionOf(SizeClass::Medium, Statistic::P999),
+    "completion-medium-max" => Metric::CompletionOf(SizeClass::Medium, Statistic::Max),
+    "completion-long-mean" => Metric::CompletionOf(SizeClass::Long, Statistic::Mean),
+    "completion-long-p50" => Metric::CompletionOf(SizeClass::Long, Statistic::P50),
+    "completion-long-p90" => Metric::CompletionOf(SizeClass::Long, Statistic::P90),
+    "completion-long-p99" => Metric::CompletionOf(SizeClass::Long, Statistic::P99),
+    "completion-long-p99.9" => Metric::CompletionOf(SizeClass::Long, Statistic::P999),
+    "completion-long-max" => Metric::CompletionOf(SizeClass::Long, Statistic::Max),
     "unfinished" => Metric::Unfinished,
     "create-min" => Metric::Latency(Operation::Create, Statistic::Min),
     "create-mean" => Metric::Latency(Operation::Create, Statistic::Mean),
     "create-p50" => Metric::Latency(Operation::Create, Statistic::P50),
+    "create-p90" => Metric::Latency(Operation::Create, Statistic::P90),
     "create-p99" => Metric::Latency(Operation::Create, Statistic::P99),
+    "create-p99.9" => Metric::Latency(Operation::Create, Statistic::P999),
     "create-max" => Metric::Latency(Operation::Create, Statistic::Max),
     "create-rate" => Metric::Throughput(Operation::Create),
     "read-min" => Metric::Latency(Operation::Read, Statistic::Min),
     "read-mean" => Metric::Latency(Operation::Read, Statistic::Mean),
     "read-p50" => Metric::Latency(Operation::Read, Statistic::P50),
+    "read-p90" => Metric::Latency(Operation::Read, Statistic::P90),
     "read-p99" => Metric::Latency(Operation::Read, Statistic::P99),
+    "read-p99.9" => Metric::Latency(Operation::Read, Statistic::P999),
     "read-max" => Metric::Latency(Operation::Read, Statistic::Max),
     "read-rate" => Metric::Throughput(Operation::Read),
     "update-min" => Metric::Latency(Operation::Update, Statistic::Min),
     "update-mean" => Metric::Latency(Operation::Update, Statistic::Mean),
     "update-p50" => Metric::Latency(Operation::Update, Statistic::P50),
+    "update-p90" => Metric::Latency(Operation::Update, Statistic::P90),
     "update-p99" => Metric::Latency(Operation::Update, Statistic::P99),
+    "update-p99.9" => Metric::Latency(Operation::Update, Statistic::P999),
     "update-max" => Metric::Latency(Operation::Update, Statistic::Max),
     "update-rate" => Metric::Throughput(Operation::Update),
     "delete-min" => Metric::Latency(Operation::Delete, Statistic::Min),
     "delete-mean" => Metric::Latency(Operation::Delete, Statistic::Mean),
     "delete-p50" => Metric::Latency(Operation::Delete, Statistic::P50),
+    "delete-p90" => Metric::Latency(Operation::Delete, Statistic::P90),
     "delete-p99" => Metric::Latency(Operation::Delete, Statistic::P99),
+    "delete-p99.9" => Metric::Latency(Operation::Delete, Statistic::P999),
     "delete-max" => Metric::Latency(Operation::Delete, Statistic::Max),
     "delete-rate" => Metric::Throughput(Operation::Delete),
     "rpc-min" => Metric::Latency(Operation::Rpc, Statistic::Min),
     "rpc-mean" => Metric::Latency(Operation::Rpc, Statistic::Mean),
     "rpc-p50" => Metric::Latency(Operation::Rpc, Statistic::P50),
+    "rpc-p90" => Metric::Latency(Operation::Rpc, Statistic::P90),
     "rpc-p99" => Metric::Latency(Operation::Rpc, Statistic::P99),
+    "rpc-p99.9" => Metric::Latency(Operation::Rpc, Statistic::P999),
     "rpc-max" => Metric::Latency(Operation::Rpc, Statistic::Max),
     "rpc-rate" => Metric::Throughput(Operation::Rpc),
     "election-min" => Metric::Latency(Operation::Election, Statistic::Min),
     "election-mean" => Metric::Latency(Operation::Election, Statistic::Mean),
     "election-p50" => Metric::Latency(Operation::Election, Statistic::P50),
+    "election-p90" => Metric::Latency(Operation::Election, Statistic::P90),
     "election-p99" => Metric::Latency(Operation::Election, Statistic::P99),
+    "election-p99.9" => Metric::Latency(Operation::Election, Statistic::P999),
     "election-max" => Metric::Latency(Operation::Election, Statistic::Max),
     "lost-writes" => Metric::LostWrites,
     "failed" => Metric::Failed,
@@ -192,7 +269,13 @@ impl Metric {
             | Self::Unfinished
             | Self::LostWrites
             | Self::Failed => Unit::Count,
-            Self::Completion(_) | Self::Latency(..) | Self::UnavailableMax | Self::LongestGap => Unit::Seconds,
+            Self::Completion(_)
+            | Self::CompletionOf(..)
+            | Self::Delay(_)
+            | Self::RoundTrip(_)
+            | Self::Latency(..)
+            | Self::UnavailableMax
+            | Self::LongestGap => Unit::Seconds,
             Self::Throughput(_) => Unit::PerSecond,
             Self::ResidentMax => Unit::Bytes,
             Self::Linearizable => Unit::YesNo,
@@ -206,7 +289,7 @@ impl Metric {
 
     /// Whether it is of connections that come and go.
     pub const fn is_of_transfers(self) -> bool {
-        matches!(self, Self::Completion(_) | Self::Unfinished)
+        matches!(self, Self::Completion(_) | Self::CompletionOf(..) | Self::Unfinished)
     }
 
     /// Whether it is of controllers that are asked, not of traffic.

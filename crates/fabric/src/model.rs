@@ -6,6 +6,7 @@ use machine::Span;
 use serde::{Deserialize, Serialize, Serializer};
 use topology::{BondEnd, BondEndId, LinkId, NodeId, Rerouting, TiVec, Topology};
 use transport::TransportSpec;
+use transport::transfers::Sizes;
 use vswitch::Spread;
 
 mod bond;
@@ -201,10 +202,11 @@ pub struct Traffic {
 }
 
 /// Connections that come and go between the hosts of each pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Transfers {
     /// Payload of each.
-    pub size_bytes: u32,
+    #[serde(rename = "size_bytes")]
+    pub size: Sizes,
     /// The mean time from the beginning of one to that of the next.
     pub every: Span,
 }

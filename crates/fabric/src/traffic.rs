@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use transport::linux::{CongestionControl, Sysctl};
+use transport::transfers::Sizes;
 use transport::{ReceiveWindow, TransportKind};
 
 use crate::error::Problems;
@@ -15,6 +16,7 @@ use crate::quantity::{Bytes, Length, PacketRate, Whole};
 use crate::read::{Fields, Read};
 use crate::source::At;
 use crate::sysctl::{self, SysctlText};
+use crate::transfer_sizes::SizesText;
 use crate::tree::{Node, Value};
 use crate::window::WindowText;
 use crate::words::Choice;
@@ -27,7 +29,6 @@ type Streams = Whole<1, 128>;
 type InitialWindow = Whole<1, 1_000>;
 /// Linux has no larger one (`tcp_max_reordering`).
 type DuplicateAcks = Whole<1, 300>;
-type TransferSize = Bytes<1, 1_000_000_000>;
 type TransferInterval = Length<false, MINUTE>;
 
 parameters! {
@@ -110,11 +111,12 @@ parameters! {
 
     /// Connections that come and go.
     TransfersText {
-        /// Payload of each: `20kB`, up to `1000MB`.
-        "size" => size: At<TransferSize>, vary {
-            /// Payload of each transfer.
-            "transfers.size": TransferSize => Condition TransferSize(u32), plain,
-            |traffic, size| if let Some(transfers) = &mut traffic.transfers { transfers.size_bytes = *size }
+        /// Payload of each: `20kB`, up to `1000MB`. Or drawn for each: `web-search` and `data-mining` as data centres have them, `{ lognormal: { median: 20kB, sigma: 1.5 } }`, or points of
+        /// a cumulative distribution function, `{ cdf: [[10kB, 0.5], [1MB, 1]] }`.
+        "size" => size: At<SizesText>, vary {
+            /// Payload of each transfer, or what it is drawn from.
+            "transfers.size": SizesText => Condition TransferSize(Sizes), plain,
+            |traffic, size| if let Some(transfers) = &mut traffic.transfers { transfers.size.clone_from(size) }
         };
         /// The mean time from the beginning of one to that of the next, of each pair of hosts: intervals are distributed exponentially, and do not depend on
         /// what became of those before.

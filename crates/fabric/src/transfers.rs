@@ -7,13 +7,14 @@ use transport::transfers::RUN_MAX;
 use crate::error::Problems;
 use crate::experiment::{transports, varied_streams};
 use crate::overrides::traffic_settings;
+use crate::parameters::Plain as _;
 use crate::source::At;
 use crate::traffic::{TrafficSetting, TrafficText, TransfersText};
 use crate::{Axis, Traffic, Transfers};
 
 impl TransfersText {
-    pub(crate) const fn transfers(&self) -> Transfers {
-        Transfers { size_bytes: self.size.value.0, every: self.every.value.0 }
+    pub(crate) fn transfers(&self) -> Transfers {
+        Transfers { size: self.size.value.plain(), every: self.every.value.0 }
     }
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn check_number(
     (pairs, length): (u64, Span),
     problems: &mut Problems<'_>,
 ) {
-    let (Some(text), Some(transfers)) = (&text.value.transfers, traffic.transfers) else { return };
+    let (Some(text), Some(transfers)) = (&text.value.transfers, &traffic.transfers) else { return };
     let varied = traffic_settings(axes).filter_map(|setting| match setting {
         TrafficSetting::TransferInterval(every) => Some(*every),
         _ => None,

@@ -54,6 +54,16 @@ pub(crate) fn share(text: &str) -> Result<u64, Fault> {
     if text.trim() == "0" { Ok(0) } else { quantity(text, PERCENT) }
 }
 
+/// A number without a unit, of which one is a thousand million.
+pub(crate) fn thousand_millionths(text: &str) -> Result<u64, Fault> {
+    quantity(text, &[("", 1_000_000_000)])
+}
+
+/// A number without a unit, in thousandths.
+pub(crate) fn thousandths(text: &str) -> Result<u64, Fault> {
+    quantity(text, &[("", 1_000)])
+}
+
 /// A rate in bits a second.
 pub(crate) fn rate(text: &str) -> Result<u64, Fault> {
     quantity(without_second(text), RATES)

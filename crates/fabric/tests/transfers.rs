@@ -2,6 +2,7 @@
 
 use fabric::{Fabric, Metric, Source, Statistic, Transfers};
 use machine::Span;
+use transport::transfers::{Point, Sizes, WHOLE};
 
 fn file(experiment: &str) -> String {
     let experiment = experiment.replace('\n', "\n    ");
@@ -32,15 +33,63 @@ report: [completion-p50, completion-max]",
     ))
     .unwrap_or_else(|error| panic!("{error:?}"));
     let experiment = &fabric.experiments[0];
-    let transfers = experiment.work.traffic().expect("traffic").transfers;
-    assert_eq!(transfers, Some(Transfers { size_bytes: 20_000, every: Span::from_ms(2) }));
-    let of = |case: &fabric::Case| case.work.traffic().and_then(|traffic| traffic.transfers).expect("transfers");
-    let cases: Vec<_> = experiment.cases().iter().map(of).map(|it| (it.size_bytes, it.every)).collect();
+    let transfers = experiment.work.traffic().expect("traffic").transfers.clone();
+    assert_eq!(transfers, Some(Transfers { size: Sizes::fixed(20_000), every: Span::from_ms(2) }));
+    let of =
+        |case: &fabric::Case| case.work.traffic().and_then(|traffic| traffic.transfers.clone()).expect("transfers");
+    let cases: Vec<_> = experiment.cases().iter().map(of).map(|it| (it.size, it.every)).collect();
     assert_eq!(cases.len(), 8);
-    assert!(cases.contains(&(1, Span::from_secs(1))) && cases.contains(&(1_000_000_000, Span::from_ms(1))));
+    assert!(
+        cases.contains(&(Sizes::fixed(1), Span::from_secs(1)))
+            && cases.contains(&(Sizes::fixed(1_000_000_000), Span::from_ms(1)))
+    );
     let of_means = Metric::Completion(Statistic::Mean);
     assert_eq!(experiment.expect[0].metric, of_means);
     assert_eq!(of_means.word(), "completion-mean");
+}
+
+#[test]
+fn sizes_are_drawn_from_what_the_file_says() {
+    let fabric = parse(&file(
+        "traffic: { pattern: random, transfers: { size: web-search, every: 2ms } }
+vary: { transfers.size: [20kB, data-mining, { lognormal: { median: 20kB, sigma: 1.5 } }, { cdf: [[10kB, 0.5], [100kB, 90%], [1MB, 1]] }] }",
+    ))
+    .unwrap_or_else(|error| panic!("{error:?}"));
+    let experiment = &fabric.experiments[0];
+    let size = |work: &fabric::Work| work.traffic().and_then(|traffic| traffic.transfers.clone()).expect("them").size;
+    assert_eq!(size(&experiment.work), Sizes::web_search());
+    let sizes: Vec<Sizes> = experiment.cases().iter().map(|case| size(&case.work)).collect();
+    let point = |bytes, share: u32| Point { bytes, share: share * (WHOLE / 10) };
+    let points = vec![point(10_000, 5), point(100_000, 9), point(1_000_000, 10)];
+    let expected = [
+        Sizes::fixed(20_000),
+        Sizes::data_mining(),
+        Sizes::log_normal(20_000, 1_500),
+        Sizes::from_points(points).expect("a distribution"),
+    ];
+    assert_eq!(sizes, expected);
+    for (size, message) in [
+        ("web-serch", "no mix of sizes"),
+        ("[1kB]", "expected a size like"),
+        ("{}", "need a distribution"),
+        ("{ cdf: [[1kB, 1]], lognormal: { median: 1kB, sigma: 1 } }", "one distribution"),
+        ("{ lognormal: { median: 1kB } }", "`sigma` is missing"),
+        ("{ lognormal: { median: 1kB, sigma: 5 } }", "from 0 to 4"),
+        ("{ cdf: [] }", "needs a point"),
+        ("{ cdf: [[1kB, 0.5]] }", "last share is not 1"),
+        ("{ cdf: [[1kB, 1.5]] }", "a share from 0 to 1"),
+        ("{ cdf: [[2kB, 0.5], [1kB, 1]] }", "smaller than the one before"),
+        ("{ cdf: [[1kB, 0.5], [2kB, 0.4], [3kB, 1]] }", "smaller than the one before"),
+        ("{ cdf: [[1kB, 0.5, 3], [3kB, 1]] }", "a point like"),
+        ("{ cdf: [1kB] }", "a point like"),
+        ("{ cdf: [[0B, 1]] }", "from 1 to"),
+    ] {
+        let experiment = format!("traffic: {{ pattern: random, transfers: {{ size: {size}, every: 1ms }} }}");
+        let (said, hint) = problem(&file(&experiment));
+        assert!(said.contains(message) && !hint.is_empty(), "{experiment}: {said}");
+    }
+    let (_, hint) = problem(&file("traffic: { pattern: random, transfers: { size: web-serch, every: 1ms } }"));
+    assert!(hint.contains("web-search"), "{hint}");
 }
 
 #[test]

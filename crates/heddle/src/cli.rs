@@ -128,7 +128,7 @@ pub enum Command {
     Run(Run),
     /// Run the experiments of a file live and simulated, and show how far both lie apart
     ///
-    /// Of a folder that `run` or `compare` wrote, its results are compared, and nothing is run.
+    /// Of a folder that `run` or `compare` wrote, its results are compared, and nothing is run. Of a folder of fabric files, each is.
     ///
     /// For each experiment, case and metric it shows both means with 99 % confidence intervals, their difference in per cent of the simulated
     /// mean, and whether it lies within tolerance: 5 % of the mean of goodput and of completion times; 30 % or 10 packets of retransmits, reordered segments and drops; 20 % or 1 packet of
@@ -137,6 +137,14 @@ pub enum Command {
     /// of all simulated ones by their ranks (Mann and Whitney's test), which is not judged either. Then follow the flows and the links that differ most: at most ten each, ranked
     /// by multiples of these tolerances, a link's utilisation by multiples of 5 % of its rate. What only one driver can run is named and
     /// not compared. The exit status is 1 if any difference lies outside its tolerance; expectations of the file don't matter.
+    ///
+    /// Of several files, or of a folder of them, one table says what has a tolerance, a block for each file and case, and the last line how many files are within;
+    /// -o json has each file's comparison whole, -o csv a column with the file. All files are checked before one runs. Each has its results and its report
+    /// in results/NAME (with --results DIR: in DIR/NAME). A file that fails is named and keeps the others from nothing; the exit status is 2 then. --resume goes on
+    /// where an interruption left off: files that were done are not run again.
+    #[command(
+        after_help = "Examples:\n  heddle compare lab.fabric.yaml\n  heddle compare fabrics/twin --apart-max 2\n  heddle compare results/a results/b -o csv"
+    )]
     Compare(Compare),
     /// Measure what end hosts cost this machine, for simulations
     ///
@@ -239,7 +247,13 @@ pub enum Command {
     /// The packet is named by its fields, as flows match them. Nothing is sent or counted.
     #[command(after_help = "Example: heddle trace leaf1 'in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=80'")]
     Trace(Trace),
-    /// Make the report of a results folder anew
+    /// Make the report of a results folder anew, or show two folders side by side
+    ///
+    /// With --compare A B, prints for each case, metric and driver that both have the two means, B minus A, and whether that is more than chance: runs of two calls do not form pairs,
+    /// so the interval is Welch's. `-w page.html` writes it as a page. Nothing in the folders is changed then.
+    #[command(
+        after_help = "Examples:\n  heddle report results/lab\n  heddle report --compare results/lab-2026-11-26T10-00-00 results/lab -w difference.html"
+    )]
     Report(Report),
     /// Run a node of the controller cluster, in the foreground
     ///
@@ -304,9 +318,9 @@ pub enum Command {
 pub enum Transfers {
     /// Begin transfers at moments drawn at random
     Send {
-        /// Payload of each
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-        bytes: u64,
+        /// Payload of each, by points of its distribution
+        #[arg(long, value_name = "BYTES:SHARE,..")]
+        sizes: live::transfers::Sizes,
         /// Picoseconds from one to the next, on the mean
         #[arg(long, value_name = "N")]
         every_ps: u64,
@@ -334,9 +348,6 @@ pub enum Transfers {
         /// The port to listen at
         #[arg(long)]
         port: u16,
-        /// Payload of each
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-        bytes: u64,
         /// End after so many milliseconds
         #[arg(long, value_name = "N")]
         patience_ms: u64,
@@ -516,9 +527,12 @@ pub struct Run {
 
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// The fabric file, or a folder of results
-    #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath)]
-    pub from: PathBuf,
+    /// Fabric files, folders of them (*.fabric.yaml), or folders of results
+    #[arg(value_name = "FILE|DIR", required = true, value_hint = ValueHint::AnyPath)]
+    pub from: Vec<PathBuf>,
+    /// So many files may lie apart before the exit status is 1
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub apart_max: u32,
     #[command(flatten)]
     pub choice: Choice,
     #[command(flatten)]
@@ -564,8 +578,14 @@ pub struct Calibrate {
 #[derive(Debug, Args)]
 pub struct Report {
     /// A folder that `run` wrote
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub folder: PathBuf,
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath, required_unless_present = "compare", conflicts_with = "compare")]
+    pub folder: Option<PathBuf>,
+    /// Two such folders, side by side
+    #[arg(long, num_args = 2, value_names = ["A", "B"], value_hint = ValueHint::DirPath)]
+    pub compare: Vec<PathBuf>,
+    /// With --compare: write a page, too
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "compare")]
+    pub write: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -22,7 +22,12 @@ fn simulated() -> Desk {
 
 /// Makes live runs of the simulated ones, whose goodput is `factor` times theirs in experiment `a`.
 fn add_live_runs(desk: &Desk, factor: f64) {
-    let mut samples = desk.read("results/lab/samples.jsonl");
+    add_live_runs_in(desk, "results/lab", factor);
+}
+
+fn add_live_runs_in(desk: &Desk, folder: &str, factor: f64) {
+    let [samples_file, summary_file] = ["samples.jsonl", "summary.json"].map(|file| format!("{folder}/{file}"));
+    let mut samples = desk.read(&samples_file);
     let simulated: Vec<Value> =
         samples.lines().map(|line| serde_json::from_str(line).expect("a record a line")).collect();
     let scale = |value: &mut Value, experiment: &Value| {
@@ -38,8 +43,8 @@ fn add_live_runs(desk: &Desk, factor: f64) {
         samples += &record.to_string();
         samples.push('\n');
     }
-    desk.write("results/lab/samples.jsonl", &samples);
-    let mut summary: Value = serde_json::from_str(&desk.read("results/lab/summary.json")).expect("JSON");
+    desk.write(&samples_file, &samples);
+    let mut summary: Value = serde_json::from_str(&desk.read(&summary_file)).expect("JSON");
     summary["drivers"] = json!(["live", "sim"]);
     for experiment in summary["experiments"].as_array_mut().expect("experiments") {
         let name = experiment["name"].clone();
@@ -50,7 +55,7 @@ fn add_live_runs(desk: &Desk, factor: f64) {
             }
         }
     }
-    desk.write("results/lab/summary.json", &summary.to_string());
+    desk.write(&summary_file, &summary.to_string());
 }
 
 #[test]
@@ -87,6 +92,93 @@ fn the_comparison_comes_as_json_and_csv() {
     let (text, _) = desk.expect(1, &["compare", "results/lab", "-o", "csv"]);
     let line = text.lines().find(|line| line.starts_with("a,all,goodput-mean,2,")).expect("a line");
     assert!(line.ends_with(",false"), "{line}");
+}
+
+/// The results of `simulated` once more, in another folder, with other live goodput.
+fn copied_to(desk: &Desk, folder: &str, factor: f64) {
+    std::fs::create_dir_all(desk.path().join(folder)).expect("a folder");
+    for file in ["samples.jsonl", "summary.json", "machine.json"] {
+        desk.write(&format!("{folder}/{file}"), &simulated_file(desk, file));
+    }
+    add_live_runs_in(desk, folder, factor);
+}
+
+fn simulated_file(desk: &Desk, file: &str) -> String {
+    desk.read(&format!("results/lab/{file}"))
+}
+
+#[test]
+fn several_results_are_one_table() {
+    let desk = simulated();
+    copied_to(&desk, "near", 1.04);
+    copied_to(&desk, "far", 0.9);
+    let (table, _) = desk.expect(1, &["compare", "near", "far"]);
+    assert!(table.ends_with("\n1 of 2 files within tolerance\n"), "{table}");
+    let judged = table.lines().filter(|line| line.contains("goodput, mean"));
+    assert_eq!(judged.clone().count(), 4, "two experiments of two files: {table}");
+    assert_eq!(judged.filter(|line| line.contains(" NO")).count(), 1, "{table}");
+    // Some may lie apart.
+    desk.expect(0, &["compare", "near", "far", "--apart-max", "1"]);
+    let (text, _) = desk.expect(1, &["compare", "near", "far", "-o", "json"]);
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    let within: Vec<&Value> = all["files"].as_array().expect("files").iter().map(|file| &file["within"]).collect();
+    assert_eq!(within, [&json!(true), &json!(false)]);
+    assert_eq!(all["files"][1]["comparison"]["judged"], json!(10));
+    let (text, _) = desk.expect(1, &["compare", "near", "far", "-o", "csv"]);
+    let mut lines = text.lines();
+    assert!(lines.next().is_some_and(|line| line.starts_with("file,experiment,case,metric,")), "{text}");
+    assert!(lines.any(|line| line.starts_with("far,a,all,goodput-mean,2,") && line.ends_with(",false")), "{text}");
+    let (_, stderr) = desk.expect(2, &["compare", "near", "far", "--seed", "3"]);
+    assert!(stderr.contains("nothing is run"), "{stderr}");
+    // One that cannot be compared is named, and the others are.
+    let (table, stderr) = desk.expect(2, &["compare", "near", "results/lab"]);
+    assert!(stderr.contains("no case ran both"), "{stderr}");
+    assert!(table.contains("results/lab: ") && table.ends_with("\n1 of 2 files within tolerance\n"), "{table}");
+}
+
+#[test]
+fn two_results_stand_side_by_side() {
+    let desk = simulated();
+    desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--quiet", "--seed", "9", "--results", "other"]);
+    let (table, _) = desk.expect(0, &["report", "--compare", "results/lab", "other", "-w", "both.html"]);
+    assert!(table.starts_with("A: results/lab, 20") && table.contains(", seed 9\n"), "{table}");
+    assert!(table.contains("B − A") && table.contains("goodput, mean (Mbit/s)"), "{table}");
+    assert!(table.trim_end().ends_with("means lie apart by more than chance (99 %)"), "{table}");
+    let page = desk.read("both.html");
+    assert!(
+        page.starts_with("<!doctype html>") && page.contains("results/lab and other") && page.ends_with("</html>\n")
+    );
+    let (text, _) = desk.expect(0, &["report", "--compare", "results/lab", "results/lab", "-o", "json"]);
+    let both: Value = serde_json::from_str(&text).expect("JSON");
+    let rows = both["experiments"][0]["rows"].as_array().expect("rows");
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["difference"]["mean"] == 0.0 && row["apart"] == false));
+    let (text, _) = desk.expect(0, &["report", "--compare", "results/lab", "other", "-o", "csv"]);
+    assert!(text.lines().any(|line| line.starts_with("b,all,goodput-mean,sim,1,")), "{text}");
+    // What only one has is named; with nothing in common it is an error.
+    desk.write("one.fabric.yaml", &FILE.replace("  a:", "  c:").replace("  b:", "  d:"));
+    desk.expect(0, &["run", "one.fabric.yaml", "--sim", "--quiet"]);
+    let (_, stderr) = desk.expect(2, &["report", "--compare", "results/lab", "results/one"]);
+    assert!(stderr.contains("nothing in common"), "{stderr}");
+    desk.expect(2, &["report", "--compare", "results/lab"]);
+    desk.expect(2, &["report"]);
+}
+
+#[test]
+fn all_files_of_a_folder_are_checked_before_one_runs() {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.path().join("nets")).expect("a folder");
+    desk.write("nets/a.fabric.yaml", FILE);
+    desk.write("nets/b.fabric.yaml", &FILE.replace("leaf-spine", "leaf-spin"));
+    desk.write("nets/notes.txt", "no fabric");
+    let (_, stderr) = desk.expect(2, &["compare", "nets"]);
+    assert!(stderr.contains("b.fabric.yaml") && stderr.contains("leaf-spine"), "{stderr}");
+    assert!(!desk.path().join("results").exists(), "nothing has run");
+    desk.write("nets/b.fabric.yaml", &format!("name: a\n{FILE}"));
+    let (_, stderr) = desk.expect(2, &["compare", "nets"]);
+    assert!(stderr.contains("the same name, a") && stderr.contains("another `name:`"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["compare", "nets", "-e", "none"]);
+    assert!(stderr.contains("no experiment \"none\""), "{stderr}");
+    assert!(!desk.path().join("results").exists(), "nothing has run");
 }
 
 #[test]

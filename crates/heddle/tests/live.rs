@@ -257,6 +257,50 @@ experiments:
     assert!(table.contains("transfers live and") && table.contains("(Mann-Whitney)"), "{table}");
 }
 
+/// A folder of fabric files is compared by one command; sizes of transfers are drawn for both drivers alike.
+#[test]
+fn a_folder_of_files_is_compared() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &Guard(Desk::new());
+    std::fs::create_dir(desk.path().join("nets")).expect("a folder");
+    let file = |size: &str| {
+        format!(
+            "\
+nodes: {{ h1: host, h2: host, s1: switch }}
+link-defaults: {{ rate: 20Mbit, delay: 1ms, queue: 100 }}
+links: [{{ between: [h1, s1] }}, {{ between: [h2, s1] }}]
+experiments:
+  mix:
+    traffic: {{ pattern: {{ pairs: [[h1, h2]] }}, transfers: {{ size: {size}, every: 20ms }} }}
+    warm-up: 200ms
+    for: 600ms
+"
+        )
+    };
+    desk.write("nets/drawn.fabric.yaml", &file("{ cdf: [[1B, 0.3], [20kB, 0.9], [120kB, 1]] }"));
+    desk.write("nets/fixed.fabric.yaml", &file("20kB"));
+    // How far both lie apart is the machine's.
+    let output = desk.heddle(&["compare", "nets", "--quiet", "--apart-max", "2"]);
+    let table = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(0), "{table}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        table.contains("nets/drawn.fabric.yaml: mix: completion times of ") && table.contains(" of 2 files within")
+    );
+    let samples = desk.read("results/drawn/samples.jsonl");
+    let sizes = |line: &str| {
+        let record: Value = serde_json::from_str(line).expect("JSON");
+        let came = &record["flows"][0]["transfers"];
+        assert_eq!(came["unfinished"], 0, "{record}");
+        came["sizes_bytes"].as_array().expect("sizes").clone()
+    };
+    let runs: Vec<Vec<Value>> = samples.lines().map(sizes).collect();
+    assert!(runs.len() == 2 && runs[0] == runs[1] && runs[0].iter().any(|size| *size != runs[0][0]), "{runs:?}");
+    assert!(!desk.path().join("results/drawn/journal.jsonl").exists(), "nothing is left to go on with");
+    assert!(desk.path().join("results/fixed/report.html").exists());
+}
+
 /// Two switches with a bond of two links between them.
 const AGREED: &str = "\
 name: agreed

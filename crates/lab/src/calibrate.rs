@@ -288,7 +288,8 @@ mod tests {
                 ));
             }
             records.push(run("datagrams", round, 2.0, flow(bits(2.0, datagram, DATAGRAM))));
-            let transfers = Some(Outcome { started: 3, unfinished: 0, times_ns: vec![crossing; 3] });
+            let transfers =
+                Some(Outcome { started: 3, unfinished: 0, times_ns: vec![crossing; 3], sizes_bytes: Vec::new() });
             records.push(run("wake-up", round, 0.1, FlowRecord { transfers, ..blank(0.0) }));
         }
         records

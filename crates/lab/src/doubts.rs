@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fabric::{Case, Experiment, Fabric};
 use machine::Span;
 use topology::{Link, NodeId};
-use transport::TransportKind;
+use transport::{ReceiveWindow, TransportKind};
 
 use crate::live::whole_seconds;
 
@@ -35,6 +35,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
             of_links(&changed, &place, &format!("{}: ", labels.join(", ")), &mut found);
         }
         found.extend(rounded(experiment));
+        found.extend(tiny_window(fabric, experiment));
     }
     found.extend(few_runs(fabric));
     found.extend(unheard_marks(fabric));
@@ -124,6 +125,29 @@ fn rounded(experiment: &Experiment) -> Option<Doubt> {
     })
 }
 
+/// A window of fewer segments is not what a live receiver offers.
+const WINDOW_EXACT: u32 = 3;
+
+/// What a live receiver offers follows from its buffer, in which Linux counts packets with their overhead: half a segment more, so that rounding takes none away. Of one or two
+/// segments that is much.
+fn tiny_window(fabric: &Fabric, experiment: &Experiment) -> Option<Doubt> {
+    let window_of = |case: &Case| {
+        let spec = &case.work.traffic()?.transport;
+        match spec.window {
+            ReceiveWindow::Segments(window) if spec.kind != TransportKind::Udp => Some(window),
+            ReceiveWindow::Segments(_) | ReceiveWindow::Auto => None,
+        }
+    };
+    let least = experiment.cases().iter().filter_map(window_of).min().filter(|window| *window < WINDOW_EXACT)?;
+    fabric.topology.is_shaped().then(|| Doubt {
+        place: vec!["experiments".to_owned(), experiment.name.clone()],
+        message: format!(
+            "live receivers offer {least}.5 segments where `window: {least}` is asked for, and live senders fill the half: Linux has no more exact way to say it"
+        ),
+        hint: "compare live and simulated by a `window` of 3 or more, or run this one with --sim",
+    })
+}
+
 /// Fewer runs have intervals that say little: Student's t is 64 for two runs, 9.9 for three, and 4.6 for five.
 const FEW_RUNS: u32 = 5;
 
@@ -190,6 +214,9 @@ mod tests {
         assert_eq!(doubts_of("{ rate: 1Gbit, queue: 100, ecn: 99 }", ASKS), []);
         let udp = "{ traffic: { pattern: stride(2), transport: udp }, for: 1500ms }";
         assert_eq!(doubts_of("{ rate: 1Gbit }", udp), []);
+        // Where links take no time, Linux finds its windows out.
+        let tiny = "{ traffic: { pattern: stride(2), window: 1 }, for: 2s }";
+        assert_eq!(doubts_of("{}", tiny), []);
     }
 
     #[test]
@@ -215,6 +242,12 @@ mod tests {
             ("{ rate: 1Gbit, queue: 100, ecn: 100 }", ASKS, "links", "it never marks any"),
             ("{ rate: 1Gbit, delay: 1ms, jitter: 2ms }", PLAIN, "links", "the mean delay is longer"),
             ("{ rate: 1Gbit, queue: 100, ecn: 10 }", PLAIN, "experiments", "no sender understands that"),
+            (
+                "{ rate: 1Gbit }",
+                "{ traffic: { pattern: stride(2) }, vary: { window: [8, 2, 1] }, for: 2s }",
+                "experiments",
+                "1.5 segments where `window: 1`",
+            ),
             (
                 "{ rate: 1Gbit }",
                 "{ traffic: { pattern: stride(2) }, for: 1500ms }",

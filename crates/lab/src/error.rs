@@ -33,6 +33,14 @@ pub enum Error {
         /// Which cases one driver leaves out, and why; empty if a driver was not asked to run.
         reasons: String,
     },
+    /// Two folders of results have no experiment and case in common.
+    #[error("{a} and {b} have nothing in common: no case of the same experiment was run by the same driver in both")]
+    NothingInCommon {
+        /// The first folder.
+        a: String,
+        /// The second one.
+        b: String,
+    },
     /// What is asked of the controllers cannot be simulated.
     #[error("experiment {experiment:?} ({case}) cannot be simulated: {reason}")]
     NotSimulated {
@@ -284,6 +292,9 @@ impl Error {
                 "name a fabric file, or a folder of `heddle run` without --sim and --live"
             }
             Self::NothingToCompare { .. } => "compare experiments that both drivers can run",
+            Self::NothingInCommon { .. } => {
+                "name two folders of runs of the same file, or of one that was changed a little"
+            }
             Self::NotSimulated { .. } => "run it --live",
             Self::NotLive { .. } => "run it with --sim, or change what the reason names",
             Self::Controllers { .. } => "`heddle controller` lets you try the same by hand",

@@ -70,7 +70,9 @@ pub use measure::time_series::{FlowSeries, LinkSeries, TimeSeries};
 pub use measure::tolerance::Tolerance;
 pub use options::Options;
 pub use plan::{Plan, PlannedRun, not_simulated, plan};
-pub use report::{REPORT, graph, load, quantity, set_aside};
+pub use report::{
+    Comparisons, ExperimentOfBoth, REPORT, Row, SUMMARY, Side, SideBySide, graph, load, quantity, set_aside,
+};
 pub use results::{
     BondResult, CaseResult, Cell, ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric,
     Comparison, DriverComparison, ExperimentResult, Means, Network, NetworkLink, NetworkNode, Parting, Quantity,

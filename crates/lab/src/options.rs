@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fabric::{DriverKind, Experiment};
+use fabric::{DriverKind, Experiment, Metric};
 use machine::Span;
 
 use crate::measure::hosts::HostCosts;
@@ -55,6 +55,14 @@ impl Options {
     /// The step in which an experiment's runs are recorded, if they are.
     pub(crate) fn step_of(&self, experiment: &Experiment) -> Option<Span> {
         let usual = || STEP_LEAST.max(Span::from_ps(experiment.duration.as_ps() / STEPS));
-        experiment.time_series.or_else(|| (self.time_series && experiment.work.traffic().is_some()).then(usual))
+        let is_asked = || self.time_series || is_of_steps(experiment);
+        experiment.time_series.or_else(|| (experiment.work.traffic().is_some() && is_asked()).then(usual))
     }
+}
+
+/// Whether an experiment is about what is known from step to step only.
+fn is_of_steps(experiment: &Experiment) -> bool {
+    let expected = experiment.expect.iter().map(|expectation| expectation.metric);
+    let until = experiment.until.iter().filter_map(|until| until.of);
+    experiment.report.iter().copied().chain(expected).chain(until).any(|metric| matches!(metric, Metric::RoundTrip(_)))
 }

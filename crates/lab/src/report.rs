@@ -3,19 +3,26 @@
 mod bonds;
 mod charts;
 mod cluster;
+mod comparisons;
+mod data;
+mod distributions;
 mod drivers;
 mod files;
 pub mod graph;
 mod html;
 mod latency;
 mod layout;
+mod lines;
 mod network;
 mod over_time;
 mod page;
 pub mod quantity;
+mod side_by_side;
 mod svg;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use self::files::{REPORT, load, set_aside};
+pub use self::comparisons::Comparisons;
+pub use self::files::{REPORT, SUMMARY, load, set_aside};
+pub use self::side_by_side::{ExperimentOfBoth, Row, Side, SideBySide};

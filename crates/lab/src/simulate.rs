@@ -21,6 +21,7 @@ use crate::measure::bonds;
 use crate::measure::carried::{Delivery, Excess, Packet};
 use crate::measure::environment::Timing;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
+use crate::measure::statistics;
 use crate::measure::time_series::{FlowMoment, Moment, TimeSeries};
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, controllers_of, pairs_of, traffic_of};
@@ -106,7 +107,7 @@ fn one_of_traffic(
         warm_up: experiment.warm_up,
         duration: experiment.duration,
         rate_pps: traffic_of(case).rate_pps,
-        transfers: traffic_of(case).transfers,
+        transfers: traffic_of(case).transfers.as_ref(),
         time_series,
         faults: &traffic_of(case).faults,
         hosts: options.hosts.map(|costs| costs.simulated(traffic_of(case).rate_pps.is_some())),
@@ -243,6 +244,7 @@ fn over_time(
             .map(|flow| Some((flow.cwnd_bytes? as f64 / segment_bytes, flow.retransmits)))
             .reduce(|a, b| a.zip(b).map(|(a, b)| (a.0 + b.0, a.1 + b.1)))
             .flatten(),
+        rtt: statistics::mean(&flows.iter().filter_map(|flow| Some(flow.rtt?.as_secs_f64())).collect::<Vec<_>>()),
     };
     let moment = |sample: &Sample| Moment {
         at: sample.at.as_secs_f64(),
@@ -250,6 +252,7 @@ fn over_time(
         waited: (sample.links.iter())
             .flat_map(|link| [link.forward.waited, link.backward.waited].map(machine::nanos::Span::as_secs_f64))
             .collect(),
+        marks: sample.links.iter().flat_map(|link| [link.forward.marks, link.backward.marks]).collect(),
     };
     let moments: Vec<Moment> = outcome.samples.iter().map(moment).collect();
     TimeSeries::new(fabric, steps, &moments).map(Box::new)
@@ -294,6 +297,10 @@ fn flow_record(
         timeouts: Some(sum(|did| did.timeouts)),
         reordered: Some(sum(|did| did.reordering.reordered)),
         reorder_extent: did.iter().map(|did| did.reordering.extent_max).max(),
+        delays: did.iter().map(|did| did.delays.clone()).reduce(|mut sum, delays| {
+            sum.add(&delays);
+            sum
+        }),
         // A flow at a constant rate has no streams beside it.
         datagrams: did.first().and_then(|did| did.datagrams),
         // Nor has a pair whose connections come and go.

@@ -24,6 +24,8 @@ pub struct Connection {
     pub to_port: u16,
     /// The congestion window, segments.
     pub cwnd: u32,
+    /// The smoothed round-trip time, microseconds.
+    pub rtt_us: u32,
     /// Segments sent again since it began.
     pub retransmits: u32,
     /// Bytes of payload that the other end has acknowledged.
@@ -113,6 +115,7 @@ fn connection(response: &InetResponse) -> Option<Connection> {
     Some(Connection {
         to_port: response.header.socket_id.destination_port,
         cwnd: info.snd_cwnd,
+        rtt_us: info.rtt,
         retransmits: info.total_retrans,
         acked_bytes: info.bytes_acked,
     })
@@ -145,9 +148,11 @@ mod tests {
         assert_eq!((lines.len(), lines[0]), (3, READY), "{said}");
         // The receiver's end has a port of its own as its peer's.
         let connections: Vec<Connection> = serde_json::from_str(lines[2]).unwrap();
-        let [Connection { to_port, cwnd, retransmits, acked_bytes }] = connections[..] else { panic!("{said}") };
+        let [Connection { to_port, cwnd, rtt_us, retransmits, acked_bytes }] = connections[..] else {
+            panic!("{said}")
+        };
         assert_eq!((to_port, retransmits), (port, 0));
-        assert!(cwnd >= 2 && acked_bytes <= 3_001, "{said}");
+        assert!(cwnd >= 2 && rtt_us > 0 && acked_bytes <= 3_001, "{said}");
     }
 
     #[test]

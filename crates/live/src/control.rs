@@ -474,6 +474,9 @@ pub struct FlowCounters {
     pub delivered_bytes: u64,
     /// What order its segments arrived in, of TCP.
     pub reordering: Option<transport::reordering::Counters>,
+    /// How long its packets took through the network, where a link has a rate or a delay; of datagrams in fragments the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delays: Option<transport::delay::Delays>,
 }
 
 /// Frames that came in from a host and went nowhere.

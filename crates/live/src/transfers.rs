@@ -5,13 +5,16 @@
 //!
 //! ```text
 //!   sender: connect ----> receiver
-//!           size bytes -->
+//!           payload ----->
 //!           <------------ nanoseconds of CLOCK_MONOTONIC (8 bytes, big-endian), end of the stream
 //!           close ------>
 //! ```
+//!
+//! The payload begins with its own length, in groups of seven bits, lowest first, of which all but the last have the eighth bit set (LEB128): so each length from one byte on has
+//! room for itself.
 #![allow(unsafe_code)]
 
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -26,7 +29,8 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
-use transport::transfers::{Measured, Meter, OPEN_MAX, Outcome, PATIENCE, Starts};
+pub use transport::transfers::Sizes;
+use transport::transfers::{Draws, Measured, Meter, OPEN_MAX, Outcome, PATIENCE, Starts};
 
 use crate::datagrams::{Monotonic, say_ready};
 use crate::{Error, thread_priority};
@@ -39,8 +43,8 @@ const CHUNK: usize = 64 << 10;
 pub struct Sending {
     /// Whom it connects to.
     pub to: SocketAddrV4,
-    /// Payload of each transfer.
-    pub bytes: u64,
+    /// Payload of the transfers.
+    pub sizes: Sizes,
     /// The mean time from one beginning to the next.
     pub every: Span,
     /// Where the randomness of that starts ([`transport::transfers::seed`]).
@@ -75,16 +79,18 @@ pub fn send(sending: &Sending) -> Result<Sent, Error> {
     let clock = Monotonic { start: sending.origin };
     let at = |span: Span| Time::ZERO + span;
     let mut starts = Starts::new(sending.seed, sending.every);
-    let mut meter = Meter::new(sending.measured.clone());
+    let mut draws = Draws::new(sending.seed, sending.sizes.clone());
+    let mut meter = Meter::new(sending.measured.clone(), &sending.sizes);
     let (end, give_up) = (meter.end(), at(meter.end() + PATIENCE));
     let (mut sent, mut open): (Sent, Vec<Transfer>) = (Sent::default(), Vec::new());
     let mut next = starts.next_start();
     loop {
         let mut now = clock.now()?;
         while next < end && at(next) <= now {
-            let measured = meter.begin(next);
+            let size = draws.next_size();
+            let measured = meter.begin(next, size);
             sent.late_max_us = sent.late_max_us.max(now.since(at(next)).as_ns() / 1_000);
-            match Transfer::begin(sending, measured).filter(|_| open.len() < OPEN_MAX) {
+            match Transfer::begin(sending, size, measured).filter(|_| open.len() < OPEN_MAX) {
                 Some(transfer) => open.push(transfer),
                 None => sent.failed += 1,
             }
@@ -138,8 +144,10 @@ struct Transfer {
     measured: Option<Measured>,
     /// When it was asked for, by `CLOCK_MONOTONIC`.
     began: Duration,
-    /// Bytes to be written.
-    left: u64,
+    /// Payload.
+    size: u32,
+    /// How much of it has been written.
+    written: u32,
     /// When the receiver had all, as far as that has come.
     answer: [u8; 8],
     answered: usize,
@@ -147,7 +155,7 @@ struct Transfer {
 
 impl Transfer {
     /// Asks for a connection; `None` if the kernel has none to give.
-    fn begin(sending: &Sending, measured: Option<Measured>) -> Option<Self> {
+    fn begin(sending: &Sending, size: u32, measured: Option<Measured>) -> Option<Self> {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let socket: OwnedFd = socket(AddressFamily::Inet, SockType::Stream, flags, None).ok()?;
         if let Some(segment) = sending.segment {
@@ -159,20 +167,32 @@ impl Transfer {
             Err(_) => return None,
         }
         let stream = TcpStream::from(socket);
-        Some(Self { stream, measured, began, left: sending.bytes, answer: [0; 8], answered: 0 })
+        Some(Self { stream, measured, began, size, written: 0, answer: [0; 8], answered: 0 })
     }
 
     const fn waits_for(&self) -> PollFlags {
-        if self.left > 0 { PollFlags::POLLOUT } else { PollFlags::POLLIN }
+        if self.written < self.size { PollFlags::POLLOUT } else { PollFlags::POLLIN }
+    }
+
+    /// Writes as much as there is room for: the length, then zeros.
+    fn write(&mut self) -> std::io::Result<usize> {
+        static ZEROS: [u8; CHUNK] = [0; CHUNK];
+        let (length, used) = encoded(self.size);
+        let (begun, chunk) = (self.written as usize, ((self.size - self.written) as usize).min(CHUNK));
+        if begun >= used {
+            return self.stream.write(&ZEROS[..chunk]);
+        }
+        // In one call, so that it is one segment where it fits into one.
+        let head = &length[begun..used.min(begun + chunk)];
+        let zeros = &ZEROS[..chunk - head.len()];
+        self.stream.write_vectored(&[IoSlice::new(head), IoSlice::new(zeros)])
     }
 
     /// Does what can be done now. When it is over: how long it took, or that it failed.
     fn go_on(&mut self) -> Option<Result<Span, ()>> {
-        static ZEROS: [u8; CHUNK] = [0; CHUNK];
-        while self.left > 0 {
-            let chunk = self.left.min(CHUNK as u64) as usize;
-            match self.stream.write(&ZEROS[..chunk]) {
-                Ok(written) => self.left -= written as u64,
+        while self.written < self.size {
+            match self.write() {
+                Ok(written) => self.written += written as u32,
                 Err(error) => return is_over(&error).then_some(Err(())),
             }
         }
@@ -185,6 +205,51 @@ impl Transfer {
         }
         let complete = Duration::from_nanos(u64::from_be_bytes(self.answer));
         Some(Ok(Span::from_ns(complete.saturating_sub(self.began).as_nanos() as u64)))
+    }
+}
+
+/// The most bytes that a length takes.
+const LENGTH_MAX: usize = 5;
+
+/// A length as a payload begins with it, and how many bytes of that are used.
+fn encoded(length: u32) -> ([u8; LENGTH_MAX], usize) {
+    let (mut bytes, mut left, mut used) = ([0; LENGTH_MAX], length, 0);
+    loop {
+        let more = left > 0x7f;
+        bytes[used] = (left & 0x7f) as u8 | if more { 0x80 } else { 0 };
+        (left, used) = (left >> 7, used + 1);
+        if !more {
+            return (bytes, used);
+        }
+    }
+}
+
+/// The length of a payload that is being read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Length {
+    value: u32,
+    /// Bytes of it that have come.
+    read: usize,
+    is_known: bool,
+}
+
+impl Length {
+    /// Takes the bytes that belong to it, of those that come first. `None`: it is no length.
+    fn take(&mut self, bytes: &[u8]) -> Option<()> {
+        for &byte in bytes {
+            if self.is_known {
+                break;
+            }
+            let group = u32::from(byte & 0x7f);
+            let shifted = group.checked_shl(7 * self.read as u32).filter(|it| it >> (7 * self.read as u32) == group)?;
+            self.value |= shifted;
+            self.read += 1;
+            self.is_known = byte & 0x80 == 0;
+            if self.read == LENGTH_MAX && !self.is_known {
+                return None;
+            }
+        }
+        (!self.is_known || self.value > 0).then_some(())
     }
 }
 
@@ -210,8 +275,6 @@ fn retransmits(stream: &TcpStream) -> u64 {
 pub struct Receiving {
     /// The port that it listens at.
     pub port: u16,
-    /// Payload of each transfer.
-    pub bytes: u64,
     /// When it ends, if nobody ends it before.
     pub patience: Duration,
 }
@@ -230,7 +293,7 @@ pub fn receive(receiving: &Receiving, mut out: impl Write) -> Result<(), Error> 
     thread_priority::raise(true);
     say_ready(&mut out)?;
     let end = Instant::now() + receiving.patience;
-    let (mut open, mut chunk): (Vec<(TcpStream, u64)>, _) = (Vec::new(), vec![0; CHUNK]);
+    let (mut open, mut chunk): (Vec<Received>, _) = (Vec::new(), vec![0; CHUNK]);
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -238,12 +301,12 @@ pub fn receive(receiving: &Receiving, mut out: impl Write) -> Result<(), Error> 
         }
         // The listener comes last, so that connections keep their places. Who finds no room waits in its queue.
         let listens = (open.len() < OPEN_MAX).then(|| (listener.as_fd(), PollFlags::POLLIN));
-        let descriptors = open.iter().map(|(stream, _)| (stream.as_fd(), PollFlags::POLLIN)).chain(listens);
+        let descriptors = open.iter().map(|it| (it.stream.as_fd(), PollFlags::POLLIN)).chain(listens);
         let connections = open.len();
         for place in wait(descriptors, Span::from_ns(left.as_nanos() as u64))?.into_iter().rev() {
             if place == connections {
-                accept(&listener, &mut open, receiving.bytes);
-            } else if is_received(&mut open[place], &mut chunk) {
+                accept(&listener, &mut open);
+            } else if open[place].is_over(&mut chunk) {
                 open.remove(place);
             }
         }
@@ -251,36 +314,51 @@ pub fn receive(receiving: &Receiving, mut out: impl Write) -> Result<(), Error> 
 }
 
 /// Takes connections in, as many as there are and may be open.
-fn accept(listener: &TcpListener, open: &mut Vec<(TcpStream, u64)>, bytes: u64) {
+fn accept(listener: &TcpListener, open: &mut Vec<Received>) {
     while open.len() < OPEN_MAX
         && let Ok((stream, _)) = listener.accept()
     {
         // One that would block must not be had: it is closed, which its sender takes for a failure.
         if stream.set_nonblocking(true).is_ok() {
-            open.push((stream, bytes));
+            open.push(Received { stream, length: Length::default(), read: 0 });
         }
     }
 }
 
-/// Reads what is there. Whether the connection is over: all bytes have come, and the sender was notified, or no more will come.
-fn is_received((stream, left): &mut (TcpStream, u64), chunk: &mut [u8]) -> bool {
-    while *left > 0 {
-        match stream.read(chunk) {
-            Ok(0) => return true,
-            Ok(read) => *left = left.saturating_sub(read as u64),
-            Err(error) => return is_over(&error),
+/// A transfer at its receiver.
+#[derive(Debug)]
+struct Received {
+    stream: TcpStream,
+    length: Length,
+    /// How much of it has come.
+    read: u64,
+}
+
+impl Received {
+    /// Reads what is there. Whether the connection is over: all bytes have come, and the sender was notified, or no more will come.
+    fn is_over(&mut self, chunk: &mut [u8]) -> bool {
+        while !self.length.is_known || self.read < u64::from(self.length.value) {
+            let read = match self.stream.read(chunk) {
+                Ok(0) => return true,
+                Ok(read) => read,
+                Err(error) => return is_over(&error),
+            };
+            if self.length.take(&chunk[..read]).is_none() {
+                return true;
+            }
+            self.read += read as u64;
         }
+        if let Ok(now) = Monotonic::read() {
+            let answer = (now.as_nanos() as u64).to_be_bytes();
+            // It leaves together with the end of the stream, when the socket is closed. A sender who misses it takes the transfer for unfinished.
+            let _ = send_to_socket(
+                self.stream.as_raw_fd(),
+                &answer,
+                MsgFlags::from_bits_retain(libc::MSG_MORE) | MsgFlags::MSG_NOSIGNAL,
+            );
+        }
+        true
     }
-    if let Ok(now) = Monotonic::read() {
-        let answer = (now.as_nanos() as u64).to_be_bytes();
-        // It leaves together with the end of the stream, when the socket is closed. A sender who misses it takes the transfer for unfinished.
-        let _ = send_to_socket(
-            stream.as_raw_fd(),
-            &answer,
-            MsgFlags::from_bits_retain(libc::MSG_MORE) | MsgFlags::MSG_NOSIGNAL,
-        );
-    }
-    true
 }
 
 #[cfg(test)]
@@ -291,14 +369,15 @@ mod tests {
     #[test]
     fn transfers_begin_at_their_moments_and_end() {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let receiving = Receiving { port, bytes: 100_000, patience: Duration::from_secs(60) };
+        let receiving = Receiving { port, patience: Duration::from_secs(60) };
         let (said, ready) = std::sync::mpsc::channel();
         std::thread::spawn(move || receive(&receiving, crate::datagrams::tests::Said(said)));
         ready.recv_timeout(Duration::from_secs(60)).expect("it says that it listens");
         let measured = Span::from_ms(100)..Span::from_ms(400);
+        let sizes: Sizes = "1:200000000,100000:900000000,3000000:1000000000".parse().unwrap();
         let sending = Sending {
             to: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
-            bytes: 100_000,
+            sizes: sizes.clone(),
             every: Span::from_ms(2),
             seed: 7,
             origin: Monotonic::read().unwrap(),
@@ -311,6 +390,34 @@ mod tests {
         let expected = due.filter(|at| measured.contains(at)).count();
         assert_eq!((sent.outcome.started, sent.outcome.unfinished, sent.failed), (expected as u64, 0, 0));
         assert!(sent.outcome.times_ns.len() == expected && sent.outcome.times_ns.iter().all(|took| *took > 0));
+        // They have the sizes that are drawn for them, those before the measured time left out.
+        let mut draws = Draws::new(7, sizes);
+        let before = {
+            let mut starts = Starts::new(7, Span::from_ms(2));
+            std::iter::repeat_with(|| starts.next_start()).take_while(|at| *at < measured.start).count()
+        };
+        let drawn: Vec<u32> = std::iter::repeat_with(|| draws.next_size()).skip(before).take(expected).collect();
+        assert_eq!(sent.outcome.sizes_bytes, drawn);
+    }
+
+    #[test]
+    fn a_length_is_read_from_any_pieces() {
+        for length in [1, 127, 128, 300, 16_384, 1_000_000_000, u32::MAX] {
+            let (bytes, used) = encoded(length);
+            assert!(used as u32 <= length, "it has room in its own payload");
+            let mut pieces = Length::default();
+            for byte in &bytes[..used] {
+                assert!(!pieces.is_known);
+                pieces.take(std::slice::from_ref(byte)).unwrap();
+            }
+            let mut whole = Length::default();
+            whole.take(&[&bytes[..used], &[0, 0, 0]].concat()).unwrap();
+            assert_eq!(pieces, whole);
+            assert_eq!((pieces.value, pieces.is_known), (length, true));
+        }
+        for wrong in [&[0][..], &[0x80, 0x80, 0x80, 0x80, 0x80, 1], &[0xff, 0xff, 0xff, 0xff, 0x1f]] {
+            assert_eq!(Length::default().take(wrong), None, "{wrong:?}");
+        }
     }
 
     #[test]
@@ -318,7 +425,7 @@ mod tests {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let sending = Sending {
             to: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
-            bytes: 1,
+            sizes: Sizes::fixed(1),
             every: Span::from_ms(1),
             seed: 1,
             origin: Monotonic::read().unwrap(),

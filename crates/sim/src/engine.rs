@@ -453,6 +453,7 @@ impl<'a> Engine<'a> {
         if segment.carries_data() {
             let end = seq + self.segment_bytes;
             flow.meter.observe(seq as u32, end as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
+            flow.delays.record(now.since(stamp));
         }
         if self.joining.is_some() {
             return self.join(now, direction, segment);
@@ -574,7 +575,7 @@ impl<'a> Engine<'a> {
                     if segment.seq < self.whole_before {
                         self.send(now, direction, id);
                     } else {
-                        self.send_short(now, direction, id, self.short_bytes(segment));
+                        self.send_short(now, direction, id, self.short_bytes(direction, segment));
                     }
                 }
                 Step::Wait(until) => return self.arm(until, direction),
@@ -584,9 +585,11 @@ impl<'a> Engine<'a> {
 
     /// The length of a packet that is shorter than others.
     #[cold]
-    fn short_bytes(&self, segment: Segment) -> u32 {
+    fn short_bytes(&self, direction: u32, segment: Segment) -> u32 {
         let last = self.transfers.as_ref().filter(|_| segment.carries_data());
-        last.map_or(self.scenario.transport.header_bytes, |transfers| transfers.last_packet_bytes)
+        last.map_or(self.scenario.transport.header_bytes, |transfers| {
+            transfers.packet_bytes(direction as usize / 2, segment.seq)
+        })
     }
 
     #[inline]

@@ -49,6 +49,9 @@ pub struct FlowSample {
     pub reordered: u64,
     /// The sender's congestion window in bytes; `None`: it has none.
     pub cwnd_bytes: Option<u64>,
+    /// The smoothed round-trip time; `None`: none has been measured.
+    #[serde(skip)]
+    pub rtt: Option<Span>,
 }
 
 /// What a flow did while it was measured.
@@ -69,6 +72,9 @@ pub struct FlowOutcome {
     pub timeouts: u64,
     /// Reordering seen by the receiver.
     pub reordering: transport::reordering::Counters,
+    /// How long its packets took from host to host.
+    #[serde(skip)]
+    pub delays: transport::delay::Delays,
     /// What became of the datagrams, where they were sent at an even pace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<paced::Outcome>,
@@ -86,6 +92,7 @@ impl FlowOutcome {
         self.retransmits += other.retransmits;
         self.fast_retransmits += other.fast_retransmits;
         self.timeouts += other.timeouts;
+        self.delays.add(&other.delays);
         self.reordering.segments += other.reordering.segments;
         self.reordering.reordered += other.reordering.reordered;
         self.reordering.extent_max = self.reordering.extent_max.max(other.reordering.extent_max);

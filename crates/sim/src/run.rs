@@ -100,6 +100,7 @@ fn sample(engine: &mut Engine<'_>, scenario: &Scenario<'_>, start: Time, at: Spa
             retransmits: 0,
             reordered: flow.meter.counters().reordered,
             cwnd_bytes: None,
+            rtt: None,
         },
     };
     Sample { at, flows: flows.iter_mut().enumerate().map(of).collect(), links }
@@ -121,6 +122,7 @@ fn measure_flows(engine: &mut Engine<'_>, segment_bytes: u64) -> Vec<FlowOutcome
             arrived_bytes: flow.meter.delivered(),
             segments,
             reordering: flow.meter.take(),
+            delays: flow.delays.take(),
             ..FlowOutcome::default()
         }
     });
@@ -155,6 +157,7 @@ fn since(now: &FlowOutcome, before: &FlowOutcome) -> FlowOutcome {
         fast_retransmits: now.fast_retransmits - before.fast_retransmits,
         timeouts: now.timeouts - before.timeouts,
         reordering: now.reordering,
+        delays: now.delays.clone(),
         datagrams: now.datagrams,
         transfers: None,
     }

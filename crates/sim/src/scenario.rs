@@ -30,7 +30,7 @@ pub struct Scenario<'a> {
     /// Of UDP: numbered datagrams a second of each flow, at an even pace. `None`: as fast as it goes.
     pub rate_pps: Option<u64>,
     /// Of TCP: connections that come and go between the hosts of each flow, in place of one without end. The flows' starts don't count then.
-    pub transfers: Option<Transfers>,
+    pub transfers: Option<&'a Transfers>,
     /// The step in which the measured time is recorded; `None`: it is not.
     pub time_series: Option<Span>,
     /// Faults of links, by the time since measuring began.

@@ -1,21 +1,17 @@
 //! Connections that come and go: when they begin, which flow of the engine each has, and when it is over.
 
 use machine::{Span, Time};
-use transport::transfers::{self, Measured, Meter, OPEN_MAX, Outcome, Starts};
+use transport::transfers::{self, Draws, Measured, Meter, OPEN_MAX, Outcome, Starts};
 
 use crate::{FlowOutcome, Scenario};
 
 /// The transfers of a run.
 #[derive(Debug)]
 pub(crate) struct Transfers {
-    /// Payload of each.
-    pub(crate) size_bytes: u64,
-    /// The same in whole segments.
-    pub(crate) sent_bytes: u64,
-    /// Where a segment begins that is not full; `None` where all are.
-    pub(crate) short_from: Option<u64>,
-    /// Of the last packet of each.
-    pub(crate) last_packet_bytes: u32,
+    segment_bytes: u64,
+    header_bytes: u32,
+    /// Payload of each, where all have the same.
+    same_size: Option<u64>,
     /// In the order of the scenario's flows.
     pairs: Vec<Pair>,
     /// By flow.
@@ -26,6 +22,7 @@ pub(crate) struct Transfers {
 #[derive(Debug)]
 struct Pair {
     starts: Starts,
+    sizes: Draws,
     /// When the next one begins, since the run began.
     next: Span,
     meter: Meter,
@@ -42,6 +39,9 @@ struct Pair {
 struct Connection {
     pair: usize,
     began: Time,
+    size_bytes: u64,
+    /// The same in whole segments.
+    sent_bytes: u64,
     measured: Option<Measured>,
     /// The receiver has all of it.
     is_complete: bool,
@@ -54,25 +54,25 @@ struct Connection {
 pub(crate) struct Begun {
     /// How many of its pair were begun before.
     pub(crate) number: u64,
-    /// The flow that it takes over; `None`: it has a new one, the next.
-    pub(crate) flow: Option<u32>,
+    /// Its payload in whole segments.
+    pub(crate) sent_bytes: u64,
+    /// The flow that it takes over, and the payload of the connection that had it before; `None`: it has a new one, the next.
+    pub(crate) flow: Option<(u32, u64)>,
 }
 
 impl Transfers {
     /// Those of a scenario, if it has any.
     pub(crate) fn of(scenario: &Scenario<'_>) -> Option<Self> {
         let (asked, spec) = (scenario.transfers?, scenario.transport);
-        let segment_bytes = u64::from(spec.segment_bytes.max(1));
-        let size_bytes = u64::from(asked.size_bytes.max(1));
-        let segments = size_bytes.div_ceil(segment_bytes);
-        let last = (segments - 1) * segment_bytes;
         let measured = scenario.warm_up..scenario.warm_up + scenario.duration;
         let pair = |index| {
-            let mut starts = Starts::new(transfers::seed(scenario.seed, index), asked.every);
+            let seed = transfers::seed(scenario.seed, index);
+            let mut starts = Starts::new(seed, asked.every);
             Pair {
                 next: starts.next_start(),
                 starts,
-                meter: Meter::new(measured.clone()),
+                sizes: Draws::new(seed, asked.size.clone()),
+                meter: Meter::new(measured.clone(), &asked.size),
                 begun: 0,
                 open: 0,
                 free: Vec::new(),
@@ -80,13 +80,35 @@ impl Transfers {
             }
         };
         Some(Self {
-            size_bytes,
-            sent_bytes: segments * segment_bytes,
-            short_from: (size_bytes < last + segment_bytes).then_some(last),
-            last_packet_bytes: spec.header_bytes.saturating_add((size_bytes - last) as u32),
+            segment_bytes: u64::from(spec.segment_bytes.max(1)),
+            header_bytes: spec.header_bytes,
+            same_size: asked.size.all_the_same().map(u64::from),
             pairs: (0..scenario.flows.len()).map(pair).collect(),
             connections: Vec::new(),
         })
+    }
+
+    /// Where a segment begins that may not be full; `None`: all are.
+    pub(crate) fn short_from(&self) -> Option<u64> {
+        let Some(size) = self.same_size else { return Some(0) };
+        let last = self.last_segment(size);
+        (size < last + self.segment_bytes).then_some(last)
+    }
+
+    /// Where the last segment of a transfer of so many bytes begins.
+    const fn last_segment(&self, size_bytes: u64) -> u64 {
+        size_bytes.saturating_sub(1) / self.segment_bytes * self.segment_bytes
+    }
+
+    /// Payload of the transfer that has a flow.
+    pub(crate) fn size_bytes(&self, flow: usize) -> u64 {
+        self.connections[flow].size_bytes
+    }
+
+    /// How long the packet is whose payload begins there.
+    pub(crate) fn packet_bytes(&self, flow: usize, seq: u64) -> u32 {
+        let payload = self.connections[flow].size_bytes.saturating_sub(seq).min(self.segment_bytes);
+        self.header_bytes.saturating_add(payload as u32)
     }
 
     /// When the next transfer of each pair begins, since the run began; `None`: no more do.
@@ -105,16 +127,21 @@ impl Transfers {
     /// The next transfer of a pair begins; `None`: it does not, since too many are open.
     pub(crate) fn begin(&mut self, now: Time, pair: usize) -> Option<Begun> {
         let of_pair = &mut self.pairs[pair];
-        let measured = of_pair.meter.begin(of_pair.next);
+        let size = of_pair.sizes.next_size();
+        let measured = of_pair.meter.begin(of_pair.next, size);
         if of_pair.open == OPEN_MAX {
             return None;
         }
         of_pair.open += 1;
-        let begun = Begun { number: of_pair.begun, flow: of_pair.free.pop() };
+        let size_bytes = u64::from(size);
+        let sent_bytes = size_bytes.div_ceil(self.segment_bytes) * self.segment_bytes;
+        let flow = of_pair.free.pop().map(|flow| (flow, self.connections[flow as usize].size_bytes));
+        let begun = Begun { number: of_pair.begun, sent_bytes, flow };
         of_pair.begun += 1;
-        let connection = Connection { pair, began: now, measured, is_complete: false, is_over: false };
+        let connection =
+            Connection { pair, began: now, size_bytes, sent_bytes, measured, is_complete: false, is_over: false };
         match begun.flow {
-            Some(flow) => self.connections[flow as usize] = connection,
+            Some((flow, _)) => self.connections[flow as usize] = connection,
             None => self.connections.push(connection),
         }
         Some(begun)
@@ -133,7 +160,7 @@ impl Transfers {
     /// A receiving application has read so much in all. Whether the last byte was among it.
     pub(crate) fn note_read(&mut self, now: Time, flow: usize, bytes: u64) -> bool {
         let connection = &mut self.connections[flow];
-        if connection.is_complete || bytes < self.sent_bytes {
+        if connection.is_complete || bytes < connection.sent_bytes {
             return false;
         }
         connection.is_complete = true;
@@ -146,7 +173,7 @@ impl Transfers {
     /// A sender has had so much acknowledged. If it is all, the next connection may have the flow.
     pub(crate) fn note_acknowledged(&mut self, flow: usize, bytes: u64) {
         let connection = &mut self.connections[flow];
-        if connection.is_complete && !connection.is_over && bytes >= self.sent_bytes {
+        if connection.is_complete && !connection.is_over && bytes >= connection.sent_bytes {
             connection.is_over = true;
             let pair = &mut self.pairs[connection.pair];
             pair.open -= 1;
@@ -159,11 +186,12 @@ impl Transfers {
         self.pairs[self.connections[flow].pair].did.add(did);
     }
 
-    /// What such connections did, by pair; their reordering since this was asked last.
+    /// What such connections did, by pair; their reordering and delays since this was asked last.
     pub(crate) fn take_kept(&mut self) -> Vec<FlowOutcome> {
         let take = |pair: &mut Pair| {
             let did = pair.did.clone();
             pair.did.reordering = transport::reordering::Counters::default();
+            pair.did.delays = transport::delay::Delays::default();
             did
         };
         self.pairs.iter_mut().map(take).collect()

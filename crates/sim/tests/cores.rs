@@ -9,6 +9,7 @@ use link::LinkSpec;
 use machine::{Span, Time};
 use sim::{FlowSpec, HostCosts, Outcome, PacketCost, Scenario};
 use topology::{NodeId, Routes};
+use transport::transfers::Sizes;
 use transport::{TransportKind, TransportSpec};
 
 const FAST: LinkSpec = LinkSpec {
@@ -45,7 +46,7 @@ fn run(fabric: &Fabric, load: &Load, hosts: Option<HostCosts>) -> Outcome {
         warm_up: Span::from_ms(50),
         duration: Span::from_ms(MILLISECONDS),
         rate_pps: load.rate_pps,
-        transfers: load.transfers,
+        transfers: load.transfers.as_ref(),
         hosts,
         ..scenario::plain(
             fabric,
@@ -112,10 +113,11 @@ fn what_a_receiver_has_no_time_for_is_dropped_and_counted() {
 /// A core wakes up for the request for a connection, and whenever something comes: request, answer, data. Who has just received something is awake when it answers.
 #[test]
 fn idle_hosts_answer_later() {
-    let transfers = Some(Transfers { size_bytes: 1_000, every: Span::from_ms(5) });
+    let transfers = Some(Transfers { size: Sizes::fixed(1_000), every: Span::from_ms(5) });
     let fabric = pair(FAST);
     let fastest = |wake_up| {
-        let outcome = run(&fabric, &Load { transfers, ..TCP }, Some(HostCosts { wake_up, ..costs(2) }));
+        let outcome =
+            run(&fabric, &Load { transfers: transfers.clone(), ..TCP }, Some(HostCosts { wake_up, ..costs(2) }));
         let transfers = outcome.flows[0].transfers.clone().expect("they come and go");
         assert!(transfers.unfinished == 0 && transfers.started > 0, "{transfers:?}");
         *transfers.times_ns.iter().min().expect("there are some")

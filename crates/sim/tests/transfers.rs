@@ -9,7 +9,7 @@ use link::LinkSpec;
 use machine::{Span, Time};
 use sim::{FlowSpec, Outcome, Scenario};
 use topology::{NodeId, Routes};
-use transport::transfers::{OPEN_MAX, Starts, seed};
+use transport::transfers::{Draws, OPEN_MAX, Sizes, Starts, seed};
 use transport::{TransportKind, TransportSpec};
 
 const KINDS: [TransportKind; 4] =
@@ -28,12 +28,12 @@ fn star(pairs: u32, link: LinkSpec) -> Fabric {
     network::network(2 * pairs, 1, &links)
 }
 
-fn run(fabric: &Fabric, pairs: u32, transport: &TransportSpec, size_bytes: u32, every: Span) -> Outcome {
+fn run(fabric: &Fabric, pairs: u32, transport: &TransportSpec, size: Sizes, every: Span) -> Outcome {
     let flow = |n: u32| FlowSpec { from: NodeId(n), to: NodeId(n + pairs), start: Time::ZERO };
     sim::run(&Scenario {
         warm_up: WARM_UP,
         duration: DURATION,
-        transfers: Some(Transfers { size_bytes, every }),
+        transfers: Some(&Transfers { size, every }),
         hosts: scenario::AWAKE,
         seed: 7,
         ..scenario::plain(
@@ -58,7 +58,8 @@ fn each_takes_as_long_as_its_packets_take() {
     let every = Span::from_ms(20);
     let times = |kind, size| {
         let transport = TransportSpec { initial_window: 2, ..transport(kind) };
-        let came = run(&fabric, 1, &transport, size, every).flows[0].transfers.clone().expect("transfers");
+        let came =
+            run(&fabric, 1, &transport, Sizes::fixed(size), every).flows[0].transfers.clone().expect("transfers");
         assert_eq!((came.started, came.unfinished), (due(0, every), 0), "{kind:?}");
         came.times_ns
     };
@@ -74,13 +75,47 @@ fn each_takes_as_long_as_its_packets_take() {
     assert!(10 * linux.iter().filter(|took| **took < asked + 4_000).count() >= 9 * linux.len(), "{linux:?}");
 }
 
+/// Those of a run with fixed sizes begin at the same moments; each has the size that is drawn for it, and takes as long as that takes.
+#[test]
+fn sizes_are_drawn_for_each() {
+    let fabric = star(1, GIGABIT);
+    let every = Span::from_ms(20);
+    let sizes: Sizes = "1:200000000,500:500000000,1500:1000000000".parse().expect("a distribution");
+    for kind in [TransportKind::Reno, TransportKind::Linux] {
+        let transport = TransportSpec { initial_window: 2, ..transport(kind) };
+        let outcome = run(&fabric, 1, &transport, sizes.clone(), every);
+        let came = outcome.flows[0].transfers.clone().expect("transfers");
+        assert_eq!((came.started, came.unfinished), (due(0, every), 0), "{kind:?}");
+        let mut starts = Starts::new(seed(7, 0), every);
+        let before = std::iter::repeat_with(|| starts.next_start()).take_while(|at| *at < WARM_UP).count();
+        let mut draws = Draws::new(seed(7, 0), sizes.clone());
+        let drawn: Vec<u32> =
+            std::iter::repeat_with(|| draws.next_size()).skip(before).take(came.started as usize).collect();
+        assert_eq!(came.sizes_bytes, drawn, "{kind:?}");
+        let delivered: u64 = drawn.iter().map(|size| u64::from(*size)).sum();
+        assert!(outcome.flows[0].delivered_bytes.abs_diff(delivered) <= 3_000, "{kind:?}: {outcome:?} of {delivered}");
+        if kind != TransportKind::Reno {
+            continue;
+        }
+        for (size, took) in came.sizes_bytes.iter().zip(&came.times_ns) {
+            let size = u64::from(*size);
+            let both = (1_040 + size.saturating_sub(1_000) + 40) * 8
+                + 50_000
+                + (50_000 + (size.saturating_sub(1_000) + 40) * 8);
+            let last_waits = (1_000_u64.saturating_sub(size.saturating_sub(1_000))) * 8;
+            let expected = if size <= 1_000 { 2 * (50_000 + (40 + size) * 8) } else { both + last_waits };
+            assert_eq!(*took, expected, "{size} bytes");
+        }
+    }
+}
+
 /// So many packets there and back: the studies' hosts have data and acknowledgements only, Linux's a handshake before and a close behind.
 #[test]
 fn linux_opens_and_closes() {
     let fabric = star(1, GIGABIT);
     for (kind, there, back) in [(TransportKind::Sack, 3, 3), (TransportKind::Linux, 3 + 3, 3 + 3)] {
         let transport = TransportSpec { delayed_ack: None, ..transport(kind) };
-        let outcome = run(&fabric, 1, &transport, 2_500, Span::from_ms(50));
+        let outcome = run(&fabric, 1, &transport, Sizes::fixed(2_500), Span::from_ms(50));
         let started = outcome.flows[0].transfers.as_ref().expect("transfers").started;
         let link = outcome.links[0];
         assert_eq!((link.forward.packets, link.backward.packets), (there * started, back * started), "{kind:?}");
@@ -94,8 +129,8 @@ fn all_end_whatever_is_lost_and_the_same_seed_is_the_same_run() {
     let fabric = star(2, shallow);
     let every = Span::from_ms(16);
     for kind in KINDS {
-        let outcome = run(&fabric, 2, &transport(kind), 20_300, every);
-        assert_eq!(outcome, run(&fabric, 2, &transport(kind), 20_300, every), "{kind:?}");
+        let outcome = run(&fabric, 2, &transport(kind), Sizes::fixed(20_300), every);
+        assert_eq!(outcome, run(&fabric, 2, &transport(kind), Sizes::fixed(20_300), every), "{kind:?}");
         let lost: u64 = outcome.links.iter().map(|link| link.backward.drops).sum();
         assert!(lost > 10, "{kind:?}: {lost} lost");
         for (pair, flow) in outcome.flows.iter().enumerate() {
@@ -113,7 +148,7 @@ fn all_end_whatever_is_lost_and_the_same_seed_is_the_same_run() {
 #[test]
 fn what_is_one_too_many_is_not_begun() {
     let slow = LinkSpec { rate_bps: Some(1_000_000), queue_packets: Some(20), ..GIGABIT };
-    let outcome = run(&star(1, slow), 1, &transport(TransportKind::Linux), 100_000, Span::from_us(100));
+    let outcome = run(&star(1, slow), 1, &transport(TransportKind::Linux), Sizes::fixed(100_000), Span::from_us(100));
     let came = outcome.flows[0].transfers.clone().expect("transfers");
     assert!(came.started > 9_000 && came.unfinished > came.started - 2 * OPEN_MAX as u64, "{came:?}");
 }
@@ -130,7 +165,7 @@ bonds: [{ between: [s1, s2], members: 2, mode: balance-xor, xmit_hash_policy: la
     let fabric = fabric::parse(&Source { name: "bond".into(), text: text.to_owned() })
         .unwrap_or_else(|error| panic!("{error:?}"))
         .with(&Overrides::from([BondSetting::Members(2)]));
-    let outcome = run(&fabric, 1, &transport(TransportKind::Linux), 9_500, Span::from_ms(2));
+    let outcome = run(&fabric, 1, &transport(TransportKind::Linux), Sizes::fixed(9_500), Span::from_ms(2));
     let came = outcome.flows[0].transfers.clone().expect("transfers");
     assert_eq!((came.started, came.unfinished), (due(0, Span::from_ms(2)), 0));
     let members = [(2, 3), (3, 2)].map(|ends| {

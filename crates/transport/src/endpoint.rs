@@ -1,6 +1,6 @@
 //! The endpoints of a TCP flow, whichever of the two kinds they are of: the studies' ([`crate::sender`]) or Linux's ([`crate::linux`]).
 
-use machine::{Control, Step, Time};
+use machine::{Control, Span, Step, Time};
 
 use crate::{Receiver, Sender, TransportKind, TransportSpec, linux, sender};
 
@@ -60,6 +60,14 @@ impl SendingEndpoint {
         match self {
             Self::Study(sender) => sender.cwnd(),
             Self::Linux(sender) => sender.cwnd(),
+        }
+    }
+
+    /// The smoothed round-trip time; `None` before the first one was measured.
+    pub const fn smoothed_rtt(&self) -> Option<Span> {
+        match self {
+            Self::Study(sender) => sender.smoothed_rtt(),
+            Self::Linux(sender) => sender.smoothed_rtt(),
         }
     }
 

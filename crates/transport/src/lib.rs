@@ -20,13 +20,14 @@
 //! | RFC 4737 reordering | [`reordering`] |
 //! | what Linux makes of all that, and of CUBIC, RACK, tail loss probes and undo | [`linux`] |
 //!
-//! [`transfers`] says when short connections begin that come and go, and what is measured of them.
+//! [`delay`] counts how long packets take. [`transfers`] says when short connections begin that come and go, and what is measured of them.
 //! [`credit`] and [`paced`] are no transports that recover: loads for what carries them, as fast as it goes, in the messages of [`udp`], and at an even
 //! pace.
 #![forbid(unsafe_code)]
 
 mod bitmap;
 pub mod credit;
+pub mod delay;
 pub mod endpoint;
 pub mod linux;
 pub mod paced;

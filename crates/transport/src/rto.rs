@@ -48,6 +48,11 @@ impl Rto {
         self.timeout = (self.timeout * 2).min(LONGEST.as_ps());
     }
 
+    /// The smoothed round-trip time; `None` before the first one was measured.
+    pub const fn smoothed(&self) -> Option<Span> {
+        if self.srtt == 0 { None } else { Some(Span::from_ps(self.srtt)) }
+    }
+
     /// How long to wait.
     #[inline]
     pub const fn get(&self) -> Span {

@@ -11,7 +11,7 @@
 //!
 //! Invariant: `una <= next <= max` and `max - una <= window`, all on segments' borders.
 
-use machine::{Control, Step, Time};
+use machine::{Control, Span, Step, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::rto::Rto;
@@ -168,6 +168,11 @@ impl Sender {
     /// Congestion window in bytes.
     pub const fn cwnd(&self) -> u64 {
         self.cwnd
+    }
+
+    /// The smoothed round-trip time; `None` before the first one was measured.
+    pub const fn smoothed_rtt(&self) -> Option<Span> {
+        self.rto.smoothed()
     }
 
     /// Slow-start threshold in bytes; `u64::MAX` before the first loss.

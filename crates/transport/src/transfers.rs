@@ -1,12 +1,16 @@
-//! Transfers: connections that come and go, each with so many bytes, between two hosts.
+//! Transfers: connections that come and go, each with so many bytes, between two hosts. How many that are may be drawn, too ([`Sizes`]).
 //!
 //! They begin at moments that are drawn in advance, whatever became of those before (an open loop), so that a simulated run and a live one have the same
 //! ones. A transfer is complete when the receiving application has read the last byte; that takes time from the moment at which the sender asks for the connection.
+
+mod sizes;
 
 use std::ops::Range;
 
 use machine::{Rng, Span, mix};
 use serde::{Deserialize, Serialize};
+
+pub use self::sizes::{BYTES_MAX, Draws, NoDistribution, POINTS_MAX, Point, Sizes, WHOLE};
 
 /// Transfers of two hosts that may be open at once. One that would be one more is not begun, and counts as unfinished.
 pub const OPEN_MAX: usize = 512;
@@ -56,6 +60,19 @@ pub struct Outcome {
     pub unfinished: u64,
     /// How long the others took, nanoseconds, in the order in which they began.
     pub times_ns: Vec<u64>,
+    /// The payload of those, in the same order. Empty where all transfers have the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes_bytes: Vec<u32>,
+}
+
+impl Outcome {
+    /// The payload of those that ended, where each has `same` unless their sizes are known.
+    pub fn payload_bytes(&self, same: Option<u32>) -> u64 {
+        match same {
+            Some(same) => self.times_ns.len() as u64 * u64::from(same),
+            None => self.sizes_bytes.iter().map(|bytes| u64::from(*bytes)).sum(),
+        }
+    }
 }
 
 /// Counts the transfers of two hosts that begin in the measured time.
@@ -63,6 +80,8 @@ pub struct Outcome {
 pub struct Meter {
     measured: Range<Span>,
     times: Vec<Option<Span>>,
+    /// The payload of each; nothing where all have the same.
+    sizes: Option<Vec<u32>>,
 }
 
 /// A transfer that is measured, by its place among those.
@@ -71,15 +90,19 @@ pub struct Measured(usize);
 
 impl Meter {
     /// Of those that begin in this part of the run.
-    pub const fn new(measured: Range<Span>) -> Self {
-        Self { measured, times: Vec::new() }
+    pub fn new(measured: Range<Span>, sizes: &Sizes) -> Self {
+        let differ = sizes.all_the_same().is_none();
+        Self { measured, times: Vec::new(), sizes: differ.then(Vec::new) }
     }
 
-    /// A transfer begins, or was to begin. `None`: it is not measured.
-    pub fn begin(&mut self, at: Span) -> Option<Measured> {
+    /// A transfer of so many bytes begins, or was to begin. `None`: it is not measured.
+    pub fn begin(&mut self, at: Span, bytes: u32) -> Option<Measured> {
         let is_measured = self.measured.contains(&at);
         is_measured.then(|| {
             self.times.push(None);
+            if let Some(sizes) = &mut self.sizes {
+                sizes.push(bytes);
+            }
             Measured(self.times.len() - 1)
         })
     }
@@ -98,7 +121,9 @@ impl Meter {
     pub fn outcome(&self) -> Outcome {
         let times_ns: Vec<u64> = self.times.iter().flatten().map(|took| took.as_ns()).collect();
         let started = self.times.len() as u64;
-        Outcome { started, unfinished: started - times_ns.len() as u64, times_ns }
+        let sizes = self.sizes.iter().flatten().zip(&self.times);
+        let sizes_bytes = sizes.filter(|(_, took)| took.is_some()).map(|(bytes, _)| *bytes).collect();
+        Outcome { started, unfinished: started - times_ns.len() as u64, times_ns, sizes_bytes }
     }
 }
 
@@ -126,15 +151,29 @@ mod tests {
     #[test]
     fn what_begins_in_the_measured_time_counts() {
         let ms = Span::from_ms;
-        let mut meter = Meter::new(ms(10)..ms(20));
-        assert_eq!(meter.begin(ms(9)), None);
-        let [a, b, c] = [10, 15, 19].map(|at| meter.begin(ms(at)).expect("it is measured"));
-        assert_eq!(meter.begin(meter.end()), None);
+        let outcome = |started: u64, times_ns: &[u64], sizes: &[u32]| Outcome {
+            started,
+            unfinished: started - times_ns.len() as u64,
+            times_ns: times_ns.to_vec(),
+            sizes_bytes: sizes.to_vec(),
+        };
+        let mut meter = Meter::new(ms(10)..ms(20), &Sizes::fixed(5));
+        assert_eq!(meter.begin(ms(9), 5), None);
+        let [a, b, c] = [10, 15, 19].map(|at| meter.begin(ms(at), 5).expect("it is measured"));
+        assert_eq!(meter.begin(meter.end(), 5), None);
         meter.complete(c, Span::from_us(3));
         meter.complete(a, Span::from_us(5));
-        assert_eq!(meter.outcome(), Outcome { started: 3, unfinished: 1, times_ns: vec![5_000, 3_000] });
+        assert_eq!(meter.outcome(), outcome(3, &[5_000, 3_000], &[]));
+        assert_eq!(meter.outcome().payload_bytes(Some(5)), 10);
         meter.complete(b, Span::from_us(4));
         meter.complete(b, Span::from_us(9));
-        assert_eq!(meter.outcome(), Outcome { started: 3, unfinished: 0, times_ns: vec![5_000, 4_000, 3_000] });
+        assert_eq!(meter.outcome(), outcome(3, &[5_000, 4_000, 3_000], &[]));
+        // Where sizes differ, those of what ended are known.
+        let mut meter = Meter::new(ms(10)..ms(20), &Sizes::web_search());
+        let [_, b, c] = [7, 8, 9].map(|bytes| meter.begin(ms(12), bytes).expect("it is measured"));
+        meter.complete(c, Span::from_us(3));
+        meter.complete(b, Span::from_us(4));
+        assert_eq!(meter.outcome(), outcome(3, &[4_000, 3_000], &[8, 9]));
+        assert_eq!(meter.outcome().payload_bytes(None), 17);
     }
 }

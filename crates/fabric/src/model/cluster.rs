@@ -298,8 +298,12 @@ pub enum Statistic {
     Mean,
     /// Half are not above it.
     P50,
+    /// 9 of 10 are not above it.
+    P90,
     /// 99 of 100 are not above it.
     P99,
+    /// 999 of 1,000 are not above it.
+    P999,
     /// The most.
     Max,
 }

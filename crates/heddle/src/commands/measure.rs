@@ -1,150 +1,161 @@
-//! `run`, `compare` and `report`: experiments, and what came of them.
+//! `run` and `report`: experiments, and what came of them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use fabric::DriverKind;
-use lab::{HostCosts, Journal, Options, Ran, Results};
+use fabric::{DriverKind, Fabric, Source};
+use lab::{HostCosts, Journal, Options, Ran, Results, SideBySide};
 use miette::{Context, IntoDiagnostic, Report, miette};
 
 use super::describe::note_doubts;
 use super::{file, located, signals};
 use crate::Ending;
-use crate::cli::{self, Choice, Compare, Format, Run, Running, Selection};
+use crate::cli::{self, Choice, Format, Run, Running, Selection};
 use crate::output::put;
 
 /// Runs the experiments of a file, prints the table, writes the report.
 pub fn run(args: &Run, format: Format) -> Result<Ending, Report> {
-    let Some(measured) = measure(&args.file.file, options(&args.selection)?, &args.running)? else {
-        return Ok(Ending::Interrupted);
-    };
+    let work = Work::prepare(&args.file.file, options(&args.selection)?, &args.running, None)?;
+    let interrupted = interruption()?;
+    let Some(measured) = work.measure(args.running.resume, &interrupted)? else { return Ok(Ending::Interrupted) };
     print(&measured.results, format)?;
     point_at_report(&measured.folder);
     let passed = measured.results.passed();
-    measured.ending(passed)
-}
-
-/// Holds live against simulated: of a file after both have run, of a folder as its results have it.
-pub fn compare(args: &Compare, format: Format) -> Result<Ending, Report> {
-    let from = &args.from;
-    if from.is_dir() {
-        refuse_options_of_runs(args)?;
-        let results = lab::load(from)?;
-        return Ok(ending(print_comparison(&results, args, format)?));
-    }
-    let both = vec![DriverKind::Live, DriverKind::Sim];
-    let options = Options { time_series: true, ..options_of(both, &args.choice)? };
-    let Some(measured) = measure(from, options, &args.running)? else { return Ok(Ending::Interrupted) };
-    let passed = match print_comparison(&measured.results, args, format) {
-        // Simulated runs come first: there may be no live ones yet.
-        Err(_) if measured.stopped.is_some() => false,
-        passed => passed?,
-    };
-    point_at_report(&measured.folder);
-    measured.ending(passed)
-}
-
-/// Prints how far live and simulated lie apart; whether that is within all tolerances.
-fn print_comparison(results: &Results, args: &Compare, format: Format) -> Result<bool, Report> {
-    let comparison = results.compare_drivers(&args.choice.experiments)?;
-    put(&match format {
-        Format::Table => comparison.table(),
-        Format::Json => comparison.json(),
-        Format::Csv => comparison.csv(),
-    })?;
-    Ok(comparison.passed())
-}
-
-/// What says how to run, beside a folder of which nothing is run, is a mistake.
-fn refuse_options_of_runs(args: &Compare) -> Result<(), Report> {
-    let Running { threads, results, resume, overwrite, machine, quiet: _ } = &args.running;
-    let given = [
-        ("--seed", args.choice.seed.is_some()),
-        ("--threads", threads.is_some()),
-        ("--results", results.is_some()),
-        ("--resume", *resume),
-        ("--overwrite", *overwrite),
-        ("--machine", machine.is_some()),
-    ];
-    match given.into_iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => Err(miette!(
-            help = "name a fabric file to run it, or leave the option out to compare what is in the folder",
-            "{option}: {} is a folder of results, of which nothing is run",
-            args.from.display()
-        )),
-        None => Ok(()),
-    }
+    measured.finish(passed)
 }
 
 /// What came of the runs of a file, and the folder that it was written into.
-struct Measured {
-    results: Results,
-    folder: PathBuf,
+pub(super) struct Measured {
+    pub results: Results,
+    pub folder: PathBuf,
     /// Why not all of them took place.
-    stopped: Option<lab::Error>,
+    pub stopped: Option<lab::Error>,
+    pub journal: Journal,
 }
 
 impl Measured {
-    /// How the command ends: if not all runs took place, it says what is kept of them.
-    fn ending(self, passed: bool) -> Result<Ending, Report> {
-        let Some(error) = self.stopped else { return Ok(ending(passed)) };
+    /// How the command ends. If not all runs took place, it says what is kept of them; else they need no journal any more.
+    pub fn finish(self, passed: bool) -> Result<Ending, Report> {
+        match self.explain_stop() {
+            None => {
+                self.let_go_of_journal()?;
+                Ok(if passed { Ending::Passed } else { Ending::Missed })
+            }
+            Some(Stop::Interrupted(line)) => {
+                eprintln!("{line}");
+                Ok(Ending::Interrupted)
+            }
+            Some(Stop::Failed(report)) => Err(report),
+        }
+    }
+
+    /// Why not all runs took place, and what is kept.
+    pub fn explain_stop(&self) -> Option<Stop> {
+        let error = self.stopped.as_ref()?;
         let judged =
             if self.results.verdicts().next().is_some() { ", by which alone expectations are judged" } else { "" };
         let kept = format!("{} of {} runs are kept{judged}", self.results.records.len(), self.results.planned_runs);
-        let go_on = "the same command with --resume goes on with the others";
-        if matches!(error, lab::Error::Interrupted) {
-            eprintln!("Interrupted: {kept}; {go_on}");
-            return Ok(Ending::Interrupted);
-        }
-        let hint = error.hint().map_or_else(String::new, |hint| hint + "; ");
-        Err(miette!(help = format!("{hint}{go_on}"), "{kept}, then: {error}"))
+        Some(if matches!(error, lab::Error::Interrupted) {
+            Stop::Interrupted(format!("Interrupted: {kept}; {GO_ON}"))
+        } else {
+            let hint = error.hint().map_or_else(String::new, |hint| hint + "; ");
+            Stop::Failed(miette!(help = format!("{hint}{GO_ON}"), "{kept}, then: {error}"))
+        })
+    }
+
+    /// Nothing is left to go on with.
+    pub fn let_go_of_journal(self) -> Result<(), Report> {
+        Ok(self.journal.finish()?)
     }
 }
 
-/// Runs the experiments of a file and writes their results into a folder. Each run is kept there when it ends. `None`: it was interrupted before one had.
-fn measure(path: &Path, mut options: Options, running: &Running) -> Result<Option<Measured>, Report> {
-    let (source, fabric) = file::read(path)?;
-    options.hosts = hosts(&options, running.machine.as_deref())?;
-    if let Some(threads) = running.threads {
-        options.threads = usize::from(threads);
+/// What `--resume` is for.
+const GO_ON: &str = "the same command with --resume goes on with the others";
+
+/// Why runs did not take place.
+pub(super) enum Stop {
+    /// Somebody wanted it so. What to print.
+    Interrupted(String),
+    Failed(Report),
+}
+
+/// A file whose experiments make sense, and what is asked of them; nothing has run yet.
+pub(super) struct Work {
+    source: Source,
+    pub fabric: Fabric,
+    options: Options,
+    folder: PathBuf,
+    overwrite: bool,
+}
+
+impl Work {
+    /// Reads a file and plans its runs. Their results go to `folder`; if that is `None`, to where the command line or the fabric's name says.
+    pub fn prepare(
+        path: &Path,
+        mut options: Options,
+        running: &Running,
+        folder: Option<&Path>,
+    ) -> Result<Self, Report> {
+        let (source, fabric) = file::read(path)?;
+        options.hosts = hosts(&options, running.machine.as_deref())?;
+        if let Some(threads) = running.threads {
+            options.threads = usize::from(threads);
+        }
+        options.progress = !running.quiet;
+        let below = folder.map(|folder| folder.join(&fabric.name)).or_else(|| running.results.clone());
+        let folder = below.unwrap_or_else(|| PathBuf::from("results").join(&fabric.name));
+        // A plan that makes no sense shall not cost what an earlier call has left.
+        lab::plan(&fabric, &options).map_err(|error| explain(&source, error))?;
+        Ok(Self { source, fabric, options, folder, overwrite: running.overwrite })
     }
-    options.progress = !running.quiet;
-    let folder = running.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&fabric.name));
-    let explain = |error: lab::Error| {
-        let located = located(&source, &error.place_in_file(), &error.to_string(), error.hint());
-        located.map_or_else(|| error.into(), Report::new)
-    };
-    // A plan that makes no sense shall not cost what an earlier call has left.
-    lab::plan(&fabric, &options).map_err(explain)?;
-    if !running.quiet {
-        note_doubts(&source, &fabric);
+
+    /// Whether an earlier call has left runs to go on with.
+    pub fn has_journal(&self) -> bool {
+        self.folder.join(lab::JOURNAL).exists()
     }
-    if !running.resume
-        && !running.overwrite
-        && let Some(aside) = lab::set_aside(&folder)?
-    {
-        eprintln!("Earlier results: {}", shown(&aside).display());
+
+    /// Runs the experiments and writes their results into a folder. Each run is kept there when it ends. `None`: it was interrupted before one had.
+    pub fn measure(&self, resume: bool, interrupted: &Arc<AtomicBool>) -> Result<Option<Measured>, Report> {
+        let Self { source, fabric, options, folder, overwrite } = self;
+        if options.progress {
+            note_doubts(source, fabric);
+        }
+        if !resume
+            && !overwrite
+            && let Some(aside) = lab::set_aside(folder)?
+        {
+            eprintln!("Earlier results: {}", shown(&aside).display());
+        }
+        let journal = if resume { Journal::resume } else { Journal::begin }(folder, source, options)?;
+        let journal = journal.until(Arc::clone(interrupted));
+        let Ran { results, stopped } = match lab::run(source, fabric, options, &journal) {
+            Ok(ran) => ran,
+            Err(error) => {
+                journal.finish()?;
+                if matches!(error, lab::Error::Interrupted) {
+                    eprintln!("Interrupted: no run had ended");
+                    return Ok(None);
+                }
+                return Err(explain(source, error));
+            }
+        };
+        results.write(folder)?;
+        Ok(Some(Measured { results, folder: folder.clone(), stopped, journal }))
     }
+}
+
+/// What is set when somebody wants runs to end.
+pub(super) fn interruption() -> Result<Arc<AtomicBool>, Report> {
     let interrupted = Arc::default();
     signals::await_end(&interrupted)?;
-    let journal = if running.resume { Journal::resume } else { Journal::begin }(&folder, &source, &options)?;
-    let journal = journal.until(interrupted);
-    let Ran { results, stopped } = match lab::run(&source, &fabric, &options, &journal) {
-        Ok(ran) => ran,
-        Err(error) => {
-            journal.finish()?;
-            if matches!(error, lab::Error::Interrupted) {
-                eprintln!("Interrupted: no run had ended");
-                return Ok(None);
-            }
-            return Err(explain(error));
-        }
-    };
-    results.write(&folder)?;
-    if stopped.is_none() {
-        journal.finish()?;
-    }
-    Ok(Some(Measured { results, folder, stopped }))
+    Ok(interrupted)
+}
+
+/// What is wrong, at its place in the file if it has one.
+fn explain(source: &Source, error: lab::Error) -> Report {
+    let located = located(source, &error.place_in_file(), &error.to_string(), error.hint());
+    located.map_or_else(|| error.into(), Report::new)
 }
 
 /// A path as short as it can be written here.
@@ -166,11 +177,30 @@ fn hosts(options: &Options, machine: Option<&Path>) -> Result<Option<HostCosts>,
 
 /// Makes the report of a results folder anew.
 pub fn report(args: &cli::Report, format: Format) -> Result<Ending, Report> {
-    let results = lab::load(&args.folder)?;
-    results.write_report(&args.folder)?;
+    let Some(folder) = &args.folder else { return side_by_side(args, format) };
+    let results = lab::load(folder)?;
+    results.write_report(folder)?;
     print(&results, format)?;
-    point_at_report(&args.folder);
-    Ok(ending(results.passed()))
+    point_at_report(folder);
+    Ok(if results.passed() { Ending::Passed } else { Ending::Missed })
+}
+
+/// Two folders of results beside each other.
+fn side_by_side(args: &cli::Report, format: Format) -> Result<Ending, Report> {
+    let [a, b] = &args.compare[..] else { return Err(miette!("--compare takes two folders")) };
+    let (of_a, of_b) = (lab::load(a)?, lab::load(b)?);
+    let both = SideBySide::of((a.display().to_string(), &of_a), (b.display().to_string(), &of_b))?;
+    if let Some(page) = &args.write {
+        std::fs::write(page, both.html())
+            .into_diagnostic()
+            .wrap_err_with(|| format!("cannot write {}", page.display()))?;
+    }
+    put(&match format {
+        Format::Table => both.table(),
+        Format::Json => both.json(),
+        Format::Csv => both.csv(),
+    })?;
+    Ok(Ending::Passed)
 }
 
 /// What the command line's selection means to the lab.
@@ -183,7 +213,7 @@ pub fn options(selection: &Selection) -> Result<Options, Report> {
     options_of(drivers, &selection.choice)
 }
 
-fn options_of(drivers: Vec<DriverKind>, choice: &Choice) -> Result<Options, Report> {
+pub(super) fn options_of(drivers: Vec<DriverKind>, choice: &Choice) -> Result<Options, Report> {
     Ok(Options {
         drivers,
         seed: choice.seed,
@@ -206,10 +236,6 @@ fn print(results: &Results, format: Format) -> Result<(), Report> {
     })
 }
 
-fn point_at_report(folder: &Path) {
+pub(super) fn point_at_report(folder: &Path) {
     eprintln!("\nReport: {}", folder.join(lab::REPORT).display());
-}
-
-const fn ending(passed: bool) -> Ending {
-    if passed { Ending::Passed } else { Ending::Missed }
 }

@@ -13,16 +13,17 @@ use crate::output::put;
 /// Sends, or receives.
 pub fn transfers(end: &Transfers) -> Result<(), Report> {
     match *end {
-        Transfers::Send { bytes, every_ps, seed, origin_ns, warm_up_ps, for_ps, segment, to } => {
+        Transfers::Send { ref sizes, every_ps, seed, origin_ns, warm_up_ps, for_ps, segment, to } => {
+            let sizes = sizes.clone();
             let [every, warm_up, duration] = [every_ps, warm_up_ps, for_ps].map(Span::from_ps);
             let origin = Duration::from_nanos(origin_ns);
             let end = Span::from_ps(warm_up_ps.saturating_add(duration.as_ps()));
-            let sending = Sending { to, bytes, every, seed, origin, measured: warm_up..end, segment };
+            let sending = Sending { to, sizes, every, seed, origin, measured: warm_up..end, segment };
             let sent = live::transfers::send(&sending).map_err(explain)?;
             put(&(serde_json::to_string(&sent).into_diagnostic()? + "\n"))
         }
-        Transfers::Receive { port, bytes, patience_ms } => {
-            let receiving = Receiving { port, bytes, patience: Duration::from_millis(patience_ms) };
+        Transfers::Receive { port, patience_ms } => {
+            let receiving = Receiving { port, patience: Duration::from_millis(patience_ms) };
             live::transfers::receive(&receiving, std::io::stdout()).map_err(explain)
         }
     }

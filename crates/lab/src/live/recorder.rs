@@ -17,6 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::flow::{FlowFailure, LiveFlow, start};
 use super::window::{delivered, reordered};
+use crate::measure::statistics;
 use crate::measure::time_series::{FlowMoment, Moment};
 
 /// How long a host may take to answer.
@@ -112,15 +113,18 @@ impl Recorder {
                     Some((cwnd + f64::from(one.cwnd), retransmits + u64::from(one.retransmits)))
                 };
                 // Who has no connection yet, or none any more, is as before.
-                let sender = streams.fold(None, sum).or(last.sender).or(has_windows.then_some((0.0, 0)));
+                let sender = streams.clone().fold(None, sum).or(last.sender).or(has_windows.then_some((0.0, 0)));
                 let reordered = if is_shaped { reordered(flow, counters) } else { 0 };
-                *last = FlowMoment { delivered_bytes: delivered(flow, counters), reordered, sender };
+                let rtts: Vec<f64> = streams.map(|one| f64::from(one.rtt_us) * 1e-6).collect();
+                let rtt = statistics::mean(&rtts).or(last.rtt);
+                *last = FlowMoment { delivered_bytes: delivered(flow, counters), reordered, sender, rtt };
             }
             let waited = |link: &live::control::LinkCounters| {
                 [link.forward.waited, link.backward.waited].map(machine::nanos::Span::as_secs_f64)
             };
             let waited = counters.links.iter().flat_map(waited).collect();
-            moments.push(Moment { at: at.as_secs_f64(), flows: last.clone(), waited });
+            let marks = counters.links.iter().flat_map(|link| [link.forward.marks, link.backward.marks]).collect();
+            moments.push(Moment { at: at.as_secs_f64(), flows: last.clone(), waited, marks });
         }
         moments
     }

@@ -163,7 +163,7 @@ impl<'a> LiveRuns<'a> {
             return Err(too_many(run, pairs.len(), LIVE_FLOWS_MAX));
         }
         // What the two programs of a pair say to each other are flows, too.
-        let connections = match traffic_of(case).transfers {
+        let connections = match &traffic_of(case).transfers {
             None => traffic_of(case).streams as usize + 1,
             Some(transfers) => (times.0 + times.1).as_ps().div_ceil(transfers.every.as_ps()) as usize,
         };
@@ -186,7 +186,7 @@ impl<'a> LiveRuns<'a> {
         };
         let mut recorder = step.map(recorder).transpose()?;
         let mut during = During::new(due, &mut inject, recorder.as_mut()).until(journal.interruption());
-        let did = match (traffic.rate_pps, traffic.transport.kind, traffic.transfers) {
+        let did = match (traffic.rate_pps, traffic.transport.kind, traffic.transfers.clone()) {
             (Some(rate_pps), ..) => self.datagrams(case, rate_pps, &flows, times, &mut during),
             (None, TransportKind::Udp, _) => self.messages(&fabric, case, &flows, times, &mut during),
             (None, _, None) => self.streams((case, fabric.topology.is_shaped(), run.seed), &flows, times, &mut during),
@@ -258,8 +258,8 @@ impl<'a> LiveRuns<'a> {
             let order = window.reordering(flow).filter(|_| is_shaped);
             let (reordered, reorder_extent) = order.unzip();
             let goodput_bps = window.rate_bps(window.delivered(flow));
-            let retransmits = did.retransmits;
-            FlowRecord { retransmits, reordered, reorder_extent, ..blank(flow, goodput_bps, did.goodput_bps) }
+            let (retransmits, delays) = (did.retransmits, window.delays(flow));
+            FlowRecord { retransmits, reordered, reorder_extent, delays, ..blank(flow, goodput_bps, did.goodput_bps) }
         };
         let delivered = flows.iter().map(|flow| window.delivered(flow)).collect();
         let flows = flows.iter().zip(&measured.flows).map(record).collect();
@@ -283,9 +283,10 @@ impl<'a> LiveRuns<'a> {
         let record = |(flow, (sent, ())): (&LiveFlow, &(transfers::Sent, ()))| {
             let (reordered, reorder_extent) = window.reordering(flow).filter(|_| is_shaped).unzip();
             let (retransmits, transfers) = (sent.retransmits, Some(sent.outcome.clone()));
-            let bits = sent.outcome.times_ns.len() as f64 * f64::from(load.0.transfers.size_bytes) * 8.0;
+            let bits = sent.outcome.payload_bytes(load.0.transfers.size.all_the_same()) as f64 * 8.0;
             let blank = blank(flow, window.rate_bps(window.delivered(flow)), bits / duration.as_secs_f64());
-            FlowRecord { retransmits, reordered, reorder_extent, transfers, ..blank }
+            let delays = window.delays(flow);
+            FlowRecord { retransmits, reordered, reorder_extent, delays, transfers, ..blank }
         };
         let delivered = flows.iter().map(|flow| window.delivered(flow)).collect();
         let flows = flows.iter().zip(&measured.flows).map(record).collect();
@@ -321,7 +322,8 @@ impl<'a> LiveRuns<'a> {
             // The fabric knows no numbers: it counts copies as well.
             let delivered = window.delivered(flow).saturating_sub(outcome.duplicates * u64::from(bytes));
             let blank = blank(flow, window.rate_bps(delivered), bits / duration.as_secs_f64());
-            FlowRecord { reordered: Some(outcome.reordered), datagrams: Some(outcome), ..blank }
+            let delays = window.delays(flow);
+            FlowRecord { reordered: Some(outcome.reordered), delays, datagrams: Some(outcome), ..blank }
         };
         Ok(Did {
             flows: flows.iter().zip(&measured.flows).map(record).collect(),

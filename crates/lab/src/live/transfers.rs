@@ -13,7 +13,7 @@ const LEAD: Duration = Duration::from_millis(200);
 const LEAD_A_FLOW: Duration = Duration::from_millis(25);
 
 /// Transfers of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Short {
     pub transfers: Transfers,
     /// The seed of the run.
@@ -32,17 +32,12 @@ impl Load for Short {
     }
 
     fn receiver(&self, flow: &LiveFlow, _: Times, patience: Duration) -> Vec<String> {
-        let numbers = [
-            ("--port", u64::from(flow.port)),
-            ("--bytes", u64::from(self.transfers.size_bytes)),
-            ("--patience-ms", patience.as_millis() as u64),
-        ];
+        let numbers = [("--port", u64::from(flow.port)), ("--patience-ms", patience.as_millis() as u64)];
         arguments(&["transfers", "receive"], &numbers)
     }
 
     fn sender(&self, (index, flow): (usize, &LiveFlow), times: Times, _: Duration) -> Vec<String> {
         let mut numbers = vec![
-            ("--bytes", u64::from(self.transfers.size_bytes)),
             ("--every-ps", self.transfers.every.as_ps()),
             ("--seed", transport::transfers::seed(self.seed, index)),
             ("--origin-ns", times.origin.as_nanos() as u64),
@@ -50,7 +45,8 @@ impl Load for Short {
             ("--for-ps", times.duration.as_ps()),
         ];
         numbers.extend(self.segment.map(|segment| ("--segment", u64::from(segment))));
-        arguments_to(&["transfers", "send"], &numbers, flow)
+        let sizes = self.transfers.size.to_string();
+        arguments_to(&["transfers", "send", "--sizes", &sizes], &numbers, flow)
     }
 
     fn sent(sender: &mut Running, deadline: Instant) -> Result<Sent, FlowFailure> {

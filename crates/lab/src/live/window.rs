@@ -6,6 +6,7 @@ use fabric::Fabric;
 use live::control::{Counters, FlowCounters};
 use machine::Span;
 use topology::NodeId;
+use transport::delay::Delays;
 
 use super::flow::LiveFlow;
 use crate::measure::carried::{Delivery, Excess, Packet};
@@ -41,6 +42,21 @@ impl Window<'_> {
         let sum = |counters| seen(counters).map(|seen| seen.reordered).sum::<u64>();
         let extent = seen(self.after).map(|seen| seen.extent_max).max()?;
         Some((sum(self.after).saturating_sub(sum(self.before)), extent))
+    }
+
+    /// How long a flow's packets took; `None` where links take no time.
+    pub fn delays(&self, flow: &LiveFlow) -> Option<Delays> {
+        let before: Vec<&FlowCounters> = of(flow, self.before).collect();
+        let grown = of(flow, self.after).filter_map(|after| {
+            let delays = after.delays.as_ref()?;
+            let before = before.iter().find(|before| before.from == after.from)?.delays.as_ref();
+            Some(before.map_or_else(|| delays.clone(), |before| delays.since(before)))
+        });
+        let new = of(flow, self.after).filter(|after| before.iter().all(|before| before.from != after.from));
+        grown.chain(new.filter_map(|after| after.delays.clone())).reduce(|mut sum, delays| {
+            sum.add(&delays);
+            sum
+        })
     }
 
     /// Frames of flows that the fabric did not count.
@@ -128,6 +144,7 @@ mod tests {
             to: ([10, 0, 0, 2], port).into(),
             delivered_bytes,
             reordering: order,
+            delays: None,
         }
     }
 

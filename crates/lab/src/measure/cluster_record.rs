@@ -99,7 +99,9 @@ impl Latencies {
             Statistic::Min => self.min_ns as f64 * 1e-9,
             Statistic::Mean => self.sum_ns as f64 * 1e-9 / self.count as f64,
             Statistic::P50 => self.quantile(0.5),
+            Statistic::P90 => self.quantile(0.9),
             Statistic::P99 => self.quantile(0.99),
+            Statistic::P999 => self.quantile(0.999),
             Statistic::Max => self.max_ns as f64 * 1e-9,
         })
     }

@@ -1,6 +1,7 @@
 //! Metrics of a record, and how they are called.
 
-use fabric::{DriverKind, Metric, Operation, Statistic, Work};
+use fabric::{DriverKind, Metric, Operation, SizeClass, Statistic, Traffic, Work};
+use transport::delay::Delays;
 use transport::paced::Outcome;
 use transport::transfers;
 
@@ -32,6 +33,8 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
         Metric::QueueMean => record.links.iter().filter_map(|link| link.queue_mean).reduce(|sum, mean| sum + mean),
         Metric::Marks => Some(record.links.iter().map(|link| link.marks).sum::<u64>() as f64),
         Metric::LinkLosses => Some(record.links.iter().map(|link| link.losses).sum::<u64>() as f64),
+        Metric::Delay(statistic) => delay(&delays(record)?, statistic),
+        Metric::RoundTrip(statistic) => statistics::of(&round_trips(record), statistic),
         Metric::Lost => datagrams(record, |outcome| outcome.lost as f64).map(|all| all.sum()),
         Metric::Duplicates => datagrams(record, |outcome| outcome.duplicates as f64).map(|all| all.sum()),
         Metric::LongestGap => datagrams(record, |outcome| outcome.longest_gap.as_secs_f64())?.max_by(f64::total_cmp),
@@ -41,7 +44,8 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
             statistics::mean(&trunks)
         }
         Metric::UtilisationMax => record.links.iter().filter_map(|link| link.utilisation).max_by(f64::total_cmp),
-        Metric::Completion(statistic) => completion(record, statistic),
+        Metric::Completion(statistic) => statistics::of(&completion_times(record), statistic),
+        Metric::CompletionOf(class, statistic) => statistics::of(&completion_times_of(record, class), statistic),
         Metric::Unfinished => transfers(record, |outcome| outcome.unfinished as f64).map(|all| all.sum()),
         Metric::Latency(..)
         | Metric::Throughput(_)
@@ -70,6 +74,33 @@ fn cluster_value(cluster: &ClusterRecord, metric: Metric) -> Option<f64> {
     }
 }
 
+/// How long the packets of all flows took; `None` where that is not known of any.
+pub(crate) fn delays(record: &Record) -> Option<Delays> {
+    record.flows.iter().filter_map(|flow| flow.delays.clone()).reduce(|mut sum, delays| {
+        sum.add(&delays);
+        sum
+    })
+}
+
+/// A statistic of that, seconds.
+fn delay(delays: &Delays, statistic: Statistic) -> Option<f64> {
+    match statistic {
+        Statistic::Min => delays.min(),
+        Statistic::Mean => delays.mean(),
+        Statistic::P50 => delays.quantile(0.5),
+        Statistic::P90 => delays.quantile(0.9),
+        Statistic::P99 => delays.quantile(0.99),
+        Statistic::P999 => delays.quantile(0.999),
+        Statistic::Max => delays.max(),
+    }
+}
+
+/// The smoothed round-trip times of all flows at the end of each step, seconds.
+fn round_trips(record: &Record) -> Vec<f64> {
+    let flows = record.time_series.iter().flat_map(|series| &series.flows);
+    flows.flat_map(|flow| &flow.rtt_us).filter(|us| **us > 0).map(|us| *us as f64 * 1e-6).collect()
+}
+
 /// Something of each flow of a constant rate; `None` if there is none.
 fn datagrams(record: &Record, of: impl Fn(&Outcome) -> f64) -> Option<impl Iterator<Item = f64>> {
     let all: Vec<f64> = record.flows.iter().filter_map(|flow| flow.datagrams.as_ref()).map(of).collect();
@@ -88,16 +119,11 @@ pub(crate) fn completion_times(record: &Record) -> Vec<f64> {
     transfers.flat_map(|outcome| &outcome.times_ns).map(|ns| *ns as f64 * 1e-9).collect()
 }
 
-/// A statistic of that; `None` if none ended.
-fn completion(record: &Record, statistic: Statistic) -> Option<f64> {
-    let summary = statistics::summarise(&completion_times(record))?;
-    Some(match statistic {
-        Statistic::Min => summary.min,
-        Statistic::Mean => summary.mean,
-        Statistic::P50 => summary.p50,
-        Statistic::P99 => summary.p99,
-        Statistic::Max => summary.max,
-    })
+/// The same of the transfers of a class. Where all have one size, none are of any class.
+pub(crate) fn completion_times_of(record: &Record, class: SizeClass) -> Vec<f64> {
+    let transfers = record.flows.iter().filter_map(|flow| flow.transfers.as_ref());
+    let sized = transfers.flat_map(|outcome| outcome.sizes_bytes.iter().zip(&outcome.times_ns));
+    sized.filter(|(bytes, _)| SizeClass::of(**bytes) == class).map(|(_, ns)| *ns as f64 * 1e-9).collect()
 }
 
 /// The sum over the flows; `None` if it is unknown of any.
@@ -131,6 +157,20 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::QueueMean => "packets in queues, mean",
         Metric::Marks => "marks",
         Metric::LinkLosses => "packets lost on links",
+        Metric::Delay(Statistic::Min) => "one-way delay, least",
+        Metric::Delay(Statistic::Mean) => "one-way delay, mean",
+        Metric::Delay(Statistic::P50) => "one-way delay, median",
+        Metric::Delay(Statistic::P90) => "one-way delay, p90",
+        Metric::Delay(Statistic::P99) => "one-way delay, p99",
+        Metric::Delay(Statistic::P999) => "one-way delay, p99.9",
+        Metric::Delay(Statistic::Max) => "one-way delay, longest",
+        Metric::RoundTrip(Statistic::Min) => "round-trip time, least",
+        Metric::RoundTrip(Statistic::Mean) => "round-trip time, mean",
+        Metric::RoundTrip(Statistic::P50) => "round-trip time, median",
+        Metric::RoundTrip(Statistic::P90) => "round-trip time, p90",
+        Metric::RoundTrip(Statistic::P99) => "round-trip time, p99",
+        Metric::RoundTrip(Statistic::P999) => "round-trip time, p99.9",
+        Metric::RoundTrip(Statistic::Max) => "round-trip time, longest",
         Metric::Lost => "lost datagrams",
         Metric::Duplicates => "duplicates",
         Metric::LongestGap => "longest gap",
@@ -144,10 +184,39 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::Completion(Statistic::Min) => "completion time, least",
         Metric::Completion(Statistic::Mean) => "completion time, mean",
         Metric::Completion(Statistic::P50) => "completion time, median",
+        Metric::Completion(Statistic::P90) => "completion time, p90",
         Metric::Completion(Statistic::P99) => "completion time, p99",
+        Metric::Completion(Statistic::P999) => "completion time, p99.9",
         Metric::Completion(Statistic::Max) => "completion time, longest",
+        Metric::CompletionOf(class, statistic) => class_name(class, statistic),
         Metric::Unfinished => "unfinished transfers",
         Metric::Latency(..) | Metric::Throughput(_) => metric.word(),
+    }
+}
+
+const fn class_name(class: SizeClass, statistic: Statistic) -> &'static str {
+    match (class, statistic) {
+        (SizeClass::Short, Statistic::Min) => "completion time up to 100 kB, least",
+        (SizeClass::Short, Statistic::Mean) => "completion time up to 100 kB, mean",
+        (SizeClass::Short, Statistic::P50) => "completion time up to 100 kB, median",
+        (SizeClass::Short, Statistic::P90) => "completion time up to 100 kB, p90",
+        (SizeClass::Short, Statistic::P99) => "completion time up to 100 kB, p99",
+        (SizeClass::Short, Statistic::P999) => "completion time up to 100 kB, p99.9",
+        (SizeClass::Short, Statistic::Max) => "completion time up to 100 kB, longest",
+        (SizeClass::Medium, Statistic::Min) => "completion time to 10 MB, least",
+        (SizeClass::Medium, Statistic::Mean) => "completion time to 10 MB, mean",
+        (SizeClass::Medium, Statistic::P50) => "completion time to 10 MB, median",
+        (SizeClass::Medium, Statistic::P90) => "completion time to 10 MB, p90",
+        (SizeClass::Medium, Statistic::P99) => "completion time to 10 MB, p99",
+        (SizeClass::Medium, Statistic::P999) => "completion time to 10 MB, p99.9",
+        (SizeClass::Medium, Statistic::Max) => "completion time to 10 MB, longest",
+        (SizeClass::Long, Statistic::Min) => "completion time over 10 MB, least",
+        (SizeClass::Long, Statistic::Mean) => "completion time over 10 MB, mean",
+        (SizeClass::Long, Statistic::P50) => "completion time over 10 MB, median",
+        (SizeClass::Long, Statistic::P90) => "completion time over 10 MB, p90",
+        (SizeClass::Long, Statistic::P99) => "completion time over 10 MB, p99",
+        (SizeClass::Long, Statistic::P999) => "completion time over 10 MB, p99.9",
+        (SizeClass::Long, Statistic::Max) => "completion time over 10 MB, longest",
     }
 }
 
@@ -156,7 +225,7 @@ pub(crate) fn usual(work: &Work) -> Vec<Metric> {
     let load = match work {
         Work::Cluster(load) => load,
         Work::Traffic(traffic) if traffic.rate_pps.is_some() => return USUAL_AT_A_RATE.to_vec(),
-        Work::Traffic(traffic) if traffic.transfers.is_some() => return USUAL_OF_TRANSFERS.to_vec(),
+        Work::Traffic(traffic) if traffic.transfers.is_some() => return usual_of_transfers(traffic),
         Work::Traffic(_) => return USUAL.to_vec(),
     };
     let mut metrics: Vec<Metric> = Vec::new();
@@ -169,6 +238,17 @@ pub(crate) fn usual(work: &Work) -> Vec<Metric> {
         metrics.extend([Metric::LostWrites, Metric::Linearizable, Metric::UnavailableMax]);
     }
     metrics
+}
+
+/// Where sizes differ, of those classes that can occur as well.
+fn usual_of_transfers(traffic: &Traffic) -> Vec<Metric> {
+    let sizes = traffic.transfers.as_ref().map(|transfers| &transfers.size);
+    let drawn = sizes.filter(|sizes| sizes.all_the_same().is_none());
+    let classes = SizeClass::ALL.into_iter().filter(|class| {
+        drawn.is_some_and(|sizes| (SizeClass::of(sizes.smallest())..=SizeClass::of(sizes.largest())).contains(class))
+    });
+    let of_class = |class| [Statistic::Mean, Statistic::P99].map(|statistic| Metric::CompletionOf(class, statistic));
+    USUAL_OF_TRANSFERS.into_iter().chain(classes.flat_map(of_class)).collect()
 }
 
 /// Of traffic.
@@ -256,13 +336,54 @@ mod tests {
         assert_eq!(metric_value(&record, Metric::QueueMean), None, "nothing waits where there is no rate");
         assert_eq!(metric_value(&record, Metric::GoodputMean), None);
     }
+
+    #[test]
+    fn delays_are_those_of_the_packets_of_all_flows() {
+        let mut record = record();
+        let value = |record: &Record, statistic| metric_value(record, Metric::Delay(statistic));
+        assert_eq!(value(&record, Statistic::Mean), None);
+        let delays = |ms: &[u64]| {
+            let mut meter = transport::delay::Meter::default();
+            for ms in ms {
+                meter.record(machine::Span::from_ms(*ms));
+            }
+            Some(meter.delays())
+        };
+        record.flows[0].delays = delays(&[1, 2]);
+        assert_eq!(value(&record, Statistic::Mean), Some(0.0015));
+        record.flows[1].delays = delays(&[9]);
+        assert_eq!(value(&record, Statistic::Mean), Some(0.004));
+        assert_eq!(value(&record, Statistic::Min), Some(0.001));
+        assert_eq!(value(&record, Statistic::Max), Some(0.009));
+        let half = value(&record, Statistic::P50).unwrap();
+        assert!((0.0019..0.0022).contains(&half), "{half}");
+    }
+
+    #[test]
+    fn completion_times_are_known_by_size_where_sizes_differ() {
+        let mut record = record();
+        let outcome = |sizes_bytes: Vec<u32>| transfers::Outcome {
+            started: 3,
+            unfinished: 0,
+            times_ns: vec![1_000_000, 3_000_000, 8_000_000],
+            sizes_bytes,
+        };
+        record.flows[0].transfers = Some(outcome(vec![100_000, 1, 100_001]));
+        let mean = |record: &Record, class| metric_value(record, Metric::CompletionOf(class, Statistic::Mean));
+        assert_eq!(mean(&record, SizeClass::Short), Some(0.002));
+        assert_eq!(mean(&record, SizeClass::Medium), Some(0.008));
+        assert_eq!(mean(&record, SizeClass::Long), None);
+        record.flows[0].transfers = Some(outcome(Vec::new()));
+        assert_eq!(mean(&record, SizeClass::Short), None);
+    }
+
     #[test]
     fn completion_times_are_of_the_transfers_of_all_pairs() {
         let mut record = record();
         assert_eq!(metric_value(&record, Metric::Unfinished), None);
         let transfers = |times_ns: &[u64], unfinished| {
             let started = times_ns.len() as u64 + unfinished;
-            Some(transfers::Outcome { started, unfinished, times_ns: times_ns.to_vec() })
+            Some(transfers::Outcome { started, unfinished, times_ns: times_ns.to_vec(), sizes_bytes: Vec::new() })
         };
         record.flows[0].transfers = transfers(&[1_000_000, 3_000_000], 1);
         record.flows[1].transfers = transfers(&[2_000_000], 2);

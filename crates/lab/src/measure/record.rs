@@ -4,6 +4,7 @@ use fabric::{DriverKind, Fabric};
 use machine::Span;
 use serde::{Deserialize, Serialize};
 use topology::{Link, NodeId, Side};
+use transport::delay::Delays;
 use transport::{paced, transfers};
 
 use super::cluster_record::ClusterRecord;
@@ -92,6 +93,9 @@ pub struct FlowRecord {
     /// start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorder_extent: Option<u32>,
+    /// How long its packets took from where they entered the network to where they left it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delays: Option<Delays>,
     /// What became of its datagrams, where they were sent at a constant rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<paced::Outcome>,
@@ -113,6 +117,7 @@ impl FlowRecord {
             timeouts: None,
             reordered: None,
             reorder_extent: None,
+            delays: None,
             datagrams: None,
             transfers: None,
         }

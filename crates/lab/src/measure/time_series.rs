@@ -23,6 +23,9 @@ pub struct FlowSeries {
     /// Congestion window at the end of the step, segments; empty: it has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cwnd: Vec<f64>,
+    /// Smoothed round-trip time at the end of the step, microseconds, on the mean over the streams of a pair; empty: it has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rtt_us: Vec<u64>,
     /// Segments sent again in the step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retransmits: Vec<u64>,
@@ -36,6 +39,9 @@ pub struct FlowSeries {
 pub struct LinkSeries {
     /// Packets that waited behind the one in transmission, on the mean over the step; empty for a link without a rate.
     pub queue: Vec<f64>,
+    /// Packets that were marked in the step (ECN); empty if none was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<u64>,
 }
 
 /// How a run stood at a moment.
@@ -46,6 +52,8 @@ pub(crate) struct Moment {
     pub flows: Vec<FlowMoment>,
     /// Seconds that packets have waited at each direction of a link, all together.
     pub waited: Vec<f64>,
+    /// Packets marked at each direction of a link.
+    pub marks: Vec<u64>,
 }
 
 /// How a flow stood at a moment.
@@ -55,6 +63,8 @@ pub(crate) struct FlowMoment {
     pub reordered: u64,
     /// Of a sender that has a window: that, in segments, and the segments sent again.
     pub sender: Option<(f64, u64)>,
+    /// Smoothed round-trip time, seconds; `None`: it has none, or not yet.
+    pub rtt: Option<f64>,
 }
 
 impl TimeSeries {
@@ -80,14 +90,20 @@ impl TimeSeries {
             }
             let cwnd = edges[1..].iter().map(|&edge| rounded(of(latest(moments, edge)).sender.map_or(0.0, |it| it.0)));
             let again = grown(&|moment| of(moment).sender.map_or(0.0, |(_, retransmits)| retransmits as f64));
-            FlowSeries { goodput_bps, cwnd: cwnd.collect(), retransmits: whole(&again), reordered }
+            let has_rtt = last.flows[number].rtt.is_some();
+            let rtt = edges[1..].iter().filter(|_| has_rtt).map(|&edge| of(latest(moments, edge)).rtt.unwrap_or(0.0));
+            let rtt_us = rtt.map(|seconds| (seconds * 1e6).round() as u64).collect();
+            FlowSeries { goodput_bps, cwnd: cwnd.collect(), rtt_us, retransmits: whole(&again), reordered }
         };
         let link = |number: usize| {
             if fabric.topology.links.iter().nth(number / 2).is_none_or(|link| link.spec.rate_bps.is_none()) {
                 return LinkSeries::default();
             }
             let waited = grown(&|moment| moment.waited[number]);
-            LinkSeries { queue: waited.iter().zip(&widths).map(|(waited, width)| rounded(waited / width)).collect() }
+            let queue = waited.iter().zip(&widths).map(|(waited, width)| rounded(waited / width)).collect();
+            let marked = last.marks.get(number) > first.marks.get(number);
+            let marks = if marked { whole(&grown(&|moment| moment.marks[number] as f64)) } else { Vec::new() };
+            LinkSeries { queue, marks }
         };
         Some(Self {
             step_seconds: step,
@@ -153,8 +169,14 @@ mod tests {
     fn moment(at: f64, delivered_bytes: u64, sender: Option<(f64, u64)>, waited: f64) -> Moment {
         Moment {
             at,
-            flows: vec![FlowMoment { delivered_bytes, reordered: delivered_bytes / 1_000, sender }],
+            flows: vec![FlowMoment {
+                delivered_bytes,
+                reordered: delivered_bytes / 1_000,
+                sender,
+                rtt: sender.map(|(cwnd, _)| cwnd * 1e-3),
+            }],
             waited: vec![waited, 0.0],
+            marks: vec![0, delivered_bytes / 1_000],
         }
     }
 
@@ -170,8 +192,10 @@ mod tests {
             moment(2.46, 4_600, Some((6.0, 7)), 6.1),
         ];
         let series = TimeSeries::new(&fabric, (Span::from_ms(100), Span::from_ms(450)), &moments).unwrap();
-        let FlowSeries { goodput_bps, cwnd, retransmits, reordered } = &series.flows[0];
+        let FlowSeries { goodput_bps, cwnd, rtt_us, retransmits, reordered } = &series.flows[0];
         assert_eq!(reordered, &[1, 1, 1, 0, 0]);
+        assert_eq!(rtt_us, &[20_000, 40_000, 40_000, 5_000, 6_000]);
+        assert_eq!((&series.links[0].marks[..], &series.links[1].marks[..]), (&[][..], &[1, 1, 1, 0, 0][..]));
         let about = |bps: f64, most: f64| (bps - most).abs() <= 1.0;
         let expected = [80_000.0, 80_000.0, 80_000.0, 0.0, 80_000.0];
         assert!(
@@ -192,7 +216,8 @@ mod tests {
         let fabric = testing::tree(1, 1, 2, true);
         let moments = [moment(0.0, 0, None, 0.0), moment(0.1, 100, None, 0.0)];
         let series = TimeSeries::new(&fabric, (Span::from_ms(100), Span::from_ms(100)), &moments).unwrap();
-        assert_eq!((series.flows[0].goodput_bps.len(), series.flows[0].cwnd.len()), (1, 0));
+        let FlowSeries { goodput_bps, cwnd, rtt_us, .. } = &series.flows[0];
+        assert_eq!((goodput_bps.len(), cwnd.len(), rtt_us.len()), (1, 0, 0));
         assert_eq!(TimeSeries::new(&fabric, (Span::from_ms(100), Span::from_ms(100)), &[]), None);
     }
 }

@@ -22,6 +22,9 @@ const BAR: f64 = 12.0;
 const GAP: f64 = 9.0;
 /// A strip shows at most this many dots; more are thinned out to as many quantiles.
 const DOTS_MAX: usize = 120;
+/// All strips of a drawing together show so many, but each this many at least.
+const DOTS_ALL: usize = 2_400;
+const DOTS_MIN: usize = 20;
 
 /// An interval may stretch the axis by this share of its mean; a longer one runs out of the picture, without an end.
 const WHISKER_ROOM: f64 = 0.35;
@@ -134,13 +137,34 @@ pub(super) fn bars(experiment: &ExperimentResult, drivers: &[DriverKind], metric
     Some(svg.finish(&format!("{} of each case of {}", metric_name(metric), experiment.name)))
 }
 
-/// A line between two ends (x, and whether it ends there or goes on out of the picture).
+/// A line between two ends (x, and whether it ends there or goes on out of the picture, which an arrow says).
 fn whisker(svg: &mut Svg, ends: [(f64, bool); 2], y: f64) {
     svg.line("whisker", (ends[0].0, y), (ends[1].0, y));
-    for (x, _) in ends.iter().filter(|(_, inside)| *inside) {
-        svg.line("whisker", (*x, y - 2.5), (*x, y + 2.5));
+    for ((x, inside), way) in ends.into_iter().zip([-1.0, 1.0]) {
+        if inside {
+            svg.line("whisker", (x, y - 2.5), (x, y + 2.5));
+        } else {
+            svg.polygon("cut", &[(x + 4.0 * way, y), (x - 2.0 * way, y - 3.5), (x - 2.0 * way, y + 3.5)], CUT);
+        }
     }
 }
+
+/// The same upright: from the lower end to the upper one.
+pub(super) fn vertical_whisker(svg: &mut Svg, class: &str, x: f64, ends: [(f64, bool); 2]) {
+    let stroke = format!("whisker {class}");
+    svg.line(&stroke, (x, ends[0].0), (x, ends[1].0));
+    for ((y, inside), way) in ends.into_iter().zip([1.0, -1.0]) {
+        if inside {
+            svg.line(&stroke, (x - 2.5, y), (x + 2.5, y));
+        } else {
+            let corners = [(x, y + 4.0 * way), (x - 3.5, y - 2.0 * way), (x + 3.5, y - 2.0 * way)];
+            svg.polygon(&format!("cut {class}"), &corners, CUT);
+        }
+    }
+}
+
+/// What an arrow at the end of a whisker says.
+const CUT: &str = "the interval goes on beyond the picture";
 
 /// Every flow's goodput as a dot, all repetitions together, with a stroke at the median.
 pub(super) fn strips(results: &Results, experiment: &ExperimentResult) -> Option<String> {
@@ -161,22 +185,24 @@ pub(super) fn strips(results: &Results, experiment: &ExperimentResult) -> Option
     let height = TOP + row * experiment.cases.len() as f64;
     let mut svg = Svg::new(WIDTH, height);
     axis.draw(&mut svg, height - GAP / 2.0);
+    let strips = experiment.cases.len() * results.drivers.len();
+    let dots_max = (DOTS_ALL / strips.max(1)).clamp(DOTS_MIN, DOTS_MAX);
     for (i, case) in experiment.cases.iter().enumerate() {
         let y = TOP + row * i as f64;
         svg.label((LEFT, y + 12.0), &case.labels.to_string());
         for (j, &driver) in results.drivers.iter().enumerate() {
             let middle = y + LABEL + BAR * (j as f64 + 0.5);
-            strip(&mut svg, &axis, &goodputs(i, driver), middle, driver);
+            strip(&mut svg, &axis, &goodputs(i, driver), (middle, dots_max), driver);
         }
     }
     Some(svg.finish(&format!("Goodput of each flow in each case of {}", experiment.name)))
 }
 
-fn strip(svg: &mut Svg, axis: &Axis, sorted: &[f64], middle: f64, driver: DriverKind) {
+fn strip(svg: &mut Svg, axis: &Axis, sorted: &[f64], (middle, dots_max): (f64, usize), driver: DriverKind) {
     if sorted.is_empty() {
         return;
     }
-    let strip = Strip { middle, height: BAR, radius: 2.2, dots_max: DOTS_MAX };
+    let strip = Strip { middle, height: BAR, radius: 2.2, dots_max };
     samples(svg, |value| axis.x(value), sorted, strip, driver);
     let (least, most) = (axis.scale.short(sorted[0]), axis.scale.short(sorted[sorted.len() - 1]));
     let range = if least == most { least } else { format!("{least}–{most}") };

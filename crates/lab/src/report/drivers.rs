@@ -16,10 +16,14 @@ use crate::results::{
     Results,
 };
 
+/// The columns of [`DriverComparison::csv`].
+pub(super) const CSV_HEADINGS: &str = "experiment,case,metric,live_n,live_mean,live_interval,sim_n,sim_mean,\
+                                       sim_interval,difference,relative,within";
+
 /// What stands in each line of a case.
-const HEADINGS: [&str; 7] = ["case", "metric", "live", "simulated", "difference", "tolerance", "within"];
+pub(super) const HEADINGS: [&str; 7] = ["case", "metric", "live", "simulated", "difference", "tolerance", "within"];
 /// From this column on they are figures.
-const FIGURES: usize = 2;
+pub(super) const FIGURES: usize = 2;
 
 /// Below this probability times are said to lie apart.
 const SIGNIFICANCE: f64 = 0.01;
@@ -82,9 +86,12 @@ impl DriverComparison<'_> {
     /// One line for each experiment, case and metric, in the units of [`Results::csv`]. `difference` is live minus simulated, `relative` that as
     /// a fraction of the simulated mean, empty where that is near nothing; `within` is `true`, `false`, or empty for what is not judged.
     pub fn csv(&self) -> String {
-        let mut text = "experiment,case,metric,live_n,live_mean,live_interval,sim_n,sim_mean,sim_interval,\
-                        difference,relative,within\n"
-            .to_owned();
+        CSV_HEADINGS.to_owned() + "\n" + &self.csv_lines("")
+    }
+
+    /// The lines below the headings, each with `start` before it.
+    pub(super) fn csv_lines(&self, start: &str) -> String {
+        let mut text = String::new();
         for experiment in &self.experiments {
             for case in &experiment.cases {
                 for metric in &case.metrics {
@@ -99,7 +106,7 @@ impl DriverComparison<'_> {
                         optional(difference.and_then(|difference| difference.relative)),
                         metric.within.map_or_else(String::new, |within| within.to_string()),
                     ];
-                    let _ = writeln!(text, "{}", cells.join(","));
+                    let _ = writeln!(text, "{start}{}", cells.join(","));
                 }
             }
         }
@@ -113,7 +120,7 @@ fn csv_summary(summary: Option<Summary>) -> String {
 }
 
 /// Where connections come and go: whether their times may be of one distribution. A line each case.
-fn completion_times(experiment: &ComparedExperiment) -> Vec<String> {
+pub(super) fn completion_times(experiment: &ComparedExperiment) -> Vec<String> {
     let line = |case: &ComparedCase| {
         let RankTest { a, b, a_larger, p } = case.completion_times?;
         let about = if case.labels.0.is_empty() { String::new() } else { format!("{}: ", case.labels) };
@@ -129,7 +136,7 @@ fn completion_times(experiment: &ComparedExperiment) -> Vec<String> {
 }
 
 /// Which cases are not compared, and why.
-fn not_compared(experiment: &ComparedExperiment) -> Vec<String> {
+pub(super) fn not_compared(experiment: &ComparedExperiment) -> Vec<String> {
     if experiment.cases.is_empty() && experiment.left_out.is_empty() {
         return vec!["not compared: no case ran both live and simulated".to_owned()];
     }
@@ -137,7 +144,7 @@ fn not_compared(experiment: &ComparedExperiment) -> Vec<String> {
 }
 
 /// What stands beside a case's labels.
-fn line(experiment: &ComparedExperiment, compared: &ComparedMetric) -> [String; HEADINGS.len() - 1] {
+pub(super) fn line(experiment: &ComparedExperiment, compared: &ComparedMetric) -> [String; HEADINGS.len() - 1] {
     let ComparedMetric { metric, live, sim, difference, tolerance, within } = compared;
     let scale = scale_of(experiment.result, *metric);
     let unknown = || "-".to_owned();
@@ -158,15 +165,15 @@ fn line(experiment: &ComparedExperiment, compared: &ComparedMetric) -> [String; 
 }
 
 /// The flows, or the directions of links, that differ most.
-struct MostApart {
-    title: &'static str,
-    headings: Vec<String>,
-    rows: Vec<Vec<String>>,
+pub(super) struct MostApart {
+    pub title: &'static str,
+    pub headings: Vec<String>,
+    pub rows: Vec<Vec<String>>,
 }
 
 impl MostApart {
     /// From this column on they are figures.
-    const FIGURES: usize = 3;
+    pub const FIGURES: usize = 3;
 
     fn new(title: &'static str, names: [&str; 3], rows: Vec<Vec<String>>) -> Self {
         let [what, first, second] = names;
@@ -180,7 +187,7 @@ impl MostApart {
 }
 
 /// Where and from when on live and simulated part.
-fn partings(partings: &[Parting]) -> Option<MostApart> {
+pub(super) fn partings(partings: &[Parting]) -> Option<MostApart> {
     let row = |parting: &Parting| {
         let Parting { experiment, labels, quantity, from_seconds, means, most_at, most } = parting;
         let largest = [Some(*means), *most].into_iter().flatten().fold(0.0, larger);
@@ -256,7 +263,7 @@ pub(super) fn section(results: &Results) -> String {
     }
     let class = if comparison.passed() { "met" } else { "missed" };
     let mut html = format!(
-        "<section>\n<h2>Live against simulated</h2>\n<p class=\"lead\"><span class=\"{class}\">{}</span></p>\n",
+        "<section id=\"drivers\">\n<h2>Live against simulated</h2>\n<p class=\"lead\"><span class=\"{class}\">{}</span></p>\n",
         comparison.closing_line()
     );
     for experiment in comparison.experiments.iter().filter(|experiment| !experiment.cases.is_empty()) {

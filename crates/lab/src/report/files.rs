@@ -15,7 +15,8 @@ use crate::measure::record::Record;
 use crate::results::Results;
 
 const SAMPLES: &str = "samples.jsonl";
-const SUMMARY: &str = "summary.json";
+/// What was measured in short; a folder that has it is one of results.
+pub const SUMMARY: &str = "summary.json";
 const MACHINE: &str = "machine.json";
 /// The page for people.
 pub const REPORT: &str = "report.html";

@@ -9,7 +9,8 @@ use crate::results::{CaseResult, ExperimentResult};
 const USUAL: [Statistic; 4] = [Statistic::Min, Statistic::Mean, Statistic::P99, Statistic::Max];
 
 /// In the order of their columns.
-const STATISTICS: [Statistic; 5] = [Statistic::Min, Statistic::Mean, Statistic::P50, Statistic::P99, Statistic::Max];
+const STATISTICS: [Statistic; 7] =
+    [Statistic::Min, Statistic::Mean, Statistic::P50, Statistic::P90, Statistic::P99, Statistic::P999, Statistic::Max];
 
 /// Latencies of an experiment.
 #[derive(Clone, Debug)]
@@ -108,7 +109,9 @@ fn cell(case: &CaseResult, operation: Operation, statistic: Statistic, driver: D
     match statistic {
         Statistic::Min => scale.plain(summary.min),
         Statistic::Max => scale.plain(summary.max),
-        Statistic::Mean | Statistic::P50 | Statistic::P99 => scale.with_interval(summary),
+        Statistic::Mean | Statistic::P50 | Statistic::P90 | Statistic::P99 | Statistic::P999 => {
+            scale.with_interval(summary)
+        }
     }
 }
 
@@ -146,7 +149,9 @@ const fn word(statistic: Statistic) -> &'static str {
         Statistic::Min => "min",
         Statistic::Mean => "mean",
         Statistic::P50 => "p50",
+        Statistic::P90 => "p90",
         Statistic::P99 => "p99",
+        Statistic::P999 => "p99.9",
         Statistic::Max => "max",
     }
 }

@@ -60,6 +60,8 @@ pub(super) struct Layout {
     pub at: Vec<(f64, f64)>,
     /// Half the width of a switch.
     pub size: f64,
+    /// Of the mark of a host.
+    pub host_radius: f64,
     /// Lines that hosts in columns hang on.
     pub spines: Vec<[(f64, f64); 2]>,
     /// By host in a column: its switch. Empty where hosts stand in a row.
@@ -72,26 +74,34 @@ impl Layout {
         let rows = rows(network);
         let top = rows.iter().copied().max().unwrap_or(0);
         let (margin, gap) = if names { (26.0, 78.0) } else { (8.0, 34.0) };
-        let foot = if names { 22.0 } else { 8.0 };
+        let is_crowded = names && network.hosts as usize > ROW_HOSTS_MAX;
+        let foot = match (names, is_crowded) {
+            (false, _) => 8.0,
+            (true, false) => 22.0,
+            // Names in several lines.
+            (true, true) => 44.0,
+        };
         let column_of = if is_large { columns(network) } else { BTreeMap::new() };
         let width = if is_large { width.max(wide_enough(network, &rows, &column_of, margin)) } else { width };
         // Long links that are nearly level cannot be told apart.
         let gap = if is_large { f64::max(gap, width * LAYER_SHARE) } else { gap };
         let x = |node: usize| margin + (width - 2.0 * margin) * f64::from(network.nodes[node].x_permille) / 1_000.0;
-        let mut at: Vec<(f64, f64)> =
-            (0..network.nodes.len()).map(|node| (x(node), margin + gap * (top - rows[node]) as f64)).collect();
+        let depths = if is_large { vec![gap; top] } else { gaps(network, &rows, (gap, is_crowded), &x) };
+        let depth = |row: usize| margin + depths[row..].iter().sum::<f64>();
+        let mut at: Vec<(f64, f64)> = (0..network.nodes.len()).map(|node| (x(node), depth(rows[node]))).collect();
         let mut below: BTreeMap<usize, u32> = BTreeMap::new();
         for (host, switch) in &column_of {
             let place = below.entry(*switch).or_default();
             at[*host] = (at[*switch].0, at[*switch].1 + COLUMN + STEP * f64::from(*place));
             *place += 1;
         }
-        let deepest = at.iter().map(|(_, y)| *y).fold(margin + gap * top as f64, f64::max);
+        let deepest = at.iter().map(|(_, y)| *y).fold(depth(0), f64::max);
         let deepest = if column_of.is_empty() { deepest } else { at.iter().map(|(_, y)| *y).fold(0.0, f64::max) };
-        let size = if is_large { 7.0 } else { node_size(network, &rows, width - 2.0 * margin, names) };
+        let (size, host_radius) =
+            if is_large { (7.0, 7.0 * 0.55) } else { node_sizes(network, &rows, width - 2.0 * margin, names) };
         let last = |switch: usize, places: u32| (at[switch].0, at[switch].1 + COLUMN + STEP * f64::from(places - 1));
         let spines = below.iter().map(|(switch, places)| [at[*switch], last(*switch, *places)]).collect();
-        Self { width, height: deepest + foot, rows, at, size, spines, column_of }
+        Self { width, height: deepest + foot, rows, at, size, host_radius, spines, column_of }
     }
 
     /// Whether a node hangs in a column.
@@ -154,14 +164,39 @@ fn wide_enough(network: &Network, rows: &[usize], column_of: &BTreeMap<usize, us
     widest.min(WIDTH_MAX)
 }
 
-/// Half the width of a switch: nodes of the fullest row must not touch.
-fn node_size(network: &Network, rows: &[usize], width: f64, names: bool) -> f64 {
-    let fullest = (0..=rows.iter().copied().max().unwrap_or(0))
-        .map(|row| rows.iter().filter(|&&r| r == row).count())
-        .max()
-        .unwrap_or(1);
-    let room = width / fullest.max(network.hosts as usize).max(1) as f64;
-    (room * 0.3).clamp(0.6, if names { 9.0 } else { 4.0 })
+/// How far each row lies above the one below, from the hosts upwards: where links are long and many, they are told apart only if they are steep.
+fn gaps(network: &Network, rows: &[usize], (least, is_crowded): (f64, bool), x: &dyn Fn(usize) -> f64) -> Vec<f64> {
+    /// Of the mean width of a link, and the most.
+    const STEEPNESS: f64 = 0.7;
+    const MOST: f64 = 250.0;
+    let top = rows.iter().copied().max().unwrap_or(0);
+    let gap = |row: usize| {
+        if !is_crowded {
+            return least;
+        }
+        let ends = network.links.iter().map(|link| (link.a as usize, link.b as usize));
+        let between = ends.filter(|(a, b)| {
+            let pair = [rows.get(*a), rows.get(*b)];
+            pair == [Some(&row), Some(&(row + 1))] || pair == [Some(&(row + 1)), Some(&row)]
+        });
+        let widths: Vec<f64> = between.map(|(a, b)| (x(a) - x(b)).abs()).collect();
+        let mean = widths.iter().sum::<f64>() / widths.len().max(1) as f64;
+        (mean * STEEPNESS).clamp(least, MOST)
+    };
+    (0..top).map(gap).collect()
+}
+
+/// Half the width of a switch, and the radius of a host: nodes of a row must not touch.
+fn node_sizes(network: &Network, rows: &[usize], width: f64, names: bool) -> (f64, f64) {
+    let hosts = network.hosts as usize;
+    let in_row = |row: usize| rows.iter().skip(hosts).filter(|&&r| r == row).count();
+    let fullest = (0..=rows.iter().copied().max().unwrap_or(0)).map(in_row).max().unwrap_or(1).max(1);
+    let most = if names { 9.0 } else { 4.0 };
+    let room = |nodes: usize| width / nodes.max(1) as f64;
+    let size = (room(fullest) * 0.3).clamp(0.6, most);
+    // Fewer hosts than switches are no larger than these.
+    let size = if hosts > ROW_HOSTS_MAX || hosts < fullest { size } else { size.min((room(hosts) * 0.3).max(0.6)) };
+    (size, (room(hosts.max(fullest)) * 0.3).clamp(0.6, size) * if hosts > ROW_HOSTS_MAX { 1.0 } else { 0.55 })
 }
 
 /// Links with the same two ends.

@@ -10,8 +10,14 @@ use crate::results::{ExperimentResult, Network, Results};
 
 /// Above this many links a drawing is a grey area, and a strip says more.
 pub(super) const DRAWN_LINKS_MAX: usize = 1_200;
-/// Above this many hosts their names don't fit.
-const NAMED_HOSTS_MAX: usize = 20;
+/// Lines of so many links are thinner.
+const THIN_ABOVE: usize = 150;
+/// What a character of a name takes.
+const CHARACTER: f64 = 6.2;
+/// What is between two of them.
+const SPACE: f64 = 10.0;
+/// Names of hosts that stand close stand in as many lines at most.
+const NAME_LINES: usize = 3;
 
 /// Utilisation of each link: the busier direction's mean over the runs. `None` for links without a rate.
 pub(super) fn utilisation<'a>(links: usize, records: impl Iterator<Item = &'a Record>) -> Vec<Option<f64>> {
@@ -64,6 +70,7 @@ pub(super) fn sketch(network: &Network, look: &Look<'_>) -> Svg {
     // The busiest links lie on top.
     order.sort_by(|&a, &b| share_of(share, a).total_cmp(&share_of(share, b)));
     let bundles = Bundles::of(network, size);
+    let thin = if network.links.len() > THIN_ABOVE { 0.6 } else { 1.0 };
     for i in order {
         let (a, b) = (network.links[i].a as usize, network.links[i].b as usize);
         if a >= network.nodes.len() || b >= network.nodes.len() || layout.is_on_spine(network, i) {
@@ -72,7 +79,7 @@ pub(super) fn sketch(network: &Network, look: &Look<'_>) -> Svg {
         let (from, to) = bundles.ends(i, layout.at[a], layout.at[b]);
         let pair = format!("{} – {}", network.nodes[a].name, network.nodes[b].name);
         match share.get(i).copied().flatten() {
-            Some(share) => svg.heat_line(share, from, to, &format!("{pair}: {:.0} %", share * 100.0)),
+            Some(share) => svg.heat_line((share, thin), from, to, &format!("{pair}: {:.0} %", share * 100.0)),
             None if look.down.contains(&i) => svg.named_line("down", from, to, &format!("{pair}: down")),
             None if look.is_large => svg.named_line("bare", from, to, &pair),
             None => svg.line("bare", from, to),
@@ -89,7 +96,7 @@ pub(super) fn sketch(network: &Network, look: &Look<'_>) -> Svg {
     for (i, node) in network.nodes.iter().enumerate() {
         let (x, y) = layout.at[i];
         if i < hosts {
-            svg.circle("host", (x, y), size * 0.55, &node.name);
+            svg.circle("host", (x, y), layout.host_radius, &node.name);
         } else {
             svg.rect("switch", [x - size, y - size * 0.7, 2.0 * size, size * 1.4], &node.name);
         }
@@ -105,9 +112,13 @@ fn share_of(share: &[Option<f64>], link: usize) -> f64 {
 }
 
 fn name_nodes(svg: &mut Svg, network: &Network, layout: &Layout, look: &Look<'_>) {
-    let in_row = |row: usize| layout.rows.iter().filter(|&&r| r == row).count();
+    let top = layout.rows.iter().copied().max().unwrap_or(0);
+    let fits: Vec<bool> = (0..=top).map(|row| names_fit(network, layout, row)).collect();
+    if !look.is_large && !fits[0] {
+        name_groups_of_hosts(svg, network, layout);
+    }
     for (i, node) in network.nodes.iter().enumerate() {
-        if !look.is_large && (in_row(layout.rows[i]) > NAMED_HOSTS_MAX || node.name.chars().count() > 14) {
+        if !look.is_large && !fits[layout.rows[i]] {
             continue;
         }
         let ((x, y), size) = (layout.at[i], layout.size);
@@ -124,10 +135,57 @@ fn name_nodes(svg: &mut Svg, network: &Network, layout: &Layout, look: &Look<'_>
     }
 }
 
+/// Whether the names of a row's nodes stand beside each other.
+fn names_fit(network: &Network, layout: &Layout, row: usize) -> bool {
+    let nodes: Vec<usize> = (0..network.nodes.len()).filter(|node| layout.rows[*node] == row).collect();
+    let longest = nodes.iter().map(|node| network.nodes[*node].name.chars().count()).max().unwrap_or(0);
+    let mut places: Vec<f64> = nodes.iter().map(|node| layout.at[*node].0).collect();
+    places.sort_by(f64::total_cmp);
+    let nearest = places.windows(2).map(|two| two[1] - two[0]).fold(f64::INFINITY, f64::min);
+    longest <= 14 && nearest > CHARACTER * longest as f64
+}
+
+/// The hosts of each switch by the first and the last of them: `h1–h4`.
+fn name_groups_of_hosts(svg: &mut Svg, network: &Network, layout: &Layout) {
+    let hosts = network.hosts as usize;
+    let mut switch_of: Vec<Option<u32>> = vec![None; hosts];
+    for link in &network.links {
+        for (host, other) in [(link.a, link.b), (link.b, link.a)] {
+            if let Some(switch) = switch_of.get_mut(host as usize) {
+                switch.get_or_insert(other);
+            }
+        }
+    }
+    let order: Vec<usize> = (0..hosts).filter(|host| layout.rows[*host] == 0).collect();
+    let groups: Vec<&[usize]> = order.chunk_by(|a, b| switch_of[*a] == switch_of[*b]).collect();
+    let name = |group: &[usize]| {
+        let [first, last] = [group[0], group[group.len() - 1]].map(|host| network.nodes[host].name.as_str());
+        if first == last { first.to_owned() } else { format!("{first}–{last}") }
+    };
+    let names: Vec<String> = groups.iter().map(|group| name(group)).collect();
+    let middle = |group: &[usize]| f64::midpoint(layout.at[group[0]].0, layout.at[group[group.len() - 1]].0);
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64 * CHARACTER;
+    let nearest = groups.windows(2).map(|two| middle(two[1]) - middle(two[0])).fold(f64::INFINITY, f64::min);
+    let lines = if nearest > 0.0 { ((longest + SPACE) / nearest).ceil() } else { f64::INFINITY };
+    if lines > NAME_LINES as f64 {
+        return;
+    }
+    for (number, (group, name)) in groups.iter().zip(&names).enumerate() {
+        let line = number % (lines as usize).max(1);
+        let y = layout.at[group[0]].1 + layout.host_radius + 12.0 + 11.0 * line as f64;
+        svg.text("name", (middle(group), y), Anchor::Middle, name);
+    }
+}
+
 /// The strip's groups of link directions: where they lead, seen from the hosts.
 const GROUPS: [&str; 4] = ["host → switch", "up", "down", "switch → host"];
 /// A group is drawn with at most this many cells; more are thinned out to as many quantiles.
 const CELLS_MAX: usize = 96;
+/// All groups of a drawing together have so many, but each this many at least.
+const CELLS_ALL: usize = 4_000;
+const CELLS_MIN: usize = 16;
+/// With more cells than these, a pointer is not shown which is which.
+const CELLS_NAMED: usize = 1_600;
 
 /// One row a case and driver; each cell a link direction, busiest first within its group.
 pub(super) fn heat_strip(results: &Results, experiment: &ExperimentResult) -> Option<String> {
@@ -152,6 +210,9 @@ pub(super) fn heat_strip(results: &Results, experiment: &ExperimentResult) -> Op
         return None;
     }
     let mut svg = Svg::new(width, 20.0 + row * lines.len() as f64);
+    let strips = lines.len() * shown.len();
+    let cells_max = (CELLS_ALL / strips).clamp(CELLS_MIN, CELLS_MAX);
+    let most = (cells_max, cells_max * strips <= CELLS_NAMED);
     for (column, &group) in shown.iter().enumerate() {
         let x = label + (room + 14.0) * column as f64;
         svg.text("tick", (x, 11.0), Anchor::Start, GROUPS[group]);
@@ -168,18 +229,28 @@ pub(super) fn heat_strip(results: &Results, experiment: &ExperimentResult) -> Op
             let known = groups[group].iter().filter_map(|&direction| Some((shares[direction]?, direction)));
             let mut cells: Vec<(f64, usize)> = known.collect();
             cells.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-            draw_cells(&mut svg, network, &cells, [x, y, room, row - 3.0]);
+            draw_cells(&mut svg, network, &cells, (most, [x, y, room, row - 3.0]));
         }
     }
     Some(svg.finish(&format!("Utilisation of every link direction in each case of {}", experiment.name)))
 }
 
-fn draw_cells(svg: &mut Svg, network: &Network, cells: &[(f64, usize)], [x, y, width, height]: [f64; 4]) {
-    let count = cells.len().min(CELLS_MAX);
+/// Cells of a group, `most` of them, named if they are `named`.
+fn draw_cells(
+    svg: &mut Svg,
+    network: &Network,
+    cells: &[(f64, usize)],
+    ((most, named), [x, y, width, height]): ((usize, bool), [f64; 4]),
+) {
+    let count = cells.len().min(most);
     let step = width / count.max(1) as f64;
     for cell in 0..count {
         let (share, direction) = cells[cell * cells.len() / count];
-        let tip = format!("{}: {:.0} %", direction_name(network, direction), share * 100.0);
+        let tip = if named {
+            format!("{}: {:.0} %", direction_name(network, direction), share * 100.0)
+        } else {
+            String::new()
+        };
         svg.heat_rect(share, [x + step * cell as f64, y, (step - 0.6).max(0.4), height], &tip);
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use fabric::DriverKind;
 
 use super::charts::{nice_step, tick_text, ticks};
+use super::data;
 use super::html::{driver_class, driver_key, driver_word};
 use super::quantity::Scale;
 use super::svg::{Anchor, Svg, escape};
@@ -34,8 +35,10 @@ pub(super) fn section(results: &Results, experiment: &ExperimentResult) -> Strin
     let left_out = drawings.len().saturating_sub(CASES_MAX);
     let more = if left_out > 0 { format!("; {left_out} more cases are in the samples") } else { String::new() };
     let drawings: String = drawings.into_iter().take(CASES_MAX).collect();
+    let name = format!("{}-{}-over-time", results.network.name, experiment.name);
+    let data = data::link(&name, &data::over_time(results, experiment));
     format!(
-        "<div class=\"card\"><h3>Over time</h3><p class=\"small\">seconds since measuring began; {runs}{more}</p>{key}{drawings}</div>\n"
+        "<div class=\"card\"><h3>Over time</h3><p class=\"small\">seconds since measuring began; {runs}{more}</p>{key}{drawings}{data}</div>\n"
     )
 }
 

@@ -10,7 +10,7 @@ use super::latency::other_metrics;
 use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{alike, has_published, heading, is_summed_up, published_text, runs_text, scale_of};
-use super::{charts, cluster, drivers, network, over_time};
+use super::{charts, cluster, data, distributions, drivers, lines, network, over_time};
 use crate::measure::metric::metric_name;
 use crate::measure::statistics;
 use crate::results::{CaseResult, ExperimentResult, Results, Verdict};
@@ -31,20 +31,15 @@ const STYLE: &str = include_str!("report.css");
 impl Results {
     /// The report as one self-contained HTML page.
     pub fn html(&self) -> String {
-        let mut page = String::new();
-        let name = escape(&self.network.name);
-        let _ = write!(
-            page,
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{name} – Heddle</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        );
+        let mut page = opening(&self.network.name);
+        let drivers = drivers::section(self);
         page.push_str(&self.head());
+        page.push_str(&self.contents(!drivers.is_empty()));
         page.push_str(&self.picture());
-        for experiment in &self.experiments {
-            page.push_str(&self.experiment(experiment));
+        for (number, experiment) in self.experiments.iter().enumerate() {
+            page.push_str(&self.experiment(number, experiment));
         }
-        page.push_str(&drivers::section(self));
+        page.push_str(&drivers);
         page.push_str(&self.ran_on());
         page.push_str("</main>\n</body>\n</html>\n");
         page
@@ -93,6 +88,28 @@ impl Results {
         html + "</div>\n</header>\n"
     }
 
+    /// Where everything is; nothing if there is little.
+    fn contents(&self, compares: bool) -> String {
+        if self.experiments.len() < 2 && !compares {
+            return String::new();
+        }
+        let mut html = String::from("<nav class=\"contents\" aria-label=\"Contents\"><ol>\n");
+        for (number, experiment) in self.experiments.iter().enumerate() {
+            let missed = experiment.verdicts.iter().filter(|verdict| !verdict.passed).count();
+            let mark = match (experiment.verdicts.len(), missed) {
+                (0, _) => String::new(),
+                (_, 0) => " <span class=\"met\">✓</span>".to_owned(),
+                (all, missed) => format!(" <span class=\"missed\">✗ {missed} of {all}</span>"),
+            };
+            let title = escape(title_of(experiment));
+            let _ = writeln!(html, "<li><a href=\"#experiment-{number}\">{title}</a>{mark}</li>");
+        }
+        if compares {
+            html.push_str("<li><a href=\"#drivers\">Live against simulated</a></li>\n");
+        }
+        html + "<li><a href=\"#machine\">What it ran on</a></li>\n</ol></nav>\n"
+    }
+
     /// The network with the mean load of its links over all runs.
     fn picture(&self) -> String {
         let network = &self.network;
@@ -110,8 +127,8 @@ impl Results {
         )
     }
 
-    fn experiment(&self, experiment: &ExperimentResult) -> String {
-        let title = if experiment.title.is_empty() { &experiment.name } else { &experiment.title };
+    fn experiment(&self, number: usize, experiment: &ExperimentResult) -> String {
+        let title = title_of(experiment);
         let runs = if experiment.repeat == 1 { "one run".to_owned() } else { experiment.runs_in_words() };
         let warm_up = if experiment.warm_up_seconds > 0.0 {
             format!(" after a warm-up of {} s", experiment.warm_up_seconds)
@@ -121,7 +138,7 @@ impl Results {
         let asks = !experiment.asks.is_empty();
         let lasts = if asks { String::new() } else { format!(" of {} s{warm_up}", experiment.seconds) };
         let mut html = format!(
-            "<section>\n<h2>{}</h2>\n<p class=\"lead\"><code>{}</code> · {}. Each case: {runs}{lasts}.</p>\n",
+            "<section id=\"experiment-{number}\">\n<h2>{}</h2>\n<p class=\"lead\"><code>{}</code> · {}. Each case: {runs}{lasts}.</p>\n",
             escape(title),
             escape(&experiment.name),
             escape(&experiment.traffic),
@@ -175,38 +192,53 @@ impl Results {
     fn plots(&self, experiment: &ExperimentResult) -> String {
         let key = driver_key(&self.drivers);
         let mut html = String::from("<div class=\"two\">\n");
-        let mut card = |title: &str, note: &str, drawing: Option<String>| {
+        let mut card = |title: &str, note: &str, drawing: Option<String>, link: &str| {
             if let Some(drawing) = drawing {
                 let (title, note) = (escape(title), escape(note));
                 let _ = writeln!(
                     html,
-                    "<div class=\"card\"><h3>{title}</h3><p class=\"small\">{note}</p>{key}{drawing}</div>"
+                    "<div class=\"card\"><h3>{title}</h3><p class=\"small\">{note}</p>{key}{drawing}{link}</div>"
                 );
             }
         };
+        // Over an axis of numbers as lines, else as bars.
+        let drawn = |metric| {
+            let lines = lines::draw(experiment, &self.drivers, metric);
+            lines.or_else(|| charts::bars(experiment, &self.drivers, metric))
+        };
+        let behind = |metric: Metric| {
+            let name = format!("{}-{}-{}", self.network.name, experiment.name, metric.word());
+            data::link(&name, &data::of_metric(experiment, &self.drivers, metric))
+        };
         let interval = if experiment.repeat > 1 {
-            "mean over the runs; whiskers: 99 % confidence interval"
+            "mean over the runs; whiskers: 99 % confidence interval, with an arrow where it goes on"
         } else {
             "one run each"
         };
         let (first, rest) =
             experiment.metrics.split_first().map_or((None, &[][..]), |(first, rest)| (Some(*first), rest));
         if let Some(metric) = first {
-            card(&heading(experiment, metric), interval, charts::bars(experiment, &self.drivers, metric));
+            card(&heading(experiment, metric), interval, drawn(metric), &behind(metric));
         }
         let unit = scale_of(experiment, Metric::GoodputMean).unit;
         card(
             &format!("goodput of each flow ({unit})"),
             "a dot a flow, a stroke at the median",
             charts::strips(self, experiment),
+            "",
         );
         card(
             &format!("{}, compared", first.map_or("goodput", metric_name)),
             "paired by seed: same pairs of hosts, all else equal",
             charts::forest(experiment),
+            "",
         );
         for &metric in rest {
-            card(&heading(experiment, metric), interval, charts::bars(experiment, &self.drivers, metric));
+            card(&heading(experiment, metric), interval, drawn(metric), &behind(metric));
+        }
+        for (title, note, drawing, csv) in distributions::all(self, experiment) {
+            let name = format!("{}-{}-{title}", self.network.name, experiment.name);
+            card(&title, note, Some(drawing), &data::link(&name, &csv));
         }
         html + "</div>\n"
     }
@@ -238,7 +270,7 @@ impl Results {
 
     fn ran_on(&self) -> String {
         let environment = &self.environment;
-        let mut html = String::from("<section>\n<h2>What it ran on</h2>\n<div class=\"card\"><dl>\n");
+        let mut html = String::from("<section id=\"machine\">\n<h2>What it ran on</h2>\n<div class=\"card\"><dl>\n");
         let mut row = |term: &str, value: &str| {
             if !value.is_empty() {
                 let _ = writeln!(html, "<dt>{term}</dt><dd>{}</dd>", escape(value));
@@ -264,7 +296,8 @@ impl Results {
         }
         html.push_str("</dl></div>\n</section>\n");
         html.push_str(
-            "<footer><p>Intervals are 99 % confidence intervals of the mean by Student’s t. Differences are paired: live and \
+            "<footer><p>Intervals are 99 % confidence intervals of the mean by Student’s t. Percentiles are of all packets, transfers or requests \
+             of a run, and shown is their mean over the runs; distributions are of all runs together. Differences are paired: live and \
              simulated runs, and the values of a policy, share their seed and their pairs of hosts. Goodput is payload that \
              reached the receiving program while measured; streams of one pair of hosts are one flow here. Reordering after RFC 4737; \
              its extent counts from the flow’s start in live runs, from the end of the warm-up in simulated ones. With <code>ecmp</code>, \
@@ -365,6 +398,21 @@ fn bond_table(experiment: &ExperimentResult) -> String {
         "<details class=\"card\"{open}><summary>Bonds</summary><p class=\"small\">What each sent by its members, and what order on \
          arrival cost at the other end (simulated: warm-up included; live: the longest wait since the bond began).</p>{table}</details>\n"
     )
+}
+
+/// What a page about something begins with.
+pub(super) fn opening(about: &str) -> String {
+    let about = escape(about);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{about} – Heddle</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
+    )
+}
+
+/// What people call an experiment.
+fn title_of(experiment: &ExperimentResult) -> &str {
+    if experiment.title.is_empty() { &experiment.name } else { &experiment.title }
 }
 
 fn case_head(experiment: &ExperimentResult, case: &CaseResult, drivers: &[DriverKind]) -> String {

@@ -84,9 +84,16 @@ impl Svg {
         self.element(&format!(r#"polyline class="{class}" points="{text}""#), tip)
     }
 
-    /// A line whose colour and width say how full something is, 0 to 1.
-    pub fn heat_line(&mut self, share: f64, from: (f64, f64), to: (f64, f64), tip: &str) -> &mut Self {
-        let width = Short(1.0 + 2.6 * share.clamp(0.0, 1.0));
+    /// A filled shape.
+    pub fn polygon(&mut self, class: &str, corners: &[(f64, f64)], tip: &str) -> &mut Self {
+        let corner = |(x, y): &(f64, f64)| format!("{},{}", Short(*x), Short(*y));
+        let corners = corners.iter().map(corner).collect::<Vec<_>>().join(" ");
+        self.element(&format!(r#"polygon class="{class}" points="{corners}""#), tip)
+    }
+
+    /// A line whose colour and width say how full something is, 0 to 1; an empty one is `thin` wide.
+    pub fn heat_line(&mut self, (share, thin): (f64, f64), from: (f64, f64), to: (f64, f64), tip: &str) -> &mut Self {
+        let width = Short(thin * (1.0 + 2.6 * share.clamp(0.0, 1.0)));
         self.element(
             &format!(r#"line class="wire" {} stroke-width="{width}" {}"#, Heat(share), LineEnds(from, to)),
             tip,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fabric::{DriverKind, Metric};
+use fabric::{DriverKind, Metric, Statistic};
 
 use super::bonds::BondTable;
 use super::latency::{LatencyTable, other_metrics};
@@ -38,6 +38,14 @@ impl Results {
             }
             if experiment.is_measured() {
                 text.push_str(&tables(experiment, &self.drivers, width));
+            }
+            if experiment.repeat > 1
+                && experiment.asks.is_empty()
+                && experiment.metrics.iter().any(|it| is_percentile(*it))
+            {
+                text.push_str(
+                    "  percentiles: of all packets or transfers of a run; shown is their mean over the runs\n",
+                );
             }
             text.push_str(&bond_table(experiment, width));
             for comparison in &experiment.comparisons {
@@ -140,6 +148,18 @@ pub(crate) fn heading(experiment: &ExperimentResult, metric: Metric) -> String {
 /// What an experiment's part of a table begins with.
 pub(super) fn opening_line(name: &str, title: &str) -> String {
     if title.is_empty() { format!("{name}\n") } else { format!("{name}: {title}\n") }
+}
+
+/// Whether a metric is a percentile of what one run has many of.
+const fn is_percentile(metric: Metric) -> bool {
+    let (Metric::Delay(statistic)
+    | Metric::RoundTrip(statistic)
+    | Metric::Completion(statistic)
+    | Metric::CompletionOf(_, statistic)) = metric
+    else {
+        return false;
+    };
+    matches!(statistic, Statistic::P50 | Statistic::P90 | Statistic::P99 | Statistic::P999)
 }
 
 /// What was measured, by hosts that talk to hosts or by those who ask the controllers.

@@ -9,7 +9,7 @@ use super::means::Means;
 use super::model::{CaseResult, ExperimentResult, Results};
 use crate::labels::Labels;
 use crate::measure::record::{LinkRecord, Record, number_among_parallel};
-use crate::measure::time_series::{FlowSeries, LinkSeries, TimeSeries};
+use crate::measure::time_series::{FlowSeries, TimeSeries};
 use crate::measure::tolerance::Tolerance;
 
 /// What is recorded over time.
@@ -26,14 +26,19 @@ pub enum Quantity {
     Reordered,
     /// Packets that wait at all links together.
     Queue,
+    /// Smoothed round-trip time of a flow, on the mean over the flows, seconds.
+    RoundTrip,
+    /// Packets marked at all links together, since measuring began.
+    Marks,
 }
 
-/// The window has no metric, and is no count of packets that came to be: it is held to the tolerance of queues.
-const CWND: Metric = Metric::QueueMean;
+/// Round-trip times are those of queues, but no count of packets.
+const ROUND_TRIP: Tolerance = Tolerance { relative: 0.2, absolute: 0.001 };
 
 impl Quantity {
     /// All of them, as they are shown.
-    pub const ALL: [Self; 5] = [Self::Goodput, Self::Cwnd, Self::Retransmits, Self::Reordered, Self::Queue];
+    pub const ALL: [Self; 7] =
+        [Self::Goodput, Self::Cwnd, Self::RoundTrip, Self::Retransmits, Self::Reordered, Self::Queue, Self::Marks];
 
     /// What tables call it.
     pub const fn name(self) -> &'static str {
@@ -43,6 +48,8 @@ impl Quantity {
             Self::Retransmits => "retransmits of all flows",
             Self::Reordered => "reordered segments of all flows",
             Self::Queue => "packets in all queues",
+            Self::RoundTrip => "round-trip time of a flow",
+            Self::Marks => "packets marked at all links",
         }
     }
 
@@ -50,28 +57,32 @@ impl Quantity {
     pub const fn unit(self) -> Unit {
         match self {
             Self::Goodput => Unit::BitsPerSecond,
-            Self::Cwnd | Self::Retransmits | Self::Reordered | Self::Queue => Unit::Count,
+            Self::RoundTrip => Unit::Seconds,
+            Self::Cwnd | Self::Retransmits | Self::Reordered | Self::Queue | Self::Marks => Unit::Count,
         }
     }
 
-    const fn metric(self) -> Metric {
-        match self {
+    /// How far live and simulated may lie apart in it.
+    fn tolerance(self) -> Option<Tolerance> {
+        Tolerance::of(match self {
             Self::Goodput => Metric::GoodputMean,
-            Self::Cwnd => CWND,
+            // The window has no metric, and is no count of packets that came to be.
+            Self::Cwnd | Self::Queue => Metric::QueueMean,
             Self::Retransmits => Metric::Retransmits,
             Self::Reordered => Metric::Reordered,
-            Self::Queue => Metric::QueueMean,
-        }
+            Self::Marks => Metric::Marks,
+            Self::RoundTrip => return Some(ROUND_TRIP),
+        })
     }
 
     /// Whether steps add up; of the others the mean is looked at.
     const fn adds_up(self) -> bool {
-        matches!(self, Self::Retransmits | Self::Reordered)
+        matches!(self, Self::Retransmits | Self::Reordered | Self::Marks)
     }
 
     /// Whether all flows or links are looked at together; else their mean.
     const fn is_of_all(self) -> bool {
-        matches!(self, Self::Retransmits | Self::Reordered | Self::Queue)
+        matches!(self, Self::Retransmits | Self::Reordered | Self::Queue | Self::Marks)
     }
 
     fn of_flow(self, flow: &FlowSeries) -> Vec<f64> {
@@ -80,18 +91,26 @@ impl Quantity {
             Self::Cwnd => flow.cwnd.clone(),
             Self::Retransmits => flow.retransmits.iter().map(|number| *number as f64).collect(),
             Self::Reordered => flow.reordered.iter().map(|number| *number as f64).collect(),
-            Self::Queue => Vec::new(),
+            Self::RoundTrip => flow.rtt_us.iter().map(|us| *us as f64 * 1e-6).collect(),
+            Self::Queue | Self::Marks => Vec::new(),
         }
     }
 
     /// The parts of a run that it is known of, by what they are called in the record.
     fn parts<'a>(self, run: &'a Record, series: &'a TimeSeries) -> Vec<(Part<'a>, Vec<f64>)> {
-        let links = || run.links.iter().zip(&series.links).enumerate();
-        let flows = || run.flows.iter().zip(&series.flows);
-        let parts: Vec<_> = if self == Self::Queue {
-            links().map(|(at, (_, LinkSeries { queue }))| (Part::Link(at), queue.clone())).collect()
-        } else {
-            flows().map(|(flow, series)| (Part::Flow(&flow.from, &flow.to), self.of_flow(series))).collect()
+        let links = run.links.iter().zip(&series.links).enumerate();
+        let flows = run.flows.iter().zip(&series.flows);
+        // A link of which nothing is recorded has marked nothing.
+        let marked = |marks: &[u64]| match marks {
+            [] => vec![0.0; series.steps()],
+            marks => marks.iter().map(|count| *count as f64).collect(),
+        };
+        let parts: Vec<_> = match self {
+            Self::Queue => links.map(|(at, (_, link))| (Part::Link(at), link.queue.clone())).collect(),
+            Self::Marks => links.map(|(at, (_, link))| (Part::Link(at), marked(&link.marks))).collect(),
+            Self::Goodput | Self::Cwnd | Self::RoundTrip | Self::Retransmits | Self::Reordered => {
+                flows.map(|(flow, series)| (Part::Flow(&flow.from, &flow.to), self.of_flow(series))).collect()
+            }
         };
         parts.into_iter().filter(|(_, steps)| !steps.is_empty()).collect()
     }
@@ -182,7 +201,7 @@ fn parting<'a>(
     (live, sim): (&Runs<'_>, &Runs<'_>),
 ) -> Option<Parting<'a>> {
     let (of_live, of_sim) = (mean_of_runs(live, quantity)?, mean_of_runs(sim, quantity)?);
-    let tolerance = Tolerance::of(quantity.metric())?;
+    let tolerance = quantity.tolerance()?;
     let so_far = |steps: &[f64]| if quantity.adds_up() { sums(steps) } else { means(steps) };
     let pairs: Vec<(f64, f64)> = so_far(&of_live).into_iter().zip(so_far(&of_sim)).collect();
     let together = pairs.iter().rposition(|(live, sim)| tolerance.allows(*live, *sim));

@@ -100,12 +100,16 @@ fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
         ));
     }
     if let Some(transfers) = transfers {
-        let (size, every) = (transfers.size_bytes, transfers.every);
+        let every = transfers.every;
+        let size = transfers.size.all_the_same().map_or_else(
+            || format!("{:.0} bytes on the mean, drawn", transfers.size.mean()),
+            |size| format!("{size} bytes"),
+        );
         let varies_size = varies(|setting| matches!(setting, TrafficSetting::TransferSize(_)));
         let varies_every = varies(|setting| matches!(setting, TrafficSetting::TransferInterval(_)));
         words.push(match (varies_size, varies_every) {
-            (false, false) => format!("transfers of {size} bytes, one in {every} on the mean"),
-            (false, true) => format!("transfers of {size} bytes"),
+            (false, false) => format!("transfers of {size}, one in {every} on the mean"),
+            (false, true) => format!("transfers of {size}"),
             (true, false) => format!("transfers, one in {every} on the mean"),
             (true, true) => "transfers".to_owned(),
         });

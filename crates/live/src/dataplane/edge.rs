@@ -17,7 +17,7 @@ use wire::VirtioNetPacket;
 
 use super::changeover::{self, Next, Peers};
 use super::flight::{Due, Flight, Offered, Passage, Way};
-use super::flows::Flows;
+use super::flows::{Flows, Passed};
 use super::host_port::HostPort;
 use super::leaving::Leaving;
 use super::plan::{Plan, frame_limit};
@@ -274,7 +274,11 @@ impl Edge {
             counters.late_total = counters.late_total + nanos::Span::from_ns(late.as_ns());
             counters.late_max = counters.late_max.max(late);
         }
-        if !self.state.flows.observe(due, packet.forwarding.hash, packet.number, packet.ethernet()) {
+        // The clock may have been set back meanwhile.
+        let is_timed = self.plan.is_shaped() && packet.entered <= due;
+        let took = is_timed.then(|| due.since(packet.entered));
+        let passed = Passed { number: packet.number, took };
+        if !self.state.flows.observe(due, packet.forwarding.hash, passed, packet.ethernet()) {
             self.state.refused.unwatched_flows += 1;
         }
     }
@@ -441,6 +445,7 @@ impl Driver for Edge {
         room.copy_from_slice(bytes);
         copy.set_len(bytes.len());
         (copy.forwarding, copy.number, copy.tag) = (packet.forwarding, packet.number, packet.tag);
+        copy.entered = packet.entered;
         Some(copy)
     }
 
@@ -460,7 +465,8 @@ impl Driver for Edge {
         buffer[..VNET_HEADER].fill(0);
         buffer[VNET_HEADER..].copy_from_slice(bytes);
         packet.set_len(end);
-        (packet.forwarding, packet.number, packet.tag) = (forwarding, 0, tag);
+        // No host has sent it: nobody asks how long it took.
+        (packet.forwarding, packet.number, packet.tag, packet.entered) = (forwarding, 0, tag, Time::NEVER);
         Some(packet)
     }
 

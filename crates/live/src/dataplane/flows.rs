@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use machine::{Rebase, Span, Time};
+use transport::delay;
 use transport::reordering::Meter;
 use vswitch::spread::FlowHash;
 use vswitch::{FlowKey, Payload, UdpFragment, payload};
@@ -46,8 +47,28 @@ pub struct Flow {
     from: SocketAddr,
     to: SocketAddr,
     came: Came,
+    /// How long its packets took, where links take time.
+    delays: Option<delay::Meter>,
     /// When something of it was seen last.
     seen: Time,
+}
+
+/// What is known of a packet besides its frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    /// Its place among those that entered the fabric where it did.
+    pub number: u32,
+    /// How long it took through the fabric; `None`: that says nothing.
+    pub took: Option<Span>,
+}
+
+impl Flow {
+    #[inline]
+    fn note_delay(&mut self, took: Option<Span>) {
+        if let Some(took) = took {
+            self.delays.get_or_insert_default().record(took);
+        }
+    }
 }
 
 /// What came of a flow.
@@ -63,31 +84,40 @@ impl Flows {
     /// Counts what a frame (without virtio-net header) has for a program of its receiver; false if there is no room for
     /// the flow. Flows are told apart by their 64-bit hash: of 16,384 flows, two share one with a chance of 2^-37.
     ///
-    /// `number` is the frame's place among those that entered the fabric where it did, so it tells which of two segments was sent
-    /// later. TCP's timestamps tell that to a millisecond only: a retransmission within one would look like reordering.
+    /// `passed.number` tells which of two segments was sent later. TCP's timestamps tell that to a millisecond only: a retransmission within one would look like reordering.
     #[inline]
-    pub fn observe(&mut self, now: Time, hash: FlowHash, number: u32, frame: &[u8]) -> bool {
+    pub fn observe(&mut self, now: Time, hash: FlowHash, passed: Passed, frame: &[u8]) -> bool {
         match payload(frame) {
             None => true,
             Some(Payload::Segment(segment)) => {
                 let is_new = || (ends(frame, None), Came::Segments(Meter::new()));
                 let Some(flow) = self.flow(now, hash, is_new) else { return false };
+                flow.note_delay(passed.took);
                 if let Came::Segments(meter) = &mut flow.came {
-                    meter.observe(segment.seq, segment.end(), number);
+                    meter.observe(segment.seq, segment.end(), passed.number);
                 }
                 true
             }
-            Some(Payload::Datagram(bytes)) => self.count_datagram(now, hash, bytes, || ends(frame, None)),
-            Some(Payload::Fragment(fragment)) => self.observe_fragment(now, hash, &fragment, frame),
+            Some(Payload::Datagram(bytes)) => {
+                self.count_datagram(now, hash, (bytes, passed.took), || ends(frame, None))
+            }
+            Some(Payload::Fragment(fragment)) => self.observe_fragment(now, (hash, passed.took), &fragment, frame),
         }
     }
 
     /// All fragments between two hosts have one hash, since only a datagram's first one shows ports.
-    fn observe_fragment(&mut self, now: Time, hash: FlowHash, fragment: &UdpFragment, frame: &[u8]) -> bool {
+    fn observe_fragment(
+        &mut self,
+        now: Time,
+        (hash, took): (FlowHash, Option<Span>),
+        fragment: &UdpFragment,
+        frame: &[u8],
+    ) -> bool {
         let Some(Whole { ports, payload_len }) = self.reassembly.offer(now, hash, fragment) else { return true };
         let Ok(key) = FlowKey::parse(frame) else { return true };
         let hash = FlowKey { src_port: ports.0, dst_port: ports.1, ..key }.hash();
-        self.count_datagram(now, hash, payload_len, || ends(frame, Some(ports)))
+        // The fragment that completes a datagram says how long it took.
+        self.count_datagram(now, hash, (payload_len, took), || ends(frame, Some(ports)))
     }
 
     #[inline]
@@ -95,10 +125,11 @@ impl Flows {
         &mut self,
         now: Time,
         hash: FlowHash,
-        payload_len: u32,
+        (payload_len, took): (u32, Option<Span>),
         ends: impl FnOnce() -> (SocketAddr, SocketAddr),
     ) -> bool {
         let Some(flow) = self.flow(now, hash, || (ends(), Came::Datagrams(0))) else { return false };
+        flow.note_delay(took);
         if let Came::Datagrams(bytes) = &mut flow.came {
             *bytes += u64::from(payload_len);
         }
@@ -172,7 +203,7 @@ impl Flows {
         }
         let slot = self.probe(hash);
         let ((from, to), came) = new();
-        self.watched.push(Flow { hash, from, to, came, seen: now });
+        self.watched.push(Flow { hash, from, to, came, delays: None, seen: now });
         self.slots[slot] = self.watched.len() as u16;
         Some(self.watched.len() - 1)
     }
@@ -184,7 +215,13 @@ impl Flows {
                 Came::Segments(meter) => (meter.delivered(), Some(meter.counters())),
                 Came::Datagrams(bytes) => (*bytes, None),
             };
-            FlowCounters { from: flow.from, to: flow.to, delivered_bytes, reordering }
+            FlowCounters {
+                from: flow.from,
+                to: flow.to,
+                delivered_bytes,
+                reordering,
+                delays: flow.delays.as_ref().map(delay::Meter::delays),
+            }
         };
         self.watched.iter().map(report).collect()
     }
@@ -213,7 +250,7 @@ impl Rebase for Flows {
 
 impl Rebase for Flow {
     fn rebase(&mut self, by: Span) {
-        let Self { hash: _, from: _, to: _, came: _, seen } = self;
+        let Self { hash: _, from: _, to: _, came: _, delays: _, seen } = self;
         seen.rebase(by);
     }
 }
@@ -222,6 +259,26 @@ impl Rebase for Flow {
 mod tests {
     use super::*;
     use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, UdpRepr, protocol, tcp_flags};
+
+    /// As the `number`th, in a millisecond for each.
+    fn passed(number: u32) -> Passed {
+        Passed { number, took: Some(Span::from_ms(u64::from(number))) }
+    }
+
+    #[test]
+    fn delays_are_counted_by_flow_where_links_take_time() {
+        let mut flows = Flows::default();
+        for number in 1..=9 {
+            let (hash, frame) = segment(40_000, number);
+            assert!(flows.observe(Time::ZERO, hash, passed(number), &frame));
+        }
+        let (hash, frame) = segment(40_001, 1);
+        assert!(flows.observe(Time::ZERO, hash, Passed { number: 1, took: None }, &frame));
+        let report = flows.report();
+        let delays = report[0].delays.as_ref().unwrap();
+        assert_eq!((delays.count(), delays.mean(), delays.max()), (9, Some(0.005), Some(0.009)));
+        assert_eq!(report[1].delays, None);
+    }
 
     /// A segment of 100 bytes from `port`, sent as the `number`th.
     fn segment(port: u16, number: u32) -> (FlowHash, Vec<u8>) {
@@ -289,7 +346,7 @@ mod tests {
         for number in [0, 2, 1, 3] {
             for port in [1_000, 2_000] {
                 let (hash, frame) = segment(port, if port == 1_000 { number } else { 7 + number / 3 });
-                assert!(flows.observe(Time::ZERO, hash, number, &frame));
+                assert!(flows.observe(Time::ZERO, hash, passed(number), &frame));
             }
         }
         let report = flows.report();
@@ -307,7 +364,7 @@ mod tests {
         let mut flows = Flows::default();
         for (entered, sequence) in [0, 2, 3, 1].into_iter().enumerate() {
             let (hash, frame) = segment(1_000, sequence);
-            assert!(flows.observe(Time::ZERO, hash, entered as u32, &frame));
+            assert!(flows.observe(Time::ZERO, hash, passed(entered as u32), &frame));
         }
         assert_eq!(flows.report()[0].reordering.map(|seen| seen.reordered), Some(0));
     }
@@ -317,7 +374,7 @@ mod tests {
         let mut flows = Flows::default();
         let mut show = |ms: u64, port: u16| {
             let (hash, frame) = segment(port, 1);
-            flows.observe(Time::ZERO + Span::from_ms(ms), hash, 1, &frame)
+            flows.observe(Time::ZERO + Span::from_ms(ms), hash, passed(1), &frame)
         };
         let all = FLOWS_MAX as u16;
         // A half at once, the other half later.
@@ -333,7 +390,7 @@ mod tests {
         assert_eq!(ports, expected);
         for port in [7, 50_000, all - 1] {
             let (hash, frame) = segment(port, 1);
-            flows.observe(Time::ZERO + Span::from_secs(3), hash, 2, &frame);
+            flows.observe(Time::ZERO + Span::from_secs(3), hash, passed(2), &frame);
         }
         assert_eq!(flows.report().len(), expected.len(), "those that are left are found");
     }
@@ -344,7 +401,7 @@ mod tests {
         let mut show = |ports: (u16, u16), identification: u16, piece: (u16, bool)| {
             let frame = datagram(ports, identification, piece);
             let hash = FlowKey::parse(&frame).unwrap().hash();
-            assert!(flows.observe(Time::ZERO, hash, 1, &frame));
+            assert!(flows.observe(Time::ZERO, hash, passed(1), &frame));
         };
         show((1_000, 6_000), 0, (0, false));
         show((1_000, 6_000), 0, (0, false));

@@ -176,7 +176,7 @@ impl Worker {
                 if forwarding.to == FLOOD && !self.edge.may_flood(key.host, now) {
                     return self.edge.pool.put(packet);
                 }
-                self.edge.stamp(&mut packet, forwarding, Tag::None);
+                self.edge.stamp(now, &mut packet, forwarding, Tag::None);
                 self.edge.entering.push(packet);
             }
             Ingress::Answer(len) => {
@@ -208,7 +208,7 @@ impl Worker {
         let is_in_bond = tables.map.bond(port).is_some();
         if !self.graph.egress[port].link().is_some_and(Link::is_up) {
             // The cable is out: nobody answers, and the link counts the loss.
-            self.edge.stamp(&mut packet, to_far_end(), Tag::Control);
+            self.edge.stamp(now, &mut packet, to_far_end(), Tag::Control);
             return self.depart_alone(entry, now, packet);
         }
         self.learn_announced(key, packet.ethernet());
@@ -218,11 +218,11 @@ impl Worker {
                 if forwarding.to == FLOOD && !self.edge.may_flood(key.host, now) {
                     return self.edge.pool.put(packet);
                 }
-                self.edge.stamp(&mut packet, forwarding, Tag::None);
+                self.edge.stamp(now, &mut packet, forwarding, Tag::None);
                 self.edge.entering.push(packet);
             }
             Ingress::Answer(len) => {
-                self.edge.stamp(&mut packet, to_far_end(), Tag::Control);
+                self.edge.stamp(now, &mut packet, to_far_end(), Tag::Control);
                 if !is_in_bond {
                     self.edge.show_at_edge(port, now, &packet);
                 } else if let Some(copy) = self.edge.copy(&packet) {
@@ -233,7 +233,7 @@ impl Worker {
             Ingress::Drop(DropReason::UnknownDestination(_) | DropReason::Group | DropReason::Silence(_))
                 if is_in_bond =>
             {
-                self.edge.stamp(&mut packet, to_far_end(), Tag::Control);
+                self.edge.stamp(now, &mut packet, to_far_end(), Tag::Control);
                 self.depart_alone(entry, now, packet);
             }
             Ingress::Drop(reason) => {
@@ -290,8 +290,9 @@ impl Worker {
 impl Edge {
     /// Writes on a packet that enters the fabric what has been found out about it.
     #[inline]
-    fn stamp(&mut self, packet: &mut Packet, forwarding: Forwarding, tag: Tag) {
+    fn stamp(&mut self, now: Time, packet: &mut Packet, forwarding: Forwarding, tag: Tag) {
         self.state.entered += 1;
+        packet.entered = now;
         (packet.forwarding, packet.tag, packet.number) = (forwarding, tag, self.state.entered as u32);
     }
 

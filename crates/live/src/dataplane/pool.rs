@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bond::Framed;
 use datapath::Tag;
+use machine::Time;
 use topology::NodeId;
 use vswitch::Forwarding;
 use vswitch::spread::FlowHash;
@@ -25,6 +26,8 @@ pub struct Content {
     pub tag: Tag,
     /// As which one it entered the fabric at its worker, counted from the start; wraps.
     pub number: u32,
+    /// When that was.
+    pub entered: Time,
     /// How much of the buffer is in use.
     len: u32,
     /// The frame with its virtio-net header, and more room maybe.
@@ -37,6 +40,7 @@ impl Packet {
             forwarding: Forwarding { to: NodeId(0), hash: FlowHash(0) },
             tag: Tag::None,
             number: 0,
+            entered: Time::ZERO,
             len: 0,
             buffer: vec![0; capacity].into(),
         }))

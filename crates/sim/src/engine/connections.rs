@@ -35,7 +35,7 @@ const ANSWER_BYTES: u32 = 8;
 impl Engine<'_> {
     /// Has the first transfer of each pair begin at its moment; the run begins at `origin`.
     pub(super) fn expect_transfers(&mut self, origin: Time, transfers: Transfers) {
-        self.whole_before = transfers.short_from.unwrap_or(self.whole_before);
+        self.whole_before = transfers.short_from().unwrap_or(self.whole_before);
         for (pair, start) in transfers.next_starts().enumerate() {
             if let Some(start) = start {
                 self.begin_later(origin, start, pair as u32);
@@ -53,15 +53,14 @@ impl Engine<'_> {
     pub(super) fn begin_transfer(&mut self, now: Time, pair: u32) {
         let index = pair as usize;
         let Some(transfers) = &mut self.transfers else { return };
-        let sent_bytes = transfers.sent_bytes;
         // What connections did counts for their pair before another one has the flow.
         let begun = transfers.begin(now, index);
         if let Some(interval) = transfers.next_after(index) {
             self.begin_later(now, interval, pair);
         }
-        let Some(Begun { number, flow }) = begun else { return };
-        let flow = if let Some(flow) = flow {
-            self.renew(flow, number);
+        let Some(Begun { number, sent_bytes, flow }) = begun else { return };
+        let flow = if let Some((flow, bytes_before)) = flow {
+            self.renew(flow, number, bytes_before);
             flow
         } else {
             self.add_flow(&self.scenario.flows[index], number % PORTS);
@@ -73,10 +72,10 @@ impl Engine<'_> {
         self.poll_sender(now, 2 * flow);
     }
 
-    /// A flow whose connection is over has another one, with other ports.
-    fn renew(&mut self, flow: u32, number: u64) {
+    /// A flow whose connection is over, which had so much payload, has another one, with other ports.
+    fn renew(&mut self, flow: u32, number: u64, bytes_before: u64) {
         let index = flow as usize;
-        let did = self.outcome_of(index);
+        let did = self.outcome_of(index, bytes_before);
         let Some(transfers) = &mut self.transfers else { return };
         transfers.keep(index, &did);
         let seed = mix(self.scenario.seed ^ mix((transfers.pair_of(index) as u64) << 32 | (number + 1)));
@@ -90,11 +89,10 @@ impl Engine<'_> {
         }
     }
 
-    /// What the connection of a flow has done so far. Its last segment is shorter than it seems to be.
-    fn outcome_of(&mut self, flow: usize) -> FlowOutcome {
+    /// What the connection of a flow with so much payload has done so far. Its last segment is shorter than it seems to be.
+    fn outcome_of(&mut self, flow: usize, size_bytes: u64) -> FlowOutcome {
         let did = self.flows[flow].outcome();
-        let most = self.transfers.as_ref().map_or(u64::MAX, |transfers| transfers.size_bytes);
-        FlowOutcome { delivered_bytes: did.delivered_bytes.min(most), ..did }
+        FlowOutcome { delivered_bytes: did.delivered_bytes.min(size_bytes), ..did }
     }
 
     pub(super) fn transferred_segment_arrives(&mut self, now: Time, direction: u32, id: u32) {
@@ -111,8 +109,9 @@ impl Engine<'_> {
         let segment = content.segment(self.medium.packets.ecn(id), self.medium.packets.offer(id).stamp);
         let flow = &mut self.flows[index];
         if segment.carries_data() {
-            let end = (segment.seq + self.segment_bytes).min(transfers.size_bytes);
+            let end = (segment.seq + self.segment_bytes).min(transfers.size_bytes(index));
             flow.meter.observe(segment.seq as u32, end as u32, (segment.stamp.as_ps() >> STAMP_SHIFT) as u32);
+            flow.delays.record(now.since(segment.stamp));
         }
         let is_joined = self.joining.is_some();
         if is_joined {
@@ -163,7 +162,8 @@ impl Engine<'_> {
     pub(crate) fn pairs(&mut self) -> Option<Vec<FlowOutcome>> {
         let mut pairs = self.transfers.as_mut()?.take_kept();
         for flow in 0..self.flows.len() {
-            let did = self.outcome_of(flow);
+            let size_bytes = self.transfers.as_ref()?.size_bytes(flow);
+            let did = self.outcome_of(flow, size_bytes);
             pairs[self.transfers.as_ref()?.pair_of(flow)].add(&did);
         }
         Some(pairs)
@@ -181,6 +181,7 @@ mod tests {
 
     use fabric::Transfers;
     use topology::{NodeId, Routes};
+    use transport::transfers::Sizes;
     use transport::{TransportKind, TransportSpec};
     use vswitch::{Pipelines, Spread};
 
@@ -194,6 +195,7 @@ mod tests {
         let fabric = network::network(2, 1, &[(0, 2, GIGABIT), (1, 2, GIGABIT)]);
         for kind in [TransportKind::Linux, TransportKind::Sack] {
             let transport = TransportSpec { kind, initial_window: 10, ..network::reno(100) };
+            let transfers = Transfers { size: Sizes::fixed(3_500), every: Span::from_ms(1) };
             let scenario = Scenario {
                 pipelines: &Pipelines::default(),
                 fabric: &fabric,
@@ -204,7 +206,7 @@ mod tests {
                 warm_up: Span::ZERO,
                 duration: Span::from_secs(5),
                 rate_pps: None,
-                transfers: Some(Transfers { size_bytes: 3_500, every: Span::from_ms(1) }),
+                transfers: Some(&transfers),
                 time_series: None,
                 faults: &[],
                 hosts: None,

@@ -14,6 +14,7 @@ impl Engine<'_> {
         let first = number * self.segment_bytes;
         let behind = first + self.segment_bytes;
         self.flows[index].meter.observe(first as u32, behind as u32, (stamp.as_ps() >> STAMP_SHIFT) as u32);
+        self.flows[index].delays.record(now.since(stamp));
         let FlowDirection { from, to, .. } = self.directions[direction as usize];
         let heard = self.heard.get_mut(to.0 as usize).and_then(|heard| heard.get_mut(from.0 as usize));
         let credit = self.udp[index].receive(now, number, heard.unwrap_or(&mut 0));

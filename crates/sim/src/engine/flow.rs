@@ -1,6 +1,7 @@
 //! A flow as its hosts have it.
 
 use machine::Time;
+use transport::delay;
 use transport::reordering::Meter;
 use transport::{ReceivingEndpoint, SendingEndpoint, TransportSpec};
 
@@ -12,6 +13,7 @@ pub(crate) struct Flow {
     pub(crate) sender: SendingEndpoint,
     pub(crate) receiver: ReceivingEndpoint,
     pub(crate) meter: Meter,
+    pub(crate) delays: delay::Meter,
     /// When the timer events of the sender and of the receiver fire that are in the calendar.
     pub(super) armed: [Time; 2],
 }
@@ -22,11 +24,12 @@ impl Flow {
             sender: SendingEndpoint::new(spec).with_seed(seed),
             receiver: ReceivingEndpoint::new(spec),
             meter: Meter::new(),
+            delays: delay::Meter::default(),
             armed: [Time::NEVER; 2],
         }
     }
 
-    /// What it has done since it began; its reordering since this was asked last.
+    /// What it has done since it began; its reordering and its delays since this was asked last.
     pub(crate) fn outcome(&mut self) -> FlowOutcome {
         let sent = self.sender.counters();
         FlowOutcome {
@@ -37,6 +40,7 @@ impl Flow {
             fast_retransmits: sent.fast_retransmits,
             timeouts: sent.timeouts,
             reordering: self.meter.take(),
+            delays: self.delays.take(),
             datagrams: None,
             transfers: None,
         }
@@ -50,6 +54,7 @@ impl Flow {
             retransmits: self.sender.counters().retransmits,
             reordered: self.meter.counters().reordered,
             cwnd_bytes: Some(self.sender.cwnd()),
+            rtt: self.sender.smoothed_rtt(),
         }
     }
 }

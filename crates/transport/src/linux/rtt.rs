@@ -107,8 +107,8 @@ impl Rtt {
     }
 
     /// The smoothed round trip; `None` before the first one.
-    pub fn smoothed(&self) -> Option<Span> {
-        (self.smoothed != 0).then_some(Span::from_ps(self.smoothed))
+    pub const fn smoothed(&self) -> Option<Span> {
+        if self.smoothed == 0 { None } else { Some(Span::from_ps(self.smoothed)) }
     }
 
     /// The shortest round trip; very long before the first one.

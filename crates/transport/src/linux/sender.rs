@@ -11,7 +11,7 @@
 //!
 //! Invariant: what is in flight is at most the receiver's window, and is timed.
 
-use machine::{Control, Step, Time};
+use machine::{Control, Span, Step, Time};
 use serde::{Deserialize, Serialize};
 
 use super::application::{Application, whole_burst};
@@ -179,6 +179,11 @@ impl Sender {
     /// Congestion window in bytes.
     pub fn cwnd(&self) -> u64 {
         u64::from(self.window.size()) * self.segment_bytes
+    }
+
+    /// The smoothed round-trip time; `None` before the first one was measured.
+    pub const fn smoothed_rtt(&self) -> Option<Span> {
+        self.rtt.smoothed()
     }
 
     /// Slow-start threshold in bytes; `u64::MAX` before the first loss.

@@ -250,7 +250,8 @@ fn completion_times_are_held_against_each_other_by_their_ranks() {
     let took = |run: &PlannedRun, shift: u64| {
         let times_ns =
             (0..200).map(|n| 1_000_000 + 1_000 * ((n * 7_919 + u64::from(run.repeat)) % 200) + shift).collect();
-        let transfers = Some(transport::transfers::Outcome { started: 201, unfinished: 1, times_ns });
+        let transfers =
+            Some(transport::transfers::Outcome { started: 201, unfinished: 1, times_ns, sizes_bytes: Vec::new() });
         let mut record = seen(run, SEEN);
         record.flows[0].transfers = transfers;
         record
@@ -276,9 +277,13 @@ fn in_steps(run: &PlannedRun, goodput: [u64; 4], queue: [f64; 4]) -> Record {
         cwnd: vec![10.0; 4],
         retransmits: vec![25; 4],
         reordered: vec![0, 0, 0, 200],
+        ..FlowSeries::default()
     };
-    let series =
-        TimeSeries { step_seconds: 0.25, flows: vec![flow], links: vec![LinkSeries { queue: queue.to_vec() }] };
+    let series = TimeSeries {
+        step_seconds: 0.25,
+        flows: vec![flow],
+        links: vec![LinkSeries { queue: queue.to_vec(), marks: Vec::new() }],
+    };
     Record { time_series: Some(Box::new(series)), ..seen(run, SEEN) }
 }
 

@@ -1,0 +1,268 @@
+//! Two folders of results side by side: what was measured in both, before and after a change perhaps.
+
+use std::fmt::Write as _;
+
+use fabric::{DriverKind, Metric};
+use serde::Serialize;
+
+use super::html::{driver_word, table};
+use super::quantity::{self, Scale};
+use super::svg::escape;
+use super::table::{block, label_lines, opening_line, optional};
+use crate::error::Error;
+use crate::grid::{Grid, quoted, terminal_width};
+use crate::labels::Labels;
+use crate::measure::metric::metric_name;
+use crate::measure::statistics::{Difference, Summary, independent};
+use crate::results::{ExperimentResult, Results};
+
+/// What two folders have in common.
+#[derive(Clone, Debug, Serialize)]
+pub struct SideBySide<'a> {
+    /// The first folder.
+    pub a: Side<'a>,
+    /// The second one.
+    pub b: Side<'a>,
+    /// Experiments of both, in the first one's order.
+    pub experiments: Vec<ExperimentOfBoth<'a>>,
+    /// What only one of them has, a line each.
+    pub left_out: Vec<String>,
+}
+
+/// One of the folders.
+#[derive(Clone, Debug, Serialize)]
+pub struct Side<'a> {
+    /// What it is called.
+    pub name: String,
+    /// When it was measured, UTC.
+    pub date: &'a str,
+    /// Version of Heddle.
+    pub version: &'a str,
+    /// Where randomness started.
+    pub seed: u64,
+}
+
+/// An experiment of both.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExperimentOfBoth<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// One line about it; may be empty.
+    #[serde(skip)]
+    title: &'a str,
+    /// Case by case.
+    pub rows: Vec<Row<'a>>,
+}
+
+/// A metric of a case, by one driver.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Row<'a> {
+    /// The case.
+    pub labels: &'a Labels,
+    /// What was measured.
+    pub metric: Metric,
+    /// Who drove the runs.
+    pub driver: DriverKind,
+    /// In the first folder.
+    pub a: Summary,
+    /// In the second one.
+    pub b: Summary,
+    /// The second minus the first, by Welch's method: runs of two calls do not form pairs.
+    pub difference: Difference,
+    /// Whether the difference is more than chance makes it in one of a hundred cases; `None`: too few runs to tell.
+    pub apart: Option<bool>,
+}
+
+impl<'a> SideBySide<'a> {
+    /// Of two folders, each with what it is to be called.
+    ///
+    /// # Errors
+    /// If they have nothing in common.
+    pub fn of(a: (String, &'a Results), b: (String, &'a Results)) -> Result<Self, Error> {
+        let mut left_out = Vec::new();
+        let mut experiments = Vec::new();
+        for experiment in &a.1.experiments {
+            match b.1.experiments.iter().find(|other| other.name == experiment.name) {
+                Some(other) => experiments.push(of_both((&a.0, experiment), (&b.0, other), &mut left_out)),
+                None => left_out.push(format!("{}: only in {}", experiment.name, a.0)),
+            }
+        }
+        let only_b = |other: &&ExperimentResult| a.1.experiments.iter().all(|one| one.name != other.name);
+        left_out.extend(b.1.experiments.iter().filter(only_b).map(|it| format!("{}: only in {}", it.name, b.0)));
+        if experiments.iter().all(|experiment: &ExperimentOfBoth| experiment.rows.is_empty()) {
+            return Err(Error::NothingInCommon { a: a.0, b: b.0 });
+        }
+        let side = |(name, results): (String, &'a Results)| Side {
+            name,
+            date: &results.environment.date,
+            version: &results.environment.version,
+            seed: results.seed,
+        };
+        Ok(Self { a: side(a), b: side(b), experiments, left_out })
+    }
+
+    /// For the terminal that stdout is, or for a pipe.
+    pub fn table(&self) -> String {
+        self.table_within(terminal_width())
+    }
+
+    /// In lines of at most `width` columns, as far as their words allow.
+    pub fn table_within(&self, width: u16) -> String {
+        let mut text = String::new();
+        for (letter, side) in [("A", &self.a), ("B", &self.b)] {
+            let Side { name, date, version, seed } = side;
+            let _ = writeln!(text, "{letter}: {name}, {date} UTC, heddle {version}, seed {seed}");
+        }
+        text.push('\n');
+        for experiment in &self.experiments {
+            text.push_str(&opening_line(experiment.name, experiment.title));
+            let mut grid = Grid::new(&HEADINGS).ruled();
+            for rows in experiment.rows.chunk_by(|one, other| one.labels == other.labels) {
+                let lines = rows.iter().map(|row| cells(row, scale(&experiment.rows, row.metric)).to_vec());
+                grid.row(block(label_lines(rows[0].labels), lines, HEADINGS.len()));
+            }
+            text.push_str(&grid.render_within(&[3, 4, 5], width));
+            text.push('\n');
+        }
+        for line in &self.left_out {
+            let _ = writeln!(text, "{line}");
+        }
+        text + &self.closing_line() + "\n"
+    }
+
+    fn closing_line(&self) -> String {
+        let rows = || self.experiments.iter().flat_map(|experiment| &experiment.rows);
+        let apart = rows().filter(|row| row.apart == Some(true)).count();
+        format!("{apart} of {} means lie apart by more than chance (99 %)", rows().count())
+    }
+
+    /// All of it as JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data") + "\n"
+    }
+
+    /// One line for each experiment, case, metric and driver.
+    pub fn csv(&self) -> String {
+        let mut text = "experiment,case,metric,driver,a_n,a_mean,a_interval,b_n,b_mean,b_interval,difference,interval,\
+                        relative,apart\n"
+            .to_owned();
+        for experiment in &self.experiments {
+            for Row { labels, metric, driver, a, b, difference, apart } in &experiment.rows {
+                let words = [quoted(experiment.name), quoted(&labels.to_string()), metric.word().to_owned()];
+                let side = |it: &Summary| format!("{},{},{}", it.n, it.mean, optional(it.interval));
+                let _ = writeln!(
+                    text,
+                    "{},{},{},{},{},{},{},{}",
+                    words.join(","),
+                    driver.word(),
+                    side(a),
+                    side(b),
+                    difference.mean,
+                    optional(difference.interval),
+                    optional(difference.relative),
+                    apart.map_or_else(String::new, |apart| apart.to_string())
+                );
+            }
+        }
+        text
+    }
+
+    /// As one page that needs nothing else.
+    pub fn html(&self) -> String {
+        let mut html = super::page::opening(&format!("{} and {}", self.a.name, self.b.name));
+        let _ = writeln!(
+            html,
+            "<header>\n<p class=\"eyebrow\">Heddle · two results side by side</p>\n<h1>{} and {}</h1>\n<p class=\"lead\">{}</p>\n</header>",
+            escape(&self.a.name),
+            escape(&self.b.name),
+            self.closing_line()
+        );
+        let side = |letter: &str, side: &Side| {
+            let Side { name, date, version, seed } = side;
+            let (name, date, version) = (escape(name), escape(date), escape(version));
+            format!("<dt>{letter}</dt><dd>{name}, {date} UTC, heddle {version}, seed {seed}</dd>\n")
+        };
+        let _ = writeln!(html, "<div class=\"card\"><dl>\n{}{}</dl></div>", side("A", &self.a), side("B", &self.b));
+        for experiment in &self.experiments {
+            let title = if experiment.title.is_empty() { experiment.name } else { experiment.title };
+            let _ = writeln!(html, "<section>\n<h2>{}</h2>\n<div class=\"card\">", escape(title));
+            let mut head = String::new();
+            for (at, heading) in HEADINGS.iter().enumerate() {
+                let _ = write!(head, "<th class=\"{}\">{heading}</th>", if (1..3).contains(&at) { "left" } else { "" });
+            }
+            let mut rows = String::new();
+            for (number, row) in experiment.rows.iter().enumerate() {
+                let is_new = number == 0 || experiment.rows[number - 1].labels != row.labels;
+                let about = if is_new { escape(&row.labels.to_string()) } else { String::new() };
+                let class = if is_new { "begins" } else { "" };
+                let [metric, driver, a, b, difference, apart] =
+                    cells(row, scale(&experiment.rows, row.metric)).map(|cell| escape(&cell));
+                let _ = writeln!(
+                    rows,
+                    "<tr class=\"{class}\"><th scope=\"row\">{about}</th><td class=\"left\">{metric}</td><td class=\"left\">{driver}</td>\
+                     <td>{a}</td><td>{b}</td><td>{difference}</td><td>{apart}</td></tr>"
+                );
+            }
+            let _ = writeln!(html, "{}</div>\n</section>", table("", &format!("<tr>{head}</tr>"), &rows));
+        }
+        for line in &self.left_out {
+            let _ = writeln!(html, "<p class=\"small\">{}</p>", escape(line));
+        }
+        html + "<footer><p>B − A with its 99 % confidence interval by Welch’s method, in per cent of A where that is something; apart: the \
+                interval does not hold zero.</p></footer>\n</main>\n</body>\n</html>\n"
+    }
+}
+
+const HEADINGS: [&str; 7] = ["case", "metric", "driver", "A", "B", "B − A", "apart"];
+
+fn of_both<'a>(
+    (of_a, a): (&str, &'a ExperimentResult),
+    (of_b, b): (&str, &'a ExperimentResult),
+    left_out: &mut Vec<String>,
+) -> ExperimentOfBoth<'a> {
+    let mut rows = Vec::new();
+    for case in &a.cases {
+        let Some(other) = b.cases.iter().find(|other| other.labels == case.labels) else {
+            left_out.push(format!("{}, {}: only in {of_a}", a.name, case.labels));
+            continue;
+        };
+        for &metric in &a.metrics {
+            for driver in [DriverKind::Live, DriverKind::Sim] {
+                let both = case.summary(metric, driver).zip(other.summary(metric, driver));
+                rows.extend(both.map(|(a, b)| row(&case.labels, metric, driver, (*a, *b))));
+            }
+        }
+    }
+    let only_b = b.cases.iter().filter(|other| a.cases.iter().all(|case| case.labels != other.labels));
+    left_out.extend(only_b.map(|case| format!("{}, {}: only in {of_b}", b.name, case.labels)));
+    ExperimentOfBoth { name: &a.name, title: &a.title, rows }
+}
+
+fn row(labels: &Labels, metric: Metric, driver: DriverKind, (a, b): (Summary, Summary)) -> Row<'_> {
+    let difference = independent(&b, &a);
+    let apart = difference.interval.map(|half| difference.mean.abs() > half);
+    Row { labels, metric, driver, a, b, difference, apart }
+}
+
+/// The scale that suits a metric in all rows.
+fn scale(rows: &[Row<'_>], metric: Metric) -> Scale {
+    let means = rows.iter().filter(|row| row.metric == metric).flat_map(|row| [row.a.mean, row.b.mean]);
+    Scale::of(metric.unit(), means.fold(0.0, f64::max))
+}
+
+/// What stands beside a case's labels.
+fn cells(row: &Row<'_>, scale: Scale) -> [String; HEADINGS.len() - 1] {
+    let name = metric_name(row.metric);
+    [
+        if scale.unit.is_empty() { name.to_owned() } else { format!("{name} ({})", scale.unit) },
+        driver_word(row.driver).to_owned(),
+        scale.with_interval(&row.a),
+        scale.with_interval(&row.b),
+        quantity::difference(&row.difference, row.metric.unit()),
+        match row.apart {
+            Some(true) => "yes".to_owned(),
+            Some(false) => "no".to_owned(),
+            None => "-".to_owned(),
+        },
+    ]
+}
