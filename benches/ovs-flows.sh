@@ -6,8 +6,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 seed=${1:-1} flows=${2:-40} packets=${3:-2000}
-cargo build --quiet --locked --release -p heddle-vswitch --example flow_outputs
-ours=$PWD/target/release/examples/flow_outputs
+ours=${FLOW_OUTPUTS:-$PWD/target/release/examples/flow_outputs}
+if [ -z "${FLOW_OUTPUTS:-}" ]; then cargo build --quiet --locked --release -p heddle-vswitch --example flow_outputs; fi
 work=$(mktemp -d)
 export OVS_RUNDIR="$work" OVS_DBDIR="$work" OVS_LOGDIR="$work" OVS_SYSCONFDIR="$work"
 end() {

@@ -53,16 +53,16 @@ fn flows_come_and_go_while_packets_go_on() {
     let text = flow_file::file("", &[]);
     let (plain, _) = text.split_once("flows:\n").unwrap();
     let network = bed.up("changing", plain);
-    bed::ping(&network, "h1", &[], 3, "h2");
+    bed::ping(&network, "h1", &["-4"], 3, "h2");
     assert_eq!(network.flows(None, "").unwrap(), []);
     let ping = Running::start(network.command("h1", "ping", ["-i", "0.02", "h3"]));
     // The switch gets its tables while packets go on.
     assert_eq!(change(&network, FlowCommand::Add, &["priority=5,icmp,nw_dst=10.0.0.2,actions=drop"]).unwrap(), 1);
-    let mut lost = Running::start(network.command("h1", "ping", ["-i", "0.02", "-c", "1", "-w", "60", "h2"]));
+    let mut lost = Running::start(network.command("h1", "ping", ["-4", "-i", "0.02", "-c", "1", "-w", "60", "h2"]));
     bed::wait_until("they are dropped", || counted(&network, "icmp,nw_dst=10.0.0.2").1 > 3);
     assert!(lost.is_running());
     assert_eq!(change(&network, FlowCommand::Modify, &["icmp,nw_dst=10.0.0.2,actions=normal"]).unwrap(), 1);
-    bed::ping(&network, "h1", &[], 3, "h2");
+    bed::ping(&network, "h1", &["-4"], 3, "h2");
     assert!(counted(&network, "icmp,nw_dst=10.0.0.2").1 > 3, "its counters go on");
     // All of them, or none.
     let refused = change(&network, FlowCommand::Add, &["tcp,actions=drop", "udp,actions=group:7"]).unwrap_err();
@@ -72,7 +72,7 @@ fn flows_come_and_go_while_packets_go_on() {
     assert_eq!(change(&network, FlowCommand::AddGroup, &[group]).unwrap(), 1);
     assert_eq!(change(&network, FlowCommand::Add, &["icmp,nw_dst=10.0.0.2,actions=group:7"]).unwrap(), 1);
     let before = received(&network, "h4");
-    bed::ping(&network, "h1", &[], 3, "h2");
+    bed::ping(&network, "h1", &["-4"], 3, "h2");
     bed::wait_until("the monitor gets copies", || received(&network, "h4") > before);
     // A link that does something else leaves tables as they are.
     network.change_link("h1", "s1", None, &fabric::LinkChange::parse(&["delay=1ms".to_owned()]).unwrap()).unwrap();

@@ -105,7 +105,6 @@ fn flows_of_a_file_do_what_they_say() {
     assert!(monitor.backward.packets.abs_diff(both_ways) <= 20, "{monitor:?} of {both_ways}");
     let dropped = run_file(&["priority=30,tcp,actions=drop"]);
     assert_eq!(dropped.flows[0].delivered_bytes, 0);
-    assert!(dropped.links[0].forward.packets > 0);
     // Who is sent back to does not hear himself.
     let back = run_file(&["priority=30,tcp,in_port=h1,actions=output:h2"]);
     assert!(back.flows[0].delivered_bytes > 0);

@@ -96,8 +96,9 @@ fn groups_copy_choose_and_go_round_what_is_down() {
     for (down, up, out) in
         [(None, None, Some(3)), (Some(3), None, Some(4)), (Some(4), None, None), (None, Some(3), Some(3))]
     {
-        down.map(|port| tables.set_carrier(PortId(port), false));
-        up.map(|port| tables.set_carrier(PortId(port), true));
+        for (port, is_up) in down.map(|port| (port, false)).into_iter().chain(up.map(|port| (port, true))) {
+            tables.set_carrier(PortId(port), is_up);
+        }
         let wanted: Vec<Action> = out.map(port).into_iter().collect();
         assert_eq!(process(&mut tables, at(1), 1, &web()), wanted);
     }
@@ -266,15 +267,18 @@ proptest! {
                 let meant = Selection { table: None, cookie: (0, 0), matching, strict: None };
                 let gone = list.iter().filter(|flow| meant.has(flow)).count();
                 prop_assert_eq!(tables.change(at(1), &TableChange::Delete(meant)), Ok(gone));
-                list.iter().filter(|flow| meant.has(flow)).for_each(|flow| drop(counted.remove(&flow.to_string())));
+                for flow in list.iter().filter(|flow| meant.has(flow)) {
+                    counted.remove(&flow.to_string());
+                }
                 list.retain(|flow| !meant.has(flow));
             } else {
                 // Of two with one priority that match a packet, either may count.
                 if list.iter().any(|flow| (flow.table, flow.priority) == (table, priority) && !flow.is_same_entry(&new)) {
                     continue;
                 }
-                let same = list.iter().filter(|flow| flow.is_same_entry(&new));
-                same.for_each(|flow| drop(counted.remove(&flow.to_string())));
+                for flow in list.iter().filter(|flow| flow.is_same_entry(&new)) {
+                    counted.remove(&flow.to_string());
+                }
                 list.retain(|flow| !flow.is_same_entry(&new));
                 tables.change(at(1), &TableChange::Add(Arc::new(new.clone()))).unwrap();
                 list.push(new);
