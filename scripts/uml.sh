@@ -4,6 +4,7 @@
 #   scripts/uml.sh [OPTION...] -- COMMAND [ARGUMENT...]
 #
 #   --tap NAME        a network device of the guest, vec0, vec1, ..., for each TAP of the calling network namespace
+#   --vhost-user SOCKET  the same by vhost-user: eth0, eth1, ... (modules virtio_net and what it needs are loaded)
 #   --share FOLDER    the one folder that the guest may write to; it has the same path there
 #   --module NAME     loads a module of the guest's kernel, and what it needs
 #   --memory SIZE     128M unless said otherwise
@@ -14,14 +15,18 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
-    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
-memory=128M share='' devices=() modules=()
+memory=128M share='' devices=() modules=() sockets=0 temporary=''
 while [[ $# -gt 0 ]]; do
     case $1 in
         --tap) devices+=("vec${#devices[@]}:transport=tap,ifname=${2:?},depth=128"); shift 2 ;;
+        --vhost-user)
+            # Its memory is a file, which the other side accepts as shared memory only.
+            devices+=("virtio_uml.device=${2:?}:1:$((++sockets))") modules+=(virtio_net) temporary=/dev/shm
+            shift 2 ;;
         --share) share=$(realpath -e "${2:?}"); shift 2 ;;
         --module) modules+=("${2:?}"); shift 2 ;;
         --memory) memory=${2:?}; shift 2 ;;
@@ -55,7 +60,7 @@ pwd >"$work/folder"
 
 # `exec 3<&0`: a command in the background would read from /dev/null.
 exec 3<&0
-TMPDIR=$work setsid linux.uml mem="$memory" uml_dir="$work" umid=guest root=/dev/root rootfstype=hostfs rootflags=/ ro \
+TMPDIR=${temporary:-$work} setsid linux.uml mem="$memory" uml_dir="$work" umid=guest root=/dev/root rootfstype=hostfs rootflags=/ ro \
     init="$here/uml-init.sh" "UML_WORK=$work" "PATH=$PATH" con=null con0=null,fd:2 con1=fd:3,fd:1 quiet loglevel=1 "${devices[@]}" \
     >&1 2>"$work/log" &
 guest=$!

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod null;
-mod vhost;
+pub(crate) mod vhost;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

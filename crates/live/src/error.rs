@@ -277,6 +277,9 @@ impl Error {
             }
             Self::Gone => "its log lies in the runtime folder; `heddle clean` removes what it left",
             Self::DeviceCount { .. } => "leave `members` as in the file, or simulate it: `heddle run --sim`",
+            Self::Device { device, source, .. } if topology::VhostUserDevice::of(device).is_some() => {
+                socket_hint(source)
+            }
             Self::Device { source, .. } => device_hint(source),
             Self::Capture { source, .. } => source.hint(),
             Self::ExternalHost { .. } => "run it where the host is: in the guest, or on the machine behind the cable",
@@ -367,6 +370,17 @@ fn device_hint(source: &io::Error) -> &'static str {
              that off; or leave `xdp:` out"
         }
         _ => "`ip link` shows the devices there are, and their state",
+    }
+}
+
+fn socket_hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another network or program listens there, or a file has this name: name another socket, or end or remove that one (of this network before a change: `heddle down` first)"
+        }
+        io::ErrorKind::NotFound => "make the folder first; sockets are relative to the folder of the fabric file",
+        io::ErrorKind::InvalidInput => "a socket's path has 107 bytes at most: name one in a folder nearer to the root",
+        _ => "the user who calls `heddle up` must be allowed to make files in the folder of the socket",
     }
 }
 

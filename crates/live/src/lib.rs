@@ -47,6 +47,7 @@ pub mod sniffer;
 mod tap;
 mod thread_priority;
 pub mod transfers;
+pub mod virtqueue;
 pub mod xdp;
 
 pub use capture::check_captures;
@@ -56,6 +57,7 @@ pub use control::{Applied, Counters, LinksSet, Status};
 pub use convergence::{CONVERGENCE_MAX, UnconvergedBond, UnconvergedMember};
 pub use daemon::raise_file_limit;
 pub use dataplane::{FLOWS_COUNTED_MAX, RING_FRAMES, buffers, default_workers};
+pub use device::vhost::message as vhost_message;
 pub use error::Error;
 pub use instance::{CaptureOptions, CaptureStream, Instance, StartOptions, folder_of};
 pub use inventory::{Listed, Presence, inventory};

@@ -24,5 +24,6 @@ mod reroute;
 mod rootless;
 mod segments;
 mod two_hosts;
+mod vhost;
 mod workers;
 mod xdp;

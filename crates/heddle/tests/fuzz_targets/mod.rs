@@ -53,6 +53,8 @@ targets! {
     tree_command
     tree_path
     tree_snapshot
+    vhost_message
+    virtqueue
     wal_folder
     wire_headers
 }

@@ -8,16 +8,13 @@
 //!  worker: transmitq -> network, network -> receiveq     Shared
 //! ```
 //!
-//! The guest may write nonsense at any time. It is found out where it is read (`ring.rs`, `memory.rs`); the guest is cut off then, and may connect again.
+//! The guest may write nonsense at any time. It is found out where it is read ([`crate::virtqueue`]); the guest is cut off then, and may connect again.
 
 mod backend;
+mod connection;
 mod control;
-mod memory;
-mod offload;
-mod queue;
-mod ring;
+pub mod message;
 mod shared;
-mod sigbus;
 #[cfg(test)]
 mod tests;
 
@@ -31,9 +28,9 @@ use std::sync::Arc;
 use topology::VhostUserDevice;
 
 use self::control::{Control, Endpoint, Listener};
-use self::offload::Finisher;
 use self::shared::{Rings, Shared};
 use crate::port::{Fault, Port, RxBurst, TxFrames, Unsent};
+use crate::virtqueue::Finisher;
 
 /// Bursts that find nothing before the worker waits for the guest's kick: to be kicked and to wake up costs both as much as many frames.
 const IDLE_BURSTS: u32 = 64;
@@ -173,12 +170,29 @@ impl VhostPort {
         } else {
             self.rest(&mut rings);
         }
-        if let Some(queue) = &mut rings.transmitq.queue
-            && queue.ring().memory().has_faulted()
-        {
-            shared.break_off(&mut rings, "a file of its memory was cut off");
+        if let Some(queue) = &mut rings.transmitq.queue {
+            let has_faulted = queue.ring().memory().has_faulted();
+            self.check_memory(&mut rings, has_faulted);
         }
         Ok(())
+    }
+
+    /// Shows the guest what was written.
+    #[inline]
+    fn show(&self, rings: &mut Rings) {
+        if let Some((queue, call)) = rings.receiveq.used() {
+            queue.show_used(call);
+            let has_faulted = queue.ring().memory().has_faulted();
+            self.check_memory(rings, has_faulted);
+        }
+    }
+
+    /// Cuts the guest off if it has cut off its memory.
+    #[inline]
+    fn check_memory(&self, rings: &mut Rings, has_faulted: bool) {
+        if has_faulted {
+            self.shared.break_off(rings, "a file of its memory was cut off");
+        }
     }
 
     /// Reads one frame of the guest.
@@ -268,8 +282,8 @@ impl Port for VhostPort {
                 unsent.add(frame);
             }
         }
-        if let Some((queue, call)) = rings.as_mut().and_then(|rings| rings.receiveq.used()) {
-            queue.show_used(call);
+        if let Some(rings) = &mut rings {
+            self.show(rings);
         }
         unsent
     }
@@ -288,10 +302,8 @@ impl Port for VhostPort {
     fn flush(&mut self) -> Unsent {
         self.is_waiting = false;
         // Whoever changes the rings at the moment shows it, too.
-        if let Some(mut rings) = self.shared.try_rings()
-            && let Some((queue, call)) = rings.receiveq.used()
-        {
-            queue.show_used(call);
+        if let Some(mut rings) = self.shared.try_rings() {
+            self.show(&mut rings);
         }
         Unsent::default()
     }

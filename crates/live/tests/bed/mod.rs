@@ -1,6 +1,8 @@
 //! A runtime folder of its own for each test, and the networks in it.
 #![allow(unsafe_code)]
 
+pub mod guest;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};

@@ -1,5 +1,4 @@
-//! What the front end says by its socket: memory, rings, features (the vhost-user protocol, `docs/interop/vhost-user.rst` of QEMU). The messages are read by the crate
-//! `vhost`; here is what they do.
+//! What the front end says by its socket: memory, rings, features. Here is what its messages do.
 //!
 //! A ring runs from when its kick has come until `GET_VRING_BASE`, and is used while it is enabled. Whatever changes here is changed between two bursts of the worker
 //! ([`Shared::change`]).
@@ -10,19 +9,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::sync::Arc;
 
-use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
-use vhost::vhost_user::message::{
-    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight, VhostUserLog,
-    VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
-    VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
-};
-use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
-
-use super::memory::{GuestMemory, RegionSpec};
-use super::offload::{self, Offloads};
-use super::queue::{Call, Layout, Receiveq, Transmitq};
-use super::ring::{Ring, RingSpec, SIZE_MAX};
+use super::message::{Request, RingState};
 use super::shared::{Running, Shared};
+use crate::virtqueue::{
+    Call, GuestMemory, Layout, OFFLOADS_OFFERED, Offloads, Receiveq, Ring, RingSpec, SIZE_MAX, Transmitq,
+};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 /// `VIRTIO_NET_F_MRG_RXBUF`
 const MERGEABLE: u64 = 1 << 15;
@@ -35,8 +27,15 @@ const PROTOCOL_FEATURES: u64 = 1 << 30;
 /// `VIRTIO_F_VERSION_1`
 const VERSION_1: u64 = 1 << 32;
 
+/// `VHOST_USER_PROTOCOL_F_REPLY_ACK`
+const REPLY_ACK: u64 = 1 << 3;
+/// `VHOST_USER_PROTOCOL_F_BACKEND_REQ`: there is nothing to be asked for, but User-Mode Linux gives a device no interrupt without it (`virtio_uml.c` of Linux 6.1).
+const BACKEND_REQUESTS: u64 = 1 << 5;
+/// All features of the protocol that are served.
+const PROTOCOL_OFFERED: u64 = REPLY_ACK | BACKEND_REQUESTS;
+
 /// All that is served.
-const OFFERED: u64 = MERGEABLE | INDIRECT | EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1 | offload::OFFERED;
+const OFFERED: u64 = MERGEABLE | INDIRECT | EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1 | OFFLOADS_OFFERED;
 
 /// The rings of one pair: `receiveq1` and `transmitq1`.
 const RINGS: usize = 2;
@@ -44,6 +43,9 @@ const RINGS: usize = 2;
 const RECEIVEQ: usize = 0;
 /// The one that it sends them by.
 const TRANSMITQ: usize = 1;
+
+/// Why the front end is to be cut off, if it is.
+type Result<T> = std::result::Result<T, String>;
 
 /// What the front end has said of a ring.
 #[derive(Debug, Default)]
@@ -62,14 +64,23 @@ pub struct Backend {
     features: u64,
     memory: Option<Arc<GuestMemory>>,
     vrings: [Vring; RINGS],
-    /// Why the last request was refused.
-    pub refusal: Option<String>,
+    /// A socket that is only kept: the front end would notice its end.
+    back_channel: Option<File>,
+    /// Whether the front end may want to know that something was done.
+    pub has_acknowledgements: bool,
 }
 
 impl Backend {
     /// One that has heard nothing yet.
     pub fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, features: 0, memory: None, vrings: Default::default(), refusal: None }
+        Self {
+            shared,
+            features: 0,
+            memory: None,
+            vrings: Default::default(),
+            back_channel: None,
+            has_acknowledgements: false,
+        }
     }
 
     fn has(&self, feature: u64) -> bool {
@@ -84,30 +95,15 @@ impl Backend {
         }
     }
 
-    fn refuse<T>(&mut self, why: impl ToString) -> Result<T> {
-        self.refusal = Some(why.to_string());
-        Err(Error::InvalidParam)
-    }
-
-    fn vring(&mut self, index: u32) -> Result<(usize, &mut Vring)> {
-        let at = usize::try_from(index).ok().filter(|at| *at < RINGS);
-        match at {
-            Some(at) => Ok((at, &mut self.vrings[at])),
-            None => self.refuse(format_args!("ring {index}, of {RINGS}")),
-        }
-    }
-
     /// Has a ring run that goes on at its base.
     fn start(&mut self, at: usize) -> Result<()> {
-        let Some(memory) = self.memory.clone() else { return self.refuse("a ring before its memory") };
+        let memory = self.memory.clone().ok_or("a ring before its memory")?;
         let (has_event_index, has_indirect) = (self.has(EVENT_INDEX), self.has(INDIRECT));
         let (layout, is_always_enabled) = (self.layout(), !self.has(PROTOCOL_FEATURES));
         let vring = &mut self.vrings[at];
         (vring.spec.has_event_index, vring.spec.has_indirect) = (has_event_index, has_indirect);
-        let mut ring = match Ring::new(memory, vring.spec, vring.base) {
-            Ok(ring) => ring,
-            Err(error) => return self.refuse(format_args!("ring {at}: {error}")),
-        };
+        let ring = Ring::new(memory, vring.spec, vring.base);
+        let mut ring = ring.map_err(|error| format!("ring {at}: {error}"))?;
         // Both are polled until nothing comes for a while.
         ring.ask_for_notifications(false);
         vring.is_running = true;
@@ -159,7 +155,7 @@ impl Backend {
             moved
         });
         self.memory = Some(memory);
-        moved.or_else(|error| self.refuse(error))
+        moved.map_err(|error| error.to_string())
     }
 }
 
@@ -181,143 +177,111 @@ enum Kind {
     Other,
 }
 
-/// Finds out what a descriptor is. It is not inherited, and does not block.
+/// Finds out what a descriptor is. It does not block from now on.
 fn take_over(file: &File) -> io::Result<Kind> {
-    fcntl(file.as_fd(), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
     let flags = OFlag::from_bits_retain(fcntl(file.as_fd(), FcntlArg::F_GETFL)?);
     fcntl(file.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-    if file.metadata()?.file_type().is_fifo() {
+    let kind = file.metadata()?.file_type();
+    // What User-Mode Linux calls a pipe is a pair of sockets.
+    if kind.is_fifo() || kind.is_socket() {
         return Ok(Kind::Pipe);
     }
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     Ok(if link.as_os_str() == "anon_inode:[eventfd]" { Kind::Eventfd } else { Kind::Other })
 }
 
-/// What was not offered is not asked for: the crate `vhost` refuses most of these before.
-fn not_offered<T>() -> Result<T> {
-    Err(Error::InvalidOperation("it was not offered"))
-}
-
-impl VhostUserBackendReqHandlerMut for Backend {
-    fn set_owner(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn reset_owner(&mut self) -> Result<()> {
-        (0..RINGS).for_each(|at| self.stop(at));
-        Ok(())
-    }
-
-    fn reset_device(&mut self) -> Result<()> {
-        not_offered()
-    }
-
-    fn get_features(&mut self) -> Result<u64> {
-        Ok(OFFERED)
-    }
-
-    fn set_features(&mut self, features: u64) -> Result<()> {
-        if features & !OFFERED != 0 {
-            return self.refuse(format_args!("features {:#x}, which were not offered", features & !OFFERED));
+impl Backend {
+    /// Does what the front end wants; the reply's payload, if there is one.
+    ///
+    /// # Errors
+    /// Why the front end is to be cut off.
+    pub fn handle(&mut self, request: Request, files: Vec<File>) -> Result<Option<Vec<u8>>> {
+        let number = |number: u64| Ok(Some(number.to_le_bytes().to_vec()));
+        match request {
+            Request::GetFeatures => return number(OFFERED),
+            Request::GetProtocolFeatures => return number(PROTOCOL_OFFERED),
+            Request::GetQueues => return number(1),
+            Request::GetRingBase(ring) => {
+                let at = index(ring)?;
+                self.stop(at);
+                return Ok(Some([ring, self.vrings[at].base.into()].map(u32::to_le_bytes).concat()));
+            }
+            Request::SetOwner => {}
+            Request::ResetOwner => (0..RINGS).for_each(|at| self.stop(at)),
+            Request::SetFeatures(features) if features & !OFFERED == 0 => self.features = features,
+            Request::SetProtocolFeatures(features) if features & !PROTOCOL_OFFERED == 0 => {
+                self.has_acknowledgements = features & REPLY_ACK != 0;
+            }
+            Request::SetFeatures(features) | Request::SetProtocolFeatures(features) => {
+                return Err(format!("features {features:#x}, not all of which were offered"));
+            }
+            Request::SetMemory(regions) => {
+                let regions: Vec<_> = regions.into_iter().zip(files).collect();
+                self.exchange_memory(GuestMemory::map(&regions).map_err(|error| error.to_string())?)?;
+            }
+            Request::SetRingSize(RingState { ring, number }) => {
+                let vring = &mut self.vrings[index(ring)?];
+                if vring.is_running || number > SIZE_MAX.into() {
+                    return Err(format!("ring {ring} of {number} descriptors"));
+                }
+                vring.spec.size = number;
+            }
+            Request::SetRingAddress { ring, is_logged, parts } => self.set_address(index(ring)?, is_logged, parts)?,
+            Request::SetRingBase(RingState { ring, number }) => {
+                let vring = &mut self.vrings[index(ring)?];
+                match u16::try_from(number) {
+                    Ok(base) if !vring.is_running => vring.base = base,
+                    _ => return Err(format!("ring {ring} from {number} on")),
+                }
+            }
+            Request::SetRingKick(ring) => self.set_kick(index(ring)?, files.into_iter().next())?,
+            Request::SetRingCall(ring) => self.set_call(index(ring)?, files.into_iter().next())?,
+            // What is wrong with a ring is said by the end of the connection.
+            Request::SetRingError(ring) => drop(index(ring)?),
+            Request::SetBackChannel => self.back_channel = files.into_iter().next(),
+            Request::EnableRing { ring, is_enabled } => self.enable(index(ring)?, is_enabled),
         }
-        self.features = features;
-        Ok(())
+        Ok(None)
     }
 
-    fn set_mem_table(
-        &mut self,
-        regions: &[VhostUserMemoryRegion],
-        files: Vec<File>,
-        _: Option<bool>,
-    ) -> Result<Option<Vec<vhost::VhostUserMemoryRegionBase>>> {
-        let spec = |region: &VhostUserMemoryRegion| RegionSpec {
-            guest: region.guest_phys_addr,
-            user: region.user_addr,
-            len: region.memory_size,
-            offset: region.mmap_offset,
-        };
-        let specs: Vec<_> = regions.iter().map(spec).zip(files).collect();
-        match GuestMemory::map(&specs) {
-            Ok(memory) => self.exchange_memory(memory).map(|()| None),
-            Err(error) => self.refuse(error),
+    fn set_address(&mut self, at: usize, is_logged: bool, [descriptors, used, available]: [u64; 3]) -> Result<()> {
+        if is_logged {
+            return Err("a log of what is written, which was not offered".to_owned());
         }
-    }
-
-    fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
-        let (_, vring) = self.vring(index)?;
-        if vring.is_running || num > SIZE_MAX.into() {
-            return self.refuse(format_args!("ring {index} of {num} descriptors"));
-        }
-        vring.spec.size = num;
-        Ok(())
-    }
-
-    fn set_vring_addr(
-        &mut self,
-        index: u32,
-        flags: VhostUserVringAddrFlags,
-        descriptors: u64,
-        used: u64,
-        available: u64,
-        _: u64,
-    ) -> Result<()> {
-        let (at, vring) = self.vring(index)?;
-        if !flags.is_empty() {
-            return self.refuse("a log of what is written, which was not offered");
-        }
+        let vring = &mut self.vrings[at];
         vring.spec = RingSpec { descriptors, available, used, ..vring.spec };
         if !vring.is_running {
             return Ok(());
         }
+        // It goes on there.
         let kick = vring.kick.take();
         self.stop(at);
         self.vrings[at].kick = kick;
         self.start(at)
     }
 
-    fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
-        let (_, vring) = self.vring(index)?;
-        match u16::try_from(base) {
-            Ok(base) if !vring.is_running => {
-                vring.base = base;
-                Ok(())
-            }
-            _ => self.refuse(format_args!("ring {index} from {base} on")),
-        }
-    }
-
-    fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
-        let (at, _) = self.vring(index)?;
-        self.stop(at);
-        Ok(VhostUserVringState::new(index, self.vrings[at].base.into()))
-    }
-
-    fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        let (at, vring) = self.vring(index.into())?;
-        let is_running = vring.is_running;
+    fn set_kick(&mut self, at: usize, file: Option<File>) -> Result<()> {
+        let is_running = self.vrings[at].is_running;
         self.forget_kick(at);
         if let Some(file) = file {
             // Whatever else can be polled may have the kernel ask somebody who does not answer.
             if !matches!(take_over(&file), Ok(Kind::Eventfd)) {
-                return self.refuse(format_args!("ring {index} is kicked by something that is no eventfd"));
+                return Err(format!("ring {at} is kicked by something that is no eventfd"));
             }
             // Nobody waits for buffers of the receiveq: what finds none is lost.
-            if at == TRANSMITQ
-                && let Err(error) = self.shared.watch(&file)
-            {
-                return self.refuse(format_args!("the kick of ring {index} can't be watched: {error}"));
+            if at == TRANSMITQ {
+                self.shared.watch(&file).map_err(|error| format!("the kick of ring {at} can't be watched: {error}"))?;
             }
             self.vrings[at].kick = Some(file);
         }
         if is_running { Ok(()) } else { self.start(at) }
     }
 
-    fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        let (at, _) = self.vring(index.into())?;
+    fn set_call(&self, at: usize, file: Option<File>) -> Result<()> {
         if let Some(file) = &file
             && !matches!(take_over(file), Ok(Kind::Eventfd | Kind::Pipe))
         {
-            return self.refuse(format_args!("ring {index} calls something that is no eventfd"));
+            return Err(format!("ring {at} calls something that is no eventfd"));
         }
         self.shared.change(|rings| {
             let call = if at == RECEIVEQ { &mut rings.receiveq.call } else { &mut rings.transmitq.call };
@@ -326,96 +290,16 @@ impl VhostUserBackendReqHandlerMut for Backend {
         Ok(())
     }
 
-    fn set_vring_err(&mut self, index: u8, _: Option<File>) -> Result<()> {
-        // What is wrong with a ring is said by the end of the connection.
-        self.vring(index.into()).map(drop)
-    }
-
-    fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
-        Ok(VhostUserProtocolFeatures::REPLY_ACK)
-    }
-
-    fn set_protocol_features(&mut self, features: u64) -> Result<()> {
-        if features & !VhostUserProtocolFeatures::REPLY_ACK.bits() != 0 {
-            return self.refuse(format_args!("protocol features {features:#x}, which were not offered"));
-        }
-        Ok(())
-    }
-
-    fn get_queue_num(&mut self) -> Result<u64> {
-        Ok(1)
-    }
-
-    fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
-        let (at, vring) = self.vring(index)?;
-        vring.is_enabled = enable;
+    fn enable(&mut self, at: usize, is_enabled: bool) {
+        self.vrings[at].is_enabled = is_enabled;
         self.shared.change(|rings| {
-            let is_enabled =
-                if at == RECEIVEQ { &mut rings.receiveq.is_enabled } else { &mut rings.transmitq.is_enabled };
-            *is_enabled = enable;
+            let enabled = if at == RECEIVEQ { &mut rings.receiveq.is_enabled } else { &mut rings.transmitq.is_enabled };
+            *enabled = is_enabled;
         });
-        Ok(())
     }
+}
 
-    fn get_config(&mut self, _: u32, _: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
-        not_offered()
-    }
-
-    fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {
-        not_offered()
-    }
-
-    fn set_gpu_socket(&mut self, _: GpuBackend) -> Result<()> {
-        not_offered()
-    }
-
-    fn get_shared_object(&mut self, _: VhostUserSharedMsg) -> Result<File> {
-        not_offered()
-    }
-
-    fn get_inflight_fd(&mut self, _: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
-        not_offered()
-    }
-
-    fn set_inflight_fd(&mut self, _: &VhostUserInflight, _: File) -> Result<()> {
-        not_offered()
-    }
-
-    fn get_max_mem_slots(&mut self) -> Result<u64> {
-        not_offered()
-    }
-
-    fn add_mem_region(
-        &mut self,
-        _: &VhostUserSingleMemoryRegion,
-        _: File,
-        _: Option<bool>,
-    ) -> Result<Option<vhost::VhostUserMemoryRegionBase>> {
-        not_offered()
-    }
-
-    fn remove_mem_region(&mut self, _: &VhostUserSingleMemoryRegion) -> Result<()> {
-        not_offered()
-    }
-
-    fn set_device_state_fd(
-        &mut self,
-        _: VhostTransferStateDirection,
-        _: VhostTransferStatePhase,
-        _: File,
-    ) -> Result<Option<File>> {
-        not_offered()
-    }
-
-    fn check_device_state(&mut self) -> Result<()> {
-        not_offered()
-    }
-
-    fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
-        not_offered()
-    }
-
-    fn set_log_base(&mut self, _: &VhostUserLog, _: File) -> Result<()> {
-        not_offered()
-    }
+/// Which of the rings it is.
+fn index(ring: u32) -> Result<usize> {
+    usize::try_from(ring).ok().filter(|at| *at < RINGS).ok_or_else(|| format!("ring {ring}, of {RINGS}"))
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -12,15 +12,11 @@ use std::time::{Duration, Instant};
 
 use machine::{Span, Time};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, recv};
-use vhost::vhost_user::{BackendReqHandler, Error};
 
 use super::backend::Backend;
+use super::connection::{Connection, ConnectionError};
 use super::shared::Shared;
 use crate::log_quota::LogQuota;
-
-/// How long the rest of a message may take, and the room for a reply.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long it is until it connects again: at first, and at last.
 const RECONNECT_MIN: Duration = Duration::from_millis(20);
@@ -123,22 +119,25 @@ impl Drop for Control {
     }
 }
 
-/// Whether a message's header is there, or comes in time, or the connection has ended: for the rest of a header the crate `vhost` would wait for ever.
-fn has_header(stream: &UnixStream) -> bool {
-    const HEADER: usize = 12;
-    let until = Instant::now() + PATIENCE;
-    while Instant::now() < until {
-        let peeked = recv(stream.as_raw_fd(), &mut [0; HEADER], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT);
-        if peeked.is_err() || peeked.is_ok_and(|bytes| [0, HEADER].contains(&bytes)) {
-            return true;
+/// Does what the next message says, and replies to it.
+fn answer(connection: &mut Connection, backend: &mut Backend) -> Result<(), ConnectionError> {
+    let (header, request, files) = connection.receive()?;
+    let outcome = backend.handle(request, files);
+    let reply = match &outcome {
+        Ok(Some(payload)) => Some(header.reply(payload)),
+        _ if header.needs_reply && backend.has_acknowledgements => {
+            Some(header.reply(&u64::from(outcome.is_err()).to_le_bytes()))
         }
-        thread::sleep(Duration::from_millis(1));
+        _ => None,
+    };
+    if let Some(reply) = reply {
+        connection.send(&reply)?;
     }
-    false
+    outcome.map(drop).map_err(ConnectionError::Refused)
 }
 
 /// How a connection came to its end.
-enum End {
+enum Disconnection {
     /// The front end went.
     Gone,
     /// It was cut off.
@@ -206,34 +205,25 @@ impl Talk {
 
     /// Serves a front end until it goes.
     fn serve(&mut self, stream: UnixStream) -> io::Result<()> {
-        stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
         self.keep(Some(stream.try_clone()?));
-        let watched = stream.try_clone()?;
-        let backend = Arc::new(Mutex::new(Backend::new(Arc::clone(&self.shared))));
-        let mut requests = BackendReqHandler::from_stream(stream, Arc::clone(&backend));
+        let mut connection = Connection::new(stream)?;
+        let mut backend = Backend::new(Arc::clone(&self.shared));
         let mut was_attached = false;
         let end = loop {
             if self.shared.is_stopping() {
-                break End::Gone;
+                break Disconnection::Gone;
             }
             if let Some(why) = self.shared.broken() {
-                break End::CutOff(why);
+                break Disconnection::CutOff(why);
             }
-            if !self.look(Some(watched.as_fd()), PollTimeout::NONE) {
+            if !self.look(Some(connection.as_fd()), PollTimeout::NONE) {
                 continue;
             }
-            if !has_header(&watched) {
-                break End::CutOff("half a message, and no more".to_owned());
-            }
-            if let Err(error) = requests.handle_request() {
-                let refusal = backend.lock().unwrap_or_else(PoisonError::into_inner).refusal.take();
-                break match (error, refusal) {
-                    (Error::Disconnected | Error::SocketBroken(_), _) => End::Gone,
-                    (_, Some(why)) => End::CutOff(why),
-                    (error, None) => End::CutOff(error.to_string()),
-                };
+            match answer(&mut connection, &mut backend) {
+                Ok(()) => {}
+                Err(ConnectionError::Closed) => break Disconnection::Gone,
+                Err(ConnectionError::Refused(why)) => break Disconnection::CutOff(why),
+                Err(error) => break Disconnection::CutOff(error.to_string()),
             }
             if !was_attached && self.shared.has_carrier() {
                 was_attached = true;
@@ -243,11 +233,12 @@ impl Talk {
         };
         self.keep(None);
         // The rings go before the socket: who connects again finds nothing of what was.
-        drop((requests, backend));
+        drop(backend);
+        drop(connection);
         match end {
-            End::Gone if was_attached => self.log(|name| tracing::info!("{name}: the guest has gone")),
-            End::Gone => {}
-            End::CutOff(why) => {
+            Disconnection::Gone if was_attached => self.log(|name| tracing::info!("{name}: the guest has gone")),
+            Disconnection::Gone => {}
+            Disconnection::CutOff(why) => {
                 let times = self.shared.faults.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
                 let plural = if times == 1 { "" } else { "s" };
                 self.shared.fault.set(format!("the guest was cut off ({times} time{plural}): {why}"));

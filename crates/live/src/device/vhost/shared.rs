@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::queue::{Call, Receiveq, Transmitq};
 use crate::port::Fault;
+use crate::virtqueue::{Call, Receiveq, Transmitq};
 
 /// A queue while its ring runs.
 #[derive(Debug)]

@@ -310,11 +310,11 @@ fn nonsense_in_messages_cuts_the_guest_off_and_the_next_one_is_served() {
     use guest::*;
     type Nonsense = fn(&mut Guest);
     let cases: [(&str, Nonsense); 17] = [
-        ("invalid message", |guest| guest.say(&[0xff; 100], &[])),
-        ("invalid message", |guest| guest.request(77, &[0; 8], &[])),
-        ("invalid message", |guest| guest.request(SET_VRING_NUM, &[0; 7], &[])),
+        ("flags 0xffffffff", |guest| guest.say(&[0xff; 100], &[])),
+        ("request 77, which was not offered", |guest| guest.request(77, &[0; 8], &[])),
+        ("request 8 with 7 bytes", |guest| guest.request(SET_VRING_NUM, &[0; 7], &[])),
         ("half a message", |guest| guest.say(&[1, 0, 0], &[])),
-        ("which were not offered", |guest| guest.request(SET_FEATURES, &(1_u64 << 34).to_le_bytes(), &[])),
+        ("not all of which were offered", |guest| guest.request(SET_FEATURES, &(1_u64 << 34).to_le_bytes(), &[])),
         ("ring 2, of 2", |guest| guest.request(SET_VRING_NUM, &pair(2, 64), &[])),
         ("ring 0 of 65536", |guest| guest.request(SET_VRING_NUM, &pair(0, 65_536), &[])),
         ("ring 1 from 65536 on", |guest| guest.request(SET_VRING_BASE, &pair(1, 65_536), &[])),

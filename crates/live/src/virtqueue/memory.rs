@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::{self, NonNull};
@@ -82,6 +83,39 @@ struct Region {
     /// Of the whole mapping; given up before it is unmapped.
     guard: Option<Guard>,
     mapping: (NonNull<u8>, usize),
+}
+
+/// A piece of a guest's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    start: NonNull<u8>,
+    len: usize,
+    memory: PhantomData<&'a GuestMemory>,
+}
+
+impl Piece<'_> {
+    /// Copies from the guest.
+    ///
+    /// # Panics
+    /// If so many bytes from `at` on are not within it.
+    #[inline]
+    pub fn read(self, at: usize, out: &mut [u8]) {
+        assert!(at <= self.len && out.len() <= self.len - at, "a piece ends before");
+        // SAFETY: so many bytes are mapped there, as was just checked; this process has no reference to the guest's memory. That the guest may write meanwhile
+        // makes the bytes any bytes, all of which are valid, and they are checked behind this.
+        unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(at), out.as_mut_ptr(), out.len()) };
+    }
+
+    /// Copies to the guest.
+    ///
+    /// # Panics
+    /// If so many bytes from `at` on are not within it.
+    #[inline]
+    pub fn write(self, at: usize, bytes: &[u8]) {
+        assert!(at <= self.len && bytes.len() <= self.len - at, "a piece ends before");
+        // SAFETY: so many bytes are mapped there to be written, as was just checked; this process has no reference to the guest's memory.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
+    }
 }
 
 /// See above.
@@ -181,6 +215,13 @@ impl GuestMemory {
         })
     }
 
+    /// The same, to be copied from and to.
+    #[inline]
+    pub fn piece(&self, at: u64, len: u32) -> Option<Piece<'_>> {
+        let start = self.at(at, len.into())?;
+        Some(Piece { start, len: len as usize, memory: PhantomData })
+    }
+
     /// The same for an address in the front end's memory.
     pub fn at_user(&self, at: u64, len: u64) -> Option<NonNull<u8>> {
         self.regions.iter().find_map(|region| {
@@ -192,7 +233,7 @@ impl GuestMemory {
 
     /// The first piece of `len` bytes from `at` on, which may cross from one region into the next one.
     #[inline]
-    fn piece(&self, at: u64, len: u64) -> Result<(NonNull<u8>, usize), OutOfMemory> {
+    fn first_piece(&self, at: u64, len: u64) -> Result<(NonNull<u8>, usize), OutOfMemory> {
         self.regions
             .iter()
             .find_map(|region| {
@@ -211,7 +252,7 @@ impl GuestMemory {
     #[inline]
     pub fn read(&self, mut at: u64, mut out: &mut [u8]) -> Result<(), OutOfMemory> {
         while !out.is_empty() {
-            let (from, len) = self.piece(at, out.len() as u64)?;
+            let (from, len) = self.first_piece(at, out.len() as u64)?;
             // SAFETY: `len` bytes from there are mapped, and `out` has as many; this process has no reference to the guest's memory. That the guest may
             // write meanwhile makes the bytes any bytes, all of which are valid, and they are checked behind this.
             unsafe { ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), len) };
@@ -227,7 +268,7 @@ impl GuestMemory {
     #[inline]
     pub fn write(&self, mut at: u64, mut bytes: &[u8]) -> Result<(), OutOfMemory> {
         while !bytes.is_empty() {
-            let (to, len) = self.piece(at, bytes.len() as u64)?;
+            let (to, len) = self.first_piece(at, bytes.len() as u64)?;
             // SAFETY: `len` bytes from there are mapped to be written, `bytes` has as many, and this process has no reference to the guest's memory.
             unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), len) };
             (at, bytes) = (at.wrapping_add(len as u64), &bytes[len..]);

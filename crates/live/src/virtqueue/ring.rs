@@ -107,9 +107,7 @@ pub struct Ring {
     memory: Arc<GuestMemory>,
     spec: RingSpec,
     size: u16,
-    descriptors: NonNull<u8>,
-    available: NonNull<u8>,
-    used: NonNull<u8>,
+    parts: RingParts,
     /// The next chain to be looked at, and the index up to which the guest has made them available when this was looked at last.
     next_available: u16,
     seen_available: u16,
@@ -120,6 +118,14 @@ pub struct Ring {
 
 // SAFETY: the pointers are into memory that the ring holds, which is read and written by another process anyway.
 unsafe impl Send for Ring {}
+
+/// Where the parts of a ring are in this process.
+#[derive(Clone, Copy, Debug)]
+struct RingParts {
+    descriptors: NonNull<u8>,
+    available: NonNull<u8>,
+    used: NonNull<u8>,
+}
 
 /// A descriptor, copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,6 +139,12 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
+    /// Whether it is a chain by itself, of a buffer to be written or to be read.
+    #[inline]
+    pub const fn is_alone(self, is_written: bool) -> bool {
+        self.flags == if is_written { F_WRITE } else { 0 }
+    }
+
     fn of(low: u64, high: u64) -> Self {
         let (low, high) = (u64::from_le(low), u64::from_le(high));
         Self { addr: low, len: high as u32, flags: (high >> 32) as u16, next: (high >> 48) as u16 }
@@ -167,19 +179,9 @@ impl Ring {
     pub fn new(memory: Arc<GuestMemory>, spec: RingSpec, base: u16) -> Result<Self, RingError> {
         let size = u16::try_from(spec.size).ok().filter(|size| size.is_power_of_two() && *size <= SIZE_MAX);
         let size = size.ok_or(RingError::Size(spec.size))?;
-        let (descriptors, available, used) = Self::places(&memory, spec)?;
-        let mut ring = Self {
-            memory,
-            spec,
-            size,
-            descriptors,
-            available,
-            used,
-            next_available: base,
-            seen_available: base,
-            next_used: 0,
-            shown_used: 0,
-        };
+        let parts = RingParts::find(&memory, spec)?;
+        let mut ring =
+            Self { memory, spec, size, parts, next_available: base, seen_available: base, next_used: 0, shown_used: 0 };
         let shown = ring.used_index().load(Ordering::Relaxed);
         (ring.next_used, ring.shown_used) = (u16::from_le(shown), u16::from_le(shown));
         // We hold nothing between bursts. A back end that died may have: what it had is offered again.
@@ -189,25 +191,12 @@ impl Ring {
         Ok(ring)
     }
 
-    fn places(memory: &GuestMemory, spec: RingSpec) -> Result<(NonNull<u8>, NonNull<u8>, NonNull<u8>), RingError> {
-        let size = u64::from(spec.size);
-        let find = |at: u64, len: u64, align: usize| {
-            memory.at_user(at, len).filter(|place| place.addr().get().is_multiple_of(align)).ok_or(RingError::Place)
-        };
-        // Each with the event index at its end.
-        Ok((
-            find(spec.descriptors, size * DESCRIPTOR, 16)?,
-            find(spec.available, 6 + size * 2, 2)?,
-            find(spec.used, 6 + size * 8, 4)?,
-        ))
-    }
-
     /// The same ring after the guest's memory has been mapped anew.
     ///
     /// # Errors
     /// If it is not there any more.
     pub fn move_to(&mut self, memory: Arc<GuestMemory>) -> Result<(), RingError> {
-        (self.descriptors, self.available, self.used) = Self::places(&memory, self.spec)?;
+        self.parts = RingParts::find(&memory, self.spec)?;
         self.memory = memory;
         Ok(())
     }
@@ -218,17 +207,24 @@ impl Ring {
         &self.memory
     }
 
-    /// A half word of the available or used part.
+    /// A half word of the available part.
     #[inline]
-    fn half(&self, part: NonNull<u8>, at: usize) -> &AtomicU16 {
-        // SAFETY: callers give a place within the part that was checked in `places`, which is aligned to two bytes and mapped as long as the ring has its
+    fn available_half(&self, at: usize) -> &AtomicU16 {
+        // SAFETY: callers give a place within the part that was checked in `RingParts::find`, which is aligned to two bytes and mapped as long as the ring has its
         // memory. An atomic may be written by others at any time; the guest does so.
-        unsafe { AtomicU16::from_ptr(part.as_ptr().add(at).cast()) }
+        unsafe { AtomicU16::from_ptr(self.parts.available.as_ptr().add(at).cast()) }
+    }
+
+    /// A half word of the used part.
+    #[inline]
+    fn used_half(&self, at: usize) -> &AtomicU16 {
+        // SAFETY: as above.
+        unsafe { AtomicU16::from_ptr(self.parts.used.as_ptr().add(at).cast()) }
     }
 
     #[inline]
     fn used_index(&self) -> &AtomicU16 {
-        self.half(self.used, 2)
+        self.used_half(2)
     }
 
     /// How many chains are available, looked up where `wanted` are not known yet.
@@ -242,7 +238,7 @@ impl Ring {
             return Ok(known);
         }
         // What the guest wrote before the index is there.
-        let seen = u16::from_le(self.half(self.available, 2).load(Ordering::Acquire));
+        let seen = u16::from_le(self.available_half(2).load(Ordering::Acquire));
         let available = seen.wrapping_sub(self.next_available);
         if available > self.size {
             return Err(RingError::Available { available, size: self.size });
@@ -255,7 +251,7 @@ impl Ring {
     #[inline]
     pub fn head(&self, ahead: u16) -> u16 {
         let at = self.next_available.wrapping_add(ahead) & (self.size - 1);
-        u16::from_le(self.half(self.available, 4 + 2 * usize::from(at)).load(Ordering::Relaxed))
+        u16::from_le(self.available_half(4 + 2 * usize::from(at)).load(Ordering::Relaxed))
     }
 
     /// Copies a descriptor.
@@ -270,7 +266,7 @@ impl Ring {
         // SAFETY: the table has `size` descriptors of 16 bytes, is aligned to 16, and is mapped as long as the ring has its memory. Volatile: the guest
         // may write to it, and it is to be read once.
         let (low, high) = unsafe {
-            let at = self.descriptors.cast::<u64>().add(2 * usize::from(index));
+            let at = self.parts.descriptors.cast::<u64>().add(2 * usize::from(index));
             (at.read_volatile(), at.add(1).read_volatile())
         };
         Ok(Descriptor::of(low, high))
@@ -307,7 +303,7 @@ impl Ring {
         let element = (u64::from(written) << 32 | u64::from(head)).to_le();
         // SAFETY: the used part has `size` elements of eight bytes behind its first four, is aligned to four, and is mapped as long as the ring has its
         // memory. The guest may write there, too, and harms only itself.
-        unsafe { self.used.add(4 + 8 * usize::from(at)).cast::<u64>().write_unaligned(element) };
+        unsafe { self.parts.used.add(4 + 8 * usize::from(at)).cast::<u64>().write_unaligned(element) };
     }
 
     /// Counts elements that were written as used. [`Ring::show_used`] shows them to the guest.
@@ -329,10 +325,10 @@ impl Ring {
         // The index before we look whether it wants to hear of it (section 2.7.10).
         fence(Ordering::SeqCst);
         if self.spec.has_event_index {
-            let event = self.half(self.available, 4 + 2 * usize::from(self.size)).load(Ordering::Relaxed);
+            let event = self.available_half(4 + 2 * usize::from(self.size)).load(Ordering::Relaxed);
             return needs_event(u16::from_le(event), now, before);
         }
-        u16::from_le(self.half(self.available, 0).load(Ordering::Relaxed)) & NO_INTERRUPT == 0
+        u16::from_le(self.available_half(0).load(Ordering::Relaxed)) & NO_INTERRUPT == 0
     }
 
     /// Asks the guest to notify us of the next chain that it makes available, or says that it need not.
@@ -340,10 +336,10 @@ impl Ring {
         if self.spec.has_event_index {
             // One that is far behind is not reached for a long time.
             let event = if wanted { self.next_available } else { self.next_available.wrapping_sub(1) };
-            self.half(self.used, 4 + 8 * usize::from(self.size)).store(event.to_le(), Ordering::Relaxed);
+            self.used_half(4 + 8 * usize::from(self.size)).store(event.to_le(), Ordering::Relaxed);
         } else {
             let flags = if wanted { 0 } else { NO_NOTIFY };
-            self.half(self.used, 0).store(flags.to_le(), Ordering::Relaxed);
+            self.used_half(0).store(flags.to_le(), Ordering::Relaxed);
         }
         // It is to be seen before we look again what is available.
         fence(Ordering::SeqCst);
@@ -352,6 +348,21 @@ impl Ring {
     /// The next chain to be looked at: where another back end is to go on.
     pub const fn next_available(&self) -> u16 {
         self.next_available
+    }
+}
+
+impl RingParts {
+    fn find(memory: &GuestMemory, spec: RingSpec) -> Result<Self, RingError> {
+        let size = u64::from(spec.size);
+        let find = |at: u64, len: u64, align: usize| {
+            memory.at_user(at, len).filter(|place| place.addr().get().is_multiple_of(align)).ok_or(RingError::Place)
+        };
+        // Those behind the first one have an event index at their end.
+        Ok(Self {
+            descriptors: find(spec.descriptors, size * DESCRIPTOR, 16)?,
+            available: find(spec.available, 6 + size * 2, 2)?,
+            used: find(spec.used, 6 + size * 8, 4)?,
+        })
     }
 }
 
@@ -389,7 +400,7 @@ impl Chain<'_> {
     /// # Errors
     /// If the chain is none.
     #[inline]
-    pub fn next(&mut self) -> Result<Option<(u64, u32)>, RingError> {
+    pub fn next_buffer(&mut self) -> Result<Option<(u64, u32)>, RingError> {
         let Some(Descriptor { addr, len, flags, next }) = self.next.take() else { return Ok(None) };
         if self.left == 0 {
             return Err(RingError::Loop);

@@ -38,7 +38,7 @@ impl Layout {
     }
 }
 
-/// Whom the guest wants notified when something was used: an eventfd, or a pipe of User-Mode Linux, that does not block.
+/// Whom the guest wants notified when something was used: an eventfd, or a pipe or socket of User-Mode Linux, that does not block.
 #[derive(Debug, Default)]
 pub struct Call(pub Option<File>);
 
@@ -144,15 +144,34 @@ fn prefetch(ring: &Ring, first: Descriptor) {
     let _ = (ring, first);
 }
 
+/// Copies a frame that is in one buffer with its header, as most are.
+#[inline]
+fn copy_alone(ring: &Ring, layout: Layout, first: Descriptor, buffer: &mut [u8]) -> Option<Taken> {
+    let header = layout.header();
+    let frame = (first.len as usize).checked_sub(header).filter(|frame| *frame >= SHORTEST)?;
+    if !first.is_alone(false) {
+        return None;
+    }
+    let from = ring.memory().piece(first.addr, first.len)?;
+    let whole = buffer.get_mut(..VNET_HEADER + frame)?;
+    let (head, body) = whole.split_at_mut(VNET_HEADER);
+    from.read(0, &mut head[..VNET_HEADER]);
+    from.read(header, body);
+    Some(if layout.offloads.accept(whole) { Taken::Frame(whole.len()) } else { Taken::Nothing })
+}
+
 /// Copies the frame in a chain, with the header that the network has.
 #[inline]
 fn copy_frame(ring: &Ring, layout: Layout, first: Descriptor, buffer: &mut [u8]) -> Result<Taken, RingError> {
+    if let Some(taken) = copy_alone(ring, layout, first, buffer) {
+        return Ok(taken);
+    }
     let mut chain = ring.chain(first, false)?;
     // The header may be split like everything else.
     let (mut header, header_len, mut at) = ([0; LONG_HEADER], layout.header(), 0);
     let mut end = VNET_HEADER;
     let mut fits = buffer.len() >= VNET_HEADER;
-    while let Some((addr, len)) = chain.next()? {
+    while let Some((addr, len)) = chain.next_buffer()? {
         let (mut addr, mut len) = (addr, len as usize);
         if at < header_len {
             let part = len.min(header_len - at);
@@ -201,6 +220,32 @@ impl Receiveq {
     /// If the guest has written nonsense into the ring.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Result<bool, RingError> {
+        if self.ring.available(1)? == 0 {
+            return Ok(false);
+        }
+        let head = self.ring.head(0);
+        let first = self.ring.descriptor(head)?;
+        let (header, frame) = bytes.split_at(VNET_HEADER);
+        let header_len = self.layout.header();
+        if first.is_alone(true)
+            && first.len as usize >= header_len + frame.len()
+            && let Some(to) = self.ring.memory().piece(first.addr, first.len)
+        {
+            to.write(0, &header[..VNET_HEADER]);
+            if self.layout.has_count {
+                to.write(VNET_HEADER, &1_u16.to_le_bytes());
+            }
+            to.write(header_len, frame);
+            self.ring.write_used(0, head, (header_len + frame.len()) as u32);
+            self.ring.advance(1);
+            self.ring.count_used(1);
+            return Ok(true);
+        }
+        self.write_pieces(bytes)
+    }
+
+    /// The same where a frame is spread over several buffers, or they are of several regions.
+    fn write_pieces(&mut self, bytes: &[u8]) -> Result<bool, RingError> {
         let (short, mut rest) = bytes.split_at(VNET_HEADER);
         let mut header = [0; LONG_HEADER];
         header[..VNET_HEADER].copy_from_slice(short);
@@ -217,7 +262,7 @@ impl Receiveq {
             let head = self.ring.head(chains);
             let mut chain = self.ring.chain(self.ring.descriptor(head)?, true)?;
             let mut written = 0;
-            while let Some((addr, len)) = chain.next()? {
+            while let Some((addr, len)) = chain.next_buffer()? {
                 let (mut addr, mut room) = (addr, len as usize);
                 if !header_rest.is_empty() {
                     if self.layout.is_mergeable && room < LONG_HEADER {

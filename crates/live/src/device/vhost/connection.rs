@@ -1,0 +1,120 @@
+//! A connection to a front end: whole messages with their files, in bounded time.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, IoSliceMut, Read as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+
+use super::message::{HEADER, Header, MessageError, REGIONS_MAX, Request};
+
+/// How long the rest of a message may take, and the room for a reply.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// The other side has closed it.
+    #[error("it was closed")]
+    Closed,
+    /// The rest does not come, or replies are not read.
+    #[error("half a message, and no more")]
+    Half,
+    /// It is no message.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// It asks for what can't be done.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<io::Error> for ConnectionError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Half,
+            _ => Self::Closed,
+        }
+    }
+}
+
+/// See above.
+#[derive(Debug)]
+pub struct Connection(UnixStream);
+
+impl Connection {
+    /// By this stream.
+    ///
+    /// # Errors
+    /// If the kernel does not let us say how long it may take.
+    pub fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self(stream))
+    }
+
+    /// Receives a message that has begun to come.
+    ///
+    /// # Errors
+    /// If it is none, or does not come to its end.
+    pub fn receive(&mut self) -> Result<(Header, Request, Vec<File>), ConnectionError> {
+        let until = Instant::now() + PATIENCE;
+        let mut bytes = [0; HEADER];
+        let (read, files) = self.begin(&mut bytes)?;
+        self.fill(&mut bytes[read..], until)?;
+        let header = Header::parse(&bytes)?;
+        let mut payload = vec![0; header.len];
+        self.fill(&mut payload, until)?;
+        let request = header.request(&payload, files.len())?;
+        Ok((header, request, files))
+    }
+
+    /// The beginning of a message, with which its files come.
+    fn begin(&self, bytes: &mut [u8; HEADER]) -> Result<(usize, Vec<File>), ConnectionError> {
+        let mut space = nix::cmsg_space!([RawFd; REGIONS_MAX]);
+        let mut vectors = [IoSliceMut::new(bytes)];
+        let received = recvmsg::<()>(self.0.as_raw_fd(), &mut vectors, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC);
+        let received = received.map_err(io::Error::from)?;
+        let mut files = Vec::new();
+        // Where there was no room for all, none are taken: the connection ends.
+        let messages = received.cmsgs().map_err(|_| ConnectionError::Closed)?;
+        for message in messages {
+            if let ControlMessageOwned::ScmRights(descriptors) = message {
+                // SAFETY: the kernel has just made these descriptors for this process, and nobody else has them.
+                files.extend(descriptors.into_iter().map(|descriptor| unsafe { File::from_raw_fd(descriptor) }));
+            }
+        }
+        if received.bytes == 0 { Err(ConnectionError::Closed) } else { Ok((received.bytes, files)) }
+    }
+
+    fn fill(&mut self, mut rest: &mut [u8], until: Instant) -> Result<(), ConnectionError> {
+        while !rest.is_empty() {
+            let read = self.0.read(rest)?;
+            if read == 0 {
+                return Err(ConnectionError::Closed);
+            }
+            if Instant::now() > until {
+                return Err(ConnectionError::Half);
+            }
+            rest = &mut rest[read..];
+        }
+        Ok(())
+    }
+
+    /// Sends a reply.
+    ///
+    /// # Errors
+    /// If it is not read, or the other side has gone.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
+        Ok(self.0.write_all(bytes)?)
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
