@@ -38,7 +38,7 @@ impl Layout {
     }
 }
 
-/// Whom the guest wants notified when something was used: an eventfd, or a pipe of User-Mode Linux, that does not block.
+/// Whom the guest wants notified when something was used: an eventfd, or a pipe or socket of User-Mode Linux, that does not block.
 #[derive(Debug, Default)]
 pub struct Call(pub Option<File>);
 

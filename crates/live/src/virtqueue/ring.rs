@@ -107,7 +107,7 @@ pub struct Ring {
     memory: Arc<GuestMemory>,
     spec: RingSpec,
     size: u16,
-    parts: Parts,
+    parts: RingParts,
     /// The next chain to be looked at, and the index up to which the guest has made them available when this was looked at last.
     next_available: u16,
     seen_available: u16,
@@ -121,7 +121,7 @@ unsafe impl Send for Ring {}
 
 /// Where the parts of a ring are in this process.
 #[derive(Clone, Copy, Debug)]
-struct Parts {
+struct RingParts {
     descriptors: NonNull<u8>,
     available: NonNull<u8>,
     used: NonNull<u8>,
@@ -179,7 +179,7 @@ impl Ring {
     pub fn new(memory: Arc<GuestMemory>, spec: RingSpec, base: u16) -> Result<Self, RingError> {
         let size = u16::try_from(spec.size).ok().filter(|size| size.is_power_of_two() && *size <= SIZE_MAX);
         let size = size.ok_or(RingError::Size(spec.size))?;
-        let parts = Parts::find(&memory, spec)?;
+        let parts = RingParts::find(&memory, spec)?;
         let mut ring =
             Self { memory, spec, size, parts, next_available: base, seen_available: base, next_used: 0, shown_used: 0 };
         let shown = ring.used_index().load(Ordering::Relaxed);
@@ -196,7 +196,7 @@ impl Ring {
     /// # Errors
     /// If it is not there any more.
     pub fn move_to(&mut self, memory: Arc<GuestMemory>) -> Result<(), RingError> {
-        self.parts = Parts::find(&memory, self.spec)?;
+        self.parts = RingParts::find(&memory, self.spec)?;
         self.memory = memory;
         Ok(())
     }
@@ -210,7 +210,7 @@ impl Ring {
     /// A half word of the available part.
     #[inline]
     fn available_half(&self, at: usize) -> &AtomicU16 {
-        // SAFETY: callers give a place within the part that was checked in `Parts::find`, which is aligned to two bytes and mapped as long as the ring has its
+        // SAFETY: callers give a place within the part that was checked in `RingParts::find`, which is aligned to two bytes and mapped as long as the ring has its
         // memory. An atomic may be written by others at any time; the guest does so.
         unsafe { AtomicU16::from_ptr(self.parts.available.as_ptr().add(at).cast()) }
     }
@@ -351,7 +351,7 @@ impl Ring {
     }
 }
 
-impl Parts {
+impl RingParts {
     fn find(memory: &GuestMemory, spec: RingSpec) -> Result<Self, RingError> {
         let size = u64::from(spec.size);
         let find = |at: u64, len: u64, align: usize| {

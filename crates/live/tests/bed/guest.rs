@@ -1,6 +1,7 @@
 //! The driver's side of vhost-user: a guest of tests, which sends and receives frames by rings in a file of shared memory, and misbehaves when it is asked to.
 //!
 //! It reads and writes its memory as a file, which is the same memory.
+#![allow(dead_code, reason = "two programs have it, and each uses a part")]
 
 use std::fs::File;
 use std::io::{IoSlice, Read as _};

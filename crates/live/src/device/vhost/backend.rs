@@ -181,7 +181,9 @@ enum Kind {
 fn take_over(file: &File) -> io::Result<Kind> {
     let flags = OFlag::from_bits_retain(fcntl(file.as_fd(), FcntlArg::F_GETFL)?);
     fcntl(file.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-    if file.metadata()?.file_type().is_fifo() {
+    let kind = file.metadata()?.file_type();
+    // What User-Mode Linux calls a pipe is a pair of sockets.
+    if kind.is_fifo() || kind.is_socket() {
         return Ok(Kind::Pipe);
     }
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;

@@ -137,7 +137,7 @@ fn answer(connection: &mut Connection, backend: &mut Backend) -> Result<(), Conn
 }
 
 /// How a connection came to its end.
-enum End {
+enum Disconnection {
     /// The front end went.
     Gone,
     /// It was cut off.
@@ -211,19 +211,19 @@ impl Talk {
         let mut was_attached = false;
         let end = loop {
             if self.shared.is_stopping() {
-                break End::Gone;
+                break Disconnection::Gone;
             }
             if let Some(why) = self.shared.broken() {
-                break End::CutOff(why);
+                break Disconnection::CutOff(why);
             }
             if !self.look(Some(connection.as_fd()), PollTimeout::NONE) {
                 continue;
             }
             match answer(&mut connection, &mut backend) {
                 Ok(()) => {}
-                Err(ConnectionError::Closed) => break End::Gone,
-                Err(ConnectionError::Refused(why)) => break End::CutOff(why),
-                Err(error) => break End::CutOff(error.to_string()),
+                Err(ConnectionError::Closed) => break Disconnection::Gone,
+                Err(ConnectionError::Refused(why)) => break Disconnection::CutOff(why),
+                Err(error) => break Disconnection::CutOff(error.to_string()),
             }
             if !was_attached && self.shared.has_carrier() {
                 was_attached = true;
@@ -236,9 +236,9 @@ impl Talk {
         drop(backend);
         drop(connection);
         match end {
-            End::Gone if was_attached => self.log(|name| tracing::info!("{name}: the guest has gone")),
-            End::Gone => {}
-            End::CutOff(why) => {
+            Disconnection::Gone if was_attached => self.log(|name| tracing::info!("{name}: the guest has gone")),
+            Disconnection::Gone => {}
+            Disconnection::CutOff(why) => {
                 let times = self.shared.faults.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
                 let plural = if times == 1 { "" } else { "s" };
                 self.shared.fault.set(format!("the guest was cut off ({times} time{plural}): {why}"));
