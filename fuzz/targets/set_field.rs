@@ -22,7 +22,7 @@ fn field(which: u8, value: [u8; VALUE]) -> Field {
         6 => Field::SrcPort(port),
         7 => Field::DstPort(port),
         8 => Field::Dscp(value[0] & 0x3f),
-        9 => Field::Ecn(value[0] & 3),
+        9 => Field::Ecn(value[0] & 0x03),
         _ => Field::Ttl(value[0]),
     }
 }
@@ -57,6 +57,7 @@ fuzz_target!(|bytes: &[u8]| {
         Field::Ipv6Dst(to) => expected.dst = to.to_bits(),
         Field::SrcPort(port) => expected.src_port = port,
         Field::DstPort(port) => expected.dst_port = port,
+        // No flow is told from another by them.
         Field::Dscp(_) | Field::Ecn(_) | Field::Ttl(_) => {}
     }
     assert_eq!(FlowKey::parse(&frame), Ok(expected));
