@@ -9,7 +9,7 @@ use vswitch::Spread;
 
 use crate::addresses::Mac;
 use crate::bonds::BondAxis;
-use crate::document::{File, HostText, NodeText, NodeWord};
+use crate::document::{File, HostText, NodeLong, NodeText, NodeWord};
 use crate::error::{Error, Problems};
 use crate::experiment::{Block, Context};
 use crate::graph::{Graph, IPV4, IPV6};
@@ -20,7 +20,7 @@ use crate::source::{At, Place, Source};
 use crate::topologies::{Specs, TopologyText, explicit};
 use crate::tree::{Node, Value};
 use crate::vary::AxisText;
-use crate::{Experiment, Fabric, bonds, devices, flows, links, tree};
+use crate::{Experiment, Fabric, HostSetup, bonds, devices, flows, links, tree};
 
 /// The most experiments of one file.
 const MOST_EXPERIMENTS: usize = 200;
@@ -66,6 +66,7 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
     }
     devices::plug_in(&file, &mut graph, problems);
     let flow_tables = flows::flow_tables(&file, &graph.topology, problems);
+    let setups = setups(&file, &graph, problems);
     let controllers = file.controllers.as_ref().filter(|text| text.sound);
     let controllers = controllers.and_then(|text| crate::controllers::controllers(&text.value, problems));
     let block = match &controllers {
@@ -90,9 +91,42 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
         mtu,
         seed: file.seed.map_or(1, |seed| seed.0),
         flow_tables,
+        setups,
         controllers,
         experiments,
     })
+}
+
+/// What runs in hosts, and what they find there: of those that Heddle makes.
+fn setups(file: &File, graph: &Graph, problems: &mut Problems<'_>) -> BTreeMap<String, HostSetup> {
+    let of_nodes = file.nodes.iter().flat_map(|nodes| &nodes.value.0).filter_map(|(name, text)| match &text.value {
+        NodeText::Long(long) => Some((name, &long.setup)),
+        NodeText::Short(_) => None,
+    });
+    let of_hosts = file.hosts.iter().flat_map(|hosts| &hosts.value.0).map(|(name, text)| (name, &text.value.setup));
+    let mut setups = BTreeMap::new();
+    for (name, text) in of_nodes.chain(of_hosts) {
+        let (Some(place), Some(node)) = (text.place(), graph.topology.node(&name.value.0)) else { continue };
+        let name = &name.value.0;
+        let why = if !graph.topology.is_host(node) {
+            Some((
+                format!("`{name}` is a switch: programs run in hosts only"),
+                "give them to a host that is linked to it",
+            ))
+        } else if graph.topology.nodes[node].is_external() {
+            Some((
+                format!("`{name}` is behind devices of the machine, and not made"),
+                "start them where the host is: in the guest, or on the machine behind the cable",
+            ))
+        } else {
+            None
+        };
+        match why {
+            Some((message, hint)) => problems.add(place, message, "only for hosts that are made", hint),
+            None => _ = setups.insert(name.clone(), text.setup(problems)),
+        }
+    }
+    setups
 }
 
 /// The modes that experiments give to all bonds: an option that fits one of them is of use.
@@ -236,7 +270,8 @@ fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut 
     let mut graph = Graph { topology, bonds: TiVec::new() };
     let hosts = nodes.value.0.iter().filter_map(|(name, text)| match &text.value {
         NodeText::Long(long) if long.kind.value == NodeWord::Host => {
-            let value = HostText { mac: long.mac.clone(), ipv4: long.ipv4.clone(), ipv6: long.ipv6.clone() };
+            let NodeLong { mac, ipv4, ipv6, setup, .. } = &**long;
+            let value = HostText { mac: mac.clone(), ipv4: ipv4.clone(), ipv6: ipv6.clone(), setup: setup.clone() };
             Some((name.clone(), At { value, place: text.place, sound: text.sound }))
         }
         _ => None,

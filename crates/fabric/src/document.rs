@@ -13,6 +13,7 @@ use crate::cluster::ClusterText;
 use crate::controllers::{ControllersText, Flag};
 use crate::error::Problems;
 use crate::flows::BySwitch;
+use crate::host_setup::SetupText;
 use crate::links::{LinkText, Links};
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Bytes, Length, Whole};
@@ -52,7 +53,7 @@ parameters! {
         "links" => links: Option<At<Links>>;
         /// With `nodes`: what each link does that doesn't say otherwise.
         "link-defaults" => link_defaults: Option<At<LinkText>>;
-        /// With `topology`: addresses of hosts that shall not have the ones of their position.
+        /// With `topology`: addresses of hosts that shall not have the ones of their position, and what runs in hosts.
         "hosts" => hosts: Option<At<Mapping<Name, HostText>>>;
         /// Links between two nodes that are used as one.
         "bonds" => bonds: Option<At<Vec<At<BondText>>>>;
@@ -118,6 +119,7 @@ section! {
         /// A switch's layer, from 1 next to the hosts. For pictures only.
         "tier" => tier: Option<At<Whole<1, 16>>>,
     }
+    ..setup: SetupText
 }
 
 /// A node in full, or just its kind.
@@ -127,20 +129,20 @@ pub(crate) enum NodeText {
     /// `h1: host`
     Short(At<NodeWord>),
     /// `h1: { kind: host, .. }`
-    Long(NodeLong),
+    Long(Box<NodeLong>),
 }
 
 impl Read for NodeText {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         match node.value {
-            Value::Map(_) => NodeLong::read(node, problems).map(Self::Long),
+            Value::Map(_) => NodeLong::read(node, problems).map(|long| Self::Long(Box::new(long))),
             _ => At::read(node, problems).map(Self::Short),
         }
     }
 }
 
 section! {
-    /// Addresses of a host that shall not have the ones of its position.
+    /// Addresses of a host that shall not have the ones of its position; what runs in it, and what it finds there.
     HostText {
         /// MAC address.
         "mac" => mac: Option<At<Mac>>,
@@ -149,6 +151,7 @@ section! {
         /// IPv6 address, in `fd68:6564:646c::/64`.
         "ipv6" => ipv6: Option<At<Ipv6Addr>>,
     }
+    ..setup: SetupText
 }
 
 /// The two ends of a link, or the two hosts of a flow.

@@ -19,7 +19,7 @@
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
 //! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat` (a number, or `until` the mean is known), `expect`, `report` of each |
 //!
-//! Outside of files, [`LinkChange`] reads keys of links (`delay=20ms`), and [`topology_file`] makes a file of a network in a word (`tree,3`).
+//! Files of other tools become fabric files by [`import`]. Outside of files, [`LinkChange`] reads keys of links (`delay=20ms`), and [`topology_of`] makes a file of a network in a word (`tree,3`).
 //!
 //! `fabrics/fat-tree.fabric.yaml` explains them, `fabrics/bonds.fabric.yaml` the bonds; [`schema`] gives all of them with their bounds.
 #![forbid(unsafe_code)]
@@ -41,6 +41,8 @@ mod experiment;
 mod faults;
 mod flows;
 mod graph;
+mod host_setup;
+mod import;
 mod in_units;
 mod link_change;
 mod links;
@@ -81,6 +83,7 @@ pub use document::NetworkSetting;
 pub use error::{Error, Problem};
 pub use flows::{FlowCommand, NoSuchSwitch, SwitchTables, find_switch, selection, table_changes};
 pub use graph::host_hint;
+pub use import::{Imported, Note, import};
 pub use in_units::in_units;
 pub use link_change::{ChangedLink, LinkChange};
 pub use links::{LinkSetting, link_keys};
@@ -92,5 +95,5 @@ pub use parallel::{NoSuchLink, find_links};
 pub use schema::schema;
 pub use source::Source;
 pub use template::{Template, template};
-pub use topology_word::{topology_file, topology_template, topology_words};
+pub use topology_word::{topology_of, topology_template, topology_words};
 pub use traffic::TrafficSetting;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Fabric;
 use crate::error::{Error, Problems};
-use crate::links::{KEYS, LinkText, note_idle};
+use crate::links::{KEYS, LinkText, link_keys, note_idle, note_no_card};
 use crate::names::{nearest, one_of};
 use crate::parallel::find_links;
 use crate::read::{Read, shown};
@@ -59,16 +59,34 @@ impl LinkChange {
         self.0.is_empty()
     }
 
-    /// What a link does that does `spec`, with this change.
+    /// What a link does that does `spec`, with this change. `has_host`: it ends at a host.
     ///
     /// # Errors
     /// If a word cannot be read, or is of no use on such a link, as a queue without a rate.
-    pub fn of(&self, spec: &LinkSpec) -> Result<LinkSpec, Error> {
+    pub fn of(&self, spec: &LinkSpec, has_host: bool) -> Result<LinkSpec, Error> {
         self.read(|reading, problems| {
             let changed = reading.change(spec);
             note_idle(&reading.set, changed, true, problems);
+            if !has_host {
+                note_no_card(&reading.set, problems);
+            }
             changed
         })
+    }
+
+    /// What it has a link of a file do only once that has a rate again: key by key as the file writes it. Empty if it has one.
+    ///
+    /// # Errors
+    /// If a word cannot be read.
+    pub fn waiting(&self, spec: &LinkSpec) -> Result<Vec<(&'static str, String)>, Error> {
+        let now = self.read(|reading, _| reading.change(spec))?;
+        if now.rate_bps.is_some() || spec.rate_bps.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut with_rate = self.clone();
+        with_rate.0.retain(|word| key(word) != "rate");
+        let [now, then] = [link_keys(&now), link_keys(&with_rate.read(|reading, _| reading.change(spec))?)];
+        Ok(then.into_iter().filter(|entry| entry.0 != "rate" && !now.contains(entry)).collect())
     }
 
     /// Adds a later change, whose values count where both have a key.
@@ -109,6 +127,11 @@ impl Fabric {
     }
 }
 
+/// Whether a unit may be missing behind it.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+}
+
 /// The key of a word.
 fn key(word: &str) -> &str {
     word.split_once('=').map_or(word, |(key, _)| key)
@@ -122,9 +145,16 @@ fn read<'a>(words: &'a [String], problems: &mut Problems<'_>) -> Option<Reading<
         let place = Place { offset, len: word.len() };
         offset += word.len() + 1;
         let Some((key, value)) = word.split_once('=') else {
-            let hint = match nearest(word, keys()) {
-                Some(key) => format!("write `{key}=VALUE`, or `{key}=none` to take it away"),
-                None => format!("the keys are {}", one_of(keys())),
+            let before =
+                entries.last().filter(|entry| entry.value.place.offset + entry.value.place.len + 1 == place.offset);
+            let hint = match (before, nearest(word, keys())) {
+                (Some(Entry { key, value: Node { value: Value::Scalar(number), .. }, .. }), None)
+                    if is_number(number) =>
+                {
+                    format!("write it without a blank, `{}={}{}`", shown(key), shown(number), shown(word))
+                }
+                (_, Some(key)) => format!("write `{key}=VALUE`, or `{key}=none` to take it away"),
+                (_, None) => format!("the keys are {}", one_of(keys())),
             };
             problems.add(place, format!("expected KEY=VALUE, found `{}`", shown(word)), "found no `=`", hint);
             continue;
@@ -152,7 +182,6 @@ mod tests {
     use machine::Span;
 
     use super::*;
-    use crate::links::link_keys;
 
     fn change(words: &str) -> LinkChange {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
@@ -160,13 +189,17 @@ mod tests {
     }
 
     fn keys(spec: &LinkSpec) -> String {
-        link_keys(spec).iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+        keys_of(&link_keys(spec))
+    }
+
+    fn keys_of(keys: &[(&'static str, String)]) -> String {
+        keys.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn what_is_set_is_what_a_file_says_with_these_keys() {
         let words = "rate=2.5Gbit delay=20ms queue=100 ecn=20 overhead=24B coalesce=16us loss=0.1% jitter=1ms";
-        let changed = change(words).of(&LinkSpec::default()).expect("all is of use");
+        let changed = change(words).of(&LinkSpec::default(), true).expect("all is of use");
         let file = format!(
             "nodes: {{ h1: host, h2: host, s1: switch }}\nlink-defaults: {{ {} }}\nlinks: [{{ between: [h1, s1] }}, {{ between: [h2, s1] }}]\n",
             words.replace('=', ": ").replace(' ', ", ").replace(":, ", ": ")
@@ -178,7 +211,7 @@ mod tests {
 
     #[test]
     fn only_what_is_named_changes_and_keys_are_taken_away() {
-        let file = change("rate=10Mbit queue=50 delay=1ms").of(&LinkSpec::default()).unwrap();
+        let file = change("rate=10Mbit queue=50 delay=1ms").of(&LinkSpec::default(), true).unwrap();
         let with = |words: &[&str]| {
             let mut all = LinkChange::default();
             for words in words {
@@ -192,15 +225,17 @@ mod tests {
         // What is of use only with a rate goes with it, and is there again when it is.
         assert_eq!(with(&["ecn=5 overhead=24", "rate=none"]), "delay=1ms");
         assert_eq!(with(&["ecn=5", "rate=none", "rate=1Mbit"]), "rate=1Mbit delay=1ms queue=50 ecn=5");
-        assert_eq!(change("rate=1Mbit").of(&LinkSpec::default()).unwrap().queue_packets, Some(1_000));
-        assert_eq!(change("delay=0").of(&file).unwrap().delay, Span::ZERO);
+        assert_eq!(change("rate=1Mbit").of(&LinkSpec::default(), true).unwrap().queue_packets, Some(1_000));
+        let waiting = |words: &str| keys_of(&change(words).waiting(&file).unwrap());
+        assert_eq!((waiting("ecn=5 rate=none"), waiting("ecn=5")), ("queue=50 ecn=5".to_owned(), String::new()));
+        assert_eq!(change("delay=0").of(&file, true).unwrap().delay, Span::ZERO);
     }
 
     #[test]
     fn what_is_wrong_is_said_as_of_a_file() {
         let said = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            let error = LinkChange::parse(&words).and_then(|change| change.of(&LinkSpec::default())).unwrap_err();
+            let error = LinkChange::parse(&words).and_then(|change| change.of(&LinkSpec::default(), true)).unwrap_err();
             let text = words.join(" ");
             let problem = |problem: &crate::Problem| {
                 let marked = text[problem.span.offset()..][..problem.span.len()].to_owned();
@@ -222,6 +257,9 @@ mod tests {
             message,
             "a queue without a rate: nothing ever waits on a link without a rate; add `rate:`, or remove `queue:`"
         );
+        let (marked, message, hint) = &said(&["rate=20", "Gb"])[1];
+        assert_eq!((&**marked, &**message), ("Gb", "expected KEY=VALUE, found `Gb`"));
+        assert_eq!(hint, "write it without a blank, `rate=20Gb`");
         assert_eq!(
             one(&["delay"]).1,
             "expected KEY=VALUE, found `delay`; write `delay=VALUE`, or `delay=none` to take it away"
@@ -230,6 +268,8 @@ mod tests {
         assert!(one(&["delay="]).1.starts_with("`delay` has no value"));
         assert!(one(&["delay=1ms", "delay=none"]).1.starts_with("`delay` is there twice"));
         assert!(one(&["speed=none"]).1.starts_with("there is no key `speed` here"));
+        let between_switches = change("coalesce=5us").of(&LinkSpec::default(), false).unwrap_err();
+        assert!(between_switches.problems()[0].message.contains("only hosts have cards"), "{between_switches}");
         assert!(one(&["loss=200%"]).1.contains("at most 100%"));
         assert_eq!(said(&["rate=fast", "jitter=1h", "x"]).len(), 3);
         assert!(one(&["delay=\u{1b}[2J"]).1.contains("\\x1b"));

@@ -286,6 +286,18 @@ pub(crate) fn note_idle(own: &LinkText, spec: LinkSpec, sound: bool, problems: &
     }
 }
 
+/// Notes what is written in vain about a link between two switches.
+pub(crate) fn note_no_card(own: &LinkText, problems: &mut Problems<'_>) {
+    if let Some(text) = &own.coalesce {
+        problems.add(
+            text.place,
+            "a coalesce between two switches: only hosts have cards that collect what comes to them",
+            "no host at either end",
+            "remove `coalesce:`, or write it for the links of hosts",
+        );
+    }
+}
+
 /// The links of a topology; `sound`: all of it could be read.
 pub(crate) fn classes(classes: &LinkClasses, sound: bool, problems: &mut Problems<'_>) -> Specs {
     let all = &classes.all;
@@ -302,6 +314,9 @@ pub(crate) fn classes(classes: &LinkClasses, sound: bool, problems: &mut Problem
         switches: class(classes.switches.as_ref()),
         switches_place: classes.switches.as_ref().map(|text| text.place),
     };
+    if let Some(switches) = &classes.switches {
+        note_no_card(&switches.value, problems);
+    }
     if specs.hosts.rate_bps.is_none() && specs.switches.rate_bps.is_none() {
         note_idle(all, specs.hosts, sound, problems);
     }

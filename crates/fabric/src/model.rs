@@ -11,8 +11,10 @@ use vswitch::Spread;
 
 mod bond;
 mod cluster;
+mod host;
 pub use bond::*;
 pub use cluster::*;
+pub use host::*;
 
 use crate::{Metric, Overrides, Setting, SwitchTables};
 
@@ -37,6 +39,8 @@ pub struct Fabric {
     pub seed: u64,
     /// By switch: what its tables have when it starts. A switch that is not in it has none, and forwards along the routes.
     pub flow_tables: BTreeMap<NodeId, SwitchTables>,
+    /// By name of the host: what runs in it and what it finds there. Those that have nothing of this are left out.
+    pub setups: BTreeMap<String, HostSetup>,
     /// The controllers. A file may have them and no network: then the topology is empty, and all experiments ask
     /// the controllers.
     pub controllers: Option<Controllers>,
@@ -61,6 +65,8 @@ impl Serialize for Fabric {
             seed: u64,
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             flow_tables: BTreeMap<&'a str, &'a SwitchTables>,
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            setups: &'a BTreeMap<String, HostSetup>,
             #[serde(skip_serializing_if = "Option::is_none")]
             controllers: &'a Option<Controllers>,
             experiments: &'a [Experiment],
@@ -82,6 +88,7 @@ impl Serialize for Fabric {
             mtu,
             seed,
             flow_tables,
+            setups,
             controllers,
             experiments,
         } = self;
@@ -98,6 +105,7 @@ impl Serialize for Fabric {
             mtu,
             seed,
             flow_tables,
+            setups,
             controllers,
             experiments,
         };

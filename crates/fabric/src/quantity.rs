@@ -253,9 +253,12 @@ fn quantity<T>(
                 "" => format!("`{}` has no unit", shown(text)),
                 unit => format!("`{}` is not a unit that is known here", shown(unit)),
             };
-            let hint = match units::meant(text, units) {
-                Some(meant) => format!("write `{}`; the units are {}", shown(&meant), units.join(", ")),
-                None => format!("the units are {}", units.join(", ")),
+            let meant = units::meant(text, units).filter(|meant| parse(meant).is_ok());
+            let hint = match (meant, units) {
+                // There is but one unit.
+                (None, [only]) if unit.is_empty() => format!("write `{}{only}`", shown(text.trim())),
+                (None, _) => format!("the units are {}", units.join(", ")),
+                (Some(meant), _) => format!("write `{}`; the units are {}", shown(&meant), units.join(", ")),
             };
             problems.add(node.place, message, format!("expected {what}"), hint);
         }

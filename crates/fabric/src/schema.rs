@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use crate::document::File;
+use crate::host_setup::{Command, Contents, HostPath, SysctlName, SysctlValue};
 use crate::quantity::{Bytes, Length, PacketRate, Percent, Rate, Whole};
 use crate::read::{Device, Mapping, Name, Text, Written};
 use crate::source::At;
@@ -85,6 +86,24 @@ schema!([] Device, "Device", |_g| json_schema!({
     "type": ["string", "number"],
     "pattern": "^((xdp:)?[^\\s/:]{1,15}|null:([1-9][0-9]{1,3})?|pcap:.+|vhost-user:.*)$",
 }));
+schema!([] Command, "Command", |_g| json_schema!({
+    "type": ["string", "array"],
+    "items": { "type": ["string", "number", "boolean"] },
+    "minItems": 1,
+    "examples": ["python3 -m http.server 80", ["iperf3", "--server"]],
+}));
+schema!([] HostPath, "HostPath", |_g| json_schema!({
+    "type": "string",
+    "pattern": "^(/[^/\\s]+)+$",
+    "examples": ["/etc/frr/frr.conf"],
+}));
+schema!([] Contents, "Contents", |_g| json_schema!({ "type": ["string", "number", "boolean"] }));
+schema!([] SysctlName, "SysctlName", |_g| json_schema!({
+    "type": "string",
+    "pattern": "^net[./]",
+    "examples": ["net.ipv4.ip_forward"],
+}));
+schema!([] SysctlValue, "SysctlValue", |_g| json_schema!({ "type": ["string", "number"] }));
 schema!([] Rate, "Rate", |_g| json_schema!({
     "type": "string",
     "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *[kKMGT]?b(it)?(/s|ps)?$",

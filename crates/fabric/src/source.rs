@@ -11,11 +11,15 @@ pub struct Source {
     pub text: String,
 }
 
+/// How names of files end that are read here.
+const ENDS: [&str; 9] =
+    [".fabric.yaml", ".fabric.yml", ".clab.yaml", ".clab.yml", ".yaml", ".yml", ".graphml", ".xml", ".py"];
+
 impl Source {
-    /// The file's name without directories and without `.fabric.yaml`, reduced to the characters of a name.
+    /// The file's name without directories and without `.fabric.yaml` or the end of another tool's, reduced to the characters of a name.
     pub fn stem(&self) -> String {
         let file = self.name.rsplit(['/', '\\']).next().unwrap_or_default();
-        let stem = [".fabric.yaml", ".fabric.yml", ".yaml", ".yml"].iter().find_map(|end| file.strip_suffix(end));
+        let stem = ENDS.iter().find_map(|end| file.strip_suffix(end));
         let name: String = stem
             .unwrap_or(file)
             .chars()

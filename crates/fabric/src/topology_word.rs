@@ -1,6 +1,8 @@
 //! A network in a word: `tree,3`, as Mininet's `--topo` has it. It becomes what a file says about it, so that the file's reader and its messages do the rest.
 
+use crate::check::parse;
 use crate::error::{Error, Problems};
+use crate::model::Fabric;
 use crate::names::{nearest, one_of};
 use crate::read::shown;
 use crate::source::{Place, Source};
@@ -12,12 +14,52 @@ pub fn topology_words() -> Vec<String> {
     TopologyText::words()
 }
 
+/// The network that is named by a word, and the file that says the same: see [`topology_file`].
+///
+/// # Errors
+/// If the word is none, or its numbers are no network. The error shows the word.
+pub fn topology_of(name: &str, word: &str) -> Result<(Source, Fabric), Error> {
+    let source = topology_file(name, word)?;
+    match parse(&source) {
+        Ok(fabric) => Ok((source, fabric)),
+        Err(error) => Err(in_word(&error, &source, word)),
+    }
+}
+
+/// What is wrong with a file that nobody wrote, at the number of the word that it is about.
+fn in_word(error: &Error, file: &Source, word: &str) -> Error {
+    let source = Source { name: "--topo".to_owned(), text: word.to_owned() };
+    let mut problems = Problems::new(&source);
+    let keys = TopologyText::keys_behind(word.split(',').next().unwrap_or_default()).unwrap_or_default();
+    for problem in error.problems() {
+        // The key that stands before the mistake.
+        let before = &file.text[..problem.span.offset()];
+        let key = before.rsplit(['{', ',']).next().and_then(|text| Some(text.split_once(':')?.0.trim()));
+        let place = key.and_then(|key| place_of(word, key, &keys)).unwrap_or(Place { offset: 0, len: word.len() });
+        problems.add(place, problem.message.clone(), problem.label.clone(), problem.hint.clone());
+    }
+    problems.into_error()
+}
+
+/// Where the number of a key stands in a word.
+fn place_of(word: &str, key: &str, keys: &[&str]) -> Option<Place> {
+    let mut offset = word.find(',')? + 1;
+    for (number, part) in word[offset..].split(',').enumerate() {
+        let (name, value) = part.split_once('=').unwrap_or((keys.get(number).copied().unwrap_or_default(), part));
+        if name == key {
+            return Some(Place { offset: offset + part.len() - value.len(), len: value.len() });
+        }
+        offset += part.len() + 1;
+    }
+    None
+}
+
 /// A file called `name` with the network that is named by a word, and nothing else. The word is a topology with its numbers in the order of the file's keys,
 /// some of them perhaps by these: `tree,3,fanout=4`.
 ///
 /// # Errors
 /// If the name can't be one, or the word is no topology with numbers. What is wrong with the numbers shows when the file is read.
-pub fn topology_file(name: &str, word: &str) -> Result<Source, Error> {
+fn topology_file(name: &str, word: &str) -> Result<Source, Error> {
     template::check(name)?;
     let line = topology_line(word)?;
     Ok(Source { name: format!("--topo {word}"), text: format!("name: \"{name}\"\n{line}\n") })
@@ -86,7 +128,6 @@ fn line(word: &str, problems: &mut Problems<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse;
 
     fn said(word: &str) -> String {
         let error = topology_file("topo", word).and_then(|source| parse(&source)).unwrap_err();
@@ -114,6 +155,28 @@ mod tests {
             assert_eq!((long.topology.nodes, long.experiments.len()), (fabric.topology.nodes, 1), "{word}");
         }
         assert_eq!(topology_words().len(), TopologyText::KEYS.len());
+    }
+
+    #[test]
+    fn a_wrong_number_is_shown_in_the_word() {
+        for (word, marked, message) in [
+            ("tree,0", "0", "from 1 to 14"),
+            ("tree,3,0", "0", "from 1 to 250"),
+            ("tree,fanout=0,depth=2", "0", "from 1 to 250"),
+            ("fat-tree,3", "3", "even number"),
+            ("torus,3,0x1", "0x1", "3 is the least"),
+            ("tree", "tree", "`depth` is missing"),
+        ] {
+            let error = topology_of("topo", word).expect_err(word);
+            let problem = &error.problems()[0];
+            let shown = format!("{:?}", miette::Report::new(error.clone()));
+            let said = format!("{}; {}", problem.message, problem.hint);
+            assert!(
+                &word[problem.span.offset()..][..problem.span.len()] == marked && said.contains(message),
+                "{shown}"
+            );
+            assert!(!shown.contains("topology:"), "{shown}");
+        }
     }
 
     #[test]

@@ -10,5 +10,6 @@ mod hostile;
 mod messages;
 mod parameters;
 mod routes;
+mod setups;
 mod time_series;
 mod transfers;

@@ -17,8 +17,8 @@ pub use cluster::{
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Trace};
 pub use network::{
-    Capture, Down, Exec, FromArg, Graph, GraphFormat, Iperf, Link, LinkAction, LinkArg, LinkSet, Path, Ping, Pings,
-    Protocol, Shell, Show, ShowTopic,
+    Capture, Down, Exec, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg, LinkSet, Path, Ping,
+    Pings, Protocol, Shell, Show, ShowTopic,
 };
 pub use size::size;
 
@@ -101,6 +101,15 @@ pub enum Format {
 pub enum Command {
     /// Write a commented fabric file to start from
     New(New),
+    /// Make a fabric file of another tool's: `*.clab.yml`, `*.graphml`, or Mininet's `*.py`
+    ///
+    /// Of containerlab (`*.clab.yml`) it takes nodes and links: those of kind `linux` are hosts, all others switches. Of `*.graphml`, as the Internet Topology Zoo has it, nodes, edges
+    /// and their rates; each node is a switch, and has a host if the file has none. Of Mininet (`*.py`) calls of addHost, addSwitch and addLink with names and numbers that are written out;
+    /// nothing is run. What is left out is said, with its line.
+    #[command(
+        after_help = "Examples:\n  heddle import lab.clab.yml                  writes lab.fabric.yaml\n  heddle import Abilene.graphml -w - | heddle check -\n  heddle import mytopo.py -w mine.fabric.yaml"
+    )]
+    Import(Import),
     /// Read a file and report every mistake in it
     Check(FileArg),
     /// Say what `up` and `run` would do, and do nothing
@@ -228,10 +237,11 @@ pub enum Command {
     ///
     /// It is written as pcapng into FILE, or to standard output if that is not a terminal or FILE is `-`; on a terminal it is a line a frame, in the manner of tcpdump, with times in UTC, and so it is
     /// with -o json or -o csv. It ends with Ctrl-C, SIGTERM, --count frames, or the program that reads it. The last line on standard error says how many frames were captured, and how
-    /// many were lost since the reader was too slow: the network waits for nobody.
+    /// many were lost since the reader was too slow: the network waits for nobody. Up to 16 captures of a network go on at one time, each into a file of its own; one of a node takes
+    /// up the links that the node gets while it runs.
     ///
     /// FILTER is a part of pcap-filter(7): `arp`, `ip`, `ip6`, `icmp`, `icmp6`, `tcp`, `udp`, `vlan`, `host A`, `net A/LENGTH`, `port N`, `portrange N-M`, with `src` or `dst` before the last
-    /// four, joined by `and`, `or`, `not` and parentheses. A is an address or the name of a host. Fragments of IP have no ports, the first one neither; what a link loses at random (`loss`) is at neither of its ends.
+    /// four, joined by `and`, `or`, `not` and parentheses; words before a value may be left out where they are those of the value before (`port 80 or 443`). A is an address or the name of a host. Fragments of IP have no ports, the first one neither; what a link loses at random (`loss`) is at neither of its ends.
     #[command(
         after_help = "Examples:\n  heddle capture h1 -w h1.pcapng\n  heddle capture leaf1:2 icmp or arp\n  heddle capture h1-leaf1 'tcp port 80 and host h2' -c 100\n  heddle capture h1 | tshark -r -\n  heddle capture h1 | wireshark -k -i -"
     )]

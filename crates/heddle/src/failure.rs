@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::fmt;
 
-use miette::{Diagnostic, MietteHandler, MietteHandlerOpts, ReportHandler};
+use miette::{Diagnostic, MietteDiagnostic, MietteHandler, MietteHandlerOpts, Report, ReportHandler};
+
+use crate::output::harmless;
 
 /// Prints reports. Messages that end in the words of their cause are complete by themselves: the cause is not printed again.
 struct Handler {
@@ -25,9 +27,31 @@ pub fn install() {
 
 impl ReportHandler for Handler {
     fn debug(&self, error: &dyn Diagnostic, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(harmless) = without_control_bytes(error) {
+            return self.alone.debug(harmless.as_ref(), f);
+        }
         let handler = if says_its_causes(error) { &self.alone } else { &self.with_causes };
         handler.debug(error, f)
     }
+}
+
+/// An error whose words would command the terminal, as those of a file's name or an argument may: with them written out. What shows a file's text does
+/// so by itself.
+fn without_control_bytes(error: &dyn Diagnostic) -> Option<Report> {
+    let mut words = vec![error.to_string()];
+    let mut cause = error.source().filter(|_| !says_its_causes(error));
+    while let Some(next) = cause {
+        words.push(next.to_string());
+        cause = Error::source(next);
+    }
+    let (words, hint) = (words.join(": "), error.help().map(|hint| hint.to_string()));
+    let [shown, shown_hint] = [Some(&words), hint.as_ref()].map(|text| text.map(|text| harmless(text)));
+    if error.source_code().is_some() || (shown.as_ref() == Some(&words) && shown_hint == hint) {
+        return None;
+    }
+    let mut diagnostic = MietteDiagnostic::new(shown.unwrap_or_default());
+    diagnostic.help = shown_hint;
+    Some(Report::new(diagnostic))
 }
 
 /// Whether an error's own words hold those of all its causes.
@@ -64,6 +88,14 @@ mod tests {
     }
 
     impl Diagnostic for Short {}
+
+    #[test]
+    fn what_an_argument_says_does_not_reach_the_terminal_as_a_command() {
+        let error = Report::new(Short(std::io::Error::other("\u{1b}[2J is gone")));
+        let harmless = without_control_bytes(error.as_ref()).expect("it has control bytes");
+        assert_eq!(harmless.to_string(), "cannot read x: \\u{1b}[2J is gone");
+        assert!(without_control_bytes(Report::new(Short(std::io::Error::other("gone"))).as_ref()).is_none());
+    }
 
     #[test]
     fn a_cause_is_printed_once() {

@@ -37,7 +37,7 @@ pub enum Ending {
 fn main() -> ExitCode {
     // A shell that asks what a word may become is answered, and nothing else is done.
     CompleteEnv::with_factory(Cli::command).var(commands::COMPLETE).complete();
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     failure::install();
     // A controller's operator wants to know of elections and lost peers without asking; a network's, of carriers and partners.
     let is_server = matches!(cli.command, Command::Controller(_) | Command::Daemon(_));
@@ -53,6 +53,17 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Says what is wrong with the command line, or what was asked for by `--help`, and ends. What the arguments say is not for the terminal to obey.
+fn refuse(error: &clap::Error) -> ! {
+    let plain = error.render().to_string();
+    let shown = output::harmless(&plain);
+    if error.use_stderr() && shown != plain {
+        let _ = write!(std::io::stderr(), "{shown}");
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 fn log_to_stderr(verbose: u8) {
@@ -74,6 +85,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
     let format = cli.output;
     match cli.command {
         Command::New(args) => commands::new(&args)?,
+        Command::Import(args) => commands::import(&args)?,
         Command::Check(args) => return commands::check(&args, format),
         Command::Plan(args) => commands::plan(&args, format)?,
         Command::Up(args) => commands::up(&args, format)?,

@@ -256,8 +256,63 @@ fn a_capture_goes_on_while_the_network_changes_and_ends_with_its_link() {
     let capture = Running::start(desk, &["h1", "-w", "h1.pcapng"]);
     desk.expect(0, &["down"]);
     let (_, said) = capture.wait();
-    assert!(said.contains("captured"), "{said}");
+    assert!(said.contains("captured") && said.ends_with("; the network has ended\n"), "{said}");
     read(&file(desk, "h1.pcapng"));
+}
+
+#[test]
+fn a_capture_of_a_node_takes_up_the_links_that_it_gets() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(SHAPED);
+    let desk = &guard.0;
+    let capture = Running::start(desk, &["s1", "icmp", "-w", "s1.pcapng"]);
+    let rows = Running::start(desk, &["s1", "icmp", "-c", "6", "-o", "json"]);
+    ping(desk, "h1", "h2", "1");
+    let more = SHAPED.replace("h2: host,", "h2: host, h3: host,") + "  - between: [h3, s1]\n";
+    desk.write("lab.fabric.yaml", &more);
+    desk.expect(0, &["up", "lab.fabric.yaml"]);
+    ping(desk, "h3", "h1", "1");
+    let (stdout, _) = rows.wait();
+    assert!(String::from_utf8_lossy(&stdout).contains("\"port\":\"s1:2 (to h3)\""));
+    let (_, said) = capture.interrupt(Signal::SIGINT);
+    assert_eq!(said, "8 frames captured, 0 lost by the capture\n");
+    let ports: Vec<u32> = read(&file(desk, "s1.pcapng")).iter().map(|frame| frame.interface).collect();
+    assert_eq!(ports.iter().filter(|port| **port == 2).count(), 2, "{ports:?}");
+}
+
+#[test]
+fn a_reader_that_stands_still_keeps_no_capture_from_ending() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let capture = Running::start(desk, &["h1"]);
+    // Nobody reads the pipe: it takes 64 KiB.
+    desk.expect(0, &["exec", "h1", "ping", "-q", "-c", "100", "-i", "0.002", "-s", "1400", "h2"]);
+    kill(Pid::from_raw(capture.child.id().cast_signed()), Signal::SIGINT).expect("it runs");
+    let Running { mut child, mut stderr, .. } = capture;
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).expect("UTF-8");
+    assert!(said.contains("lost by the capture; whoever reads them takes no more"), "{said}");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn two_captures_are_not_written_into_one_file() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let capture = Running::start(desk, &["h1", "icmp", "-w", "a.pcapng"]);
+    let (_, stderr) = desk.expect(2, &["capture", "h2", "-w", "a.pcapng"]);
+    assert!(stderr.contains("another capture is being written into it"), "{stderr}");
+    ping(desk, "h1", "h2", "1");
+    capture.interrupt(Signal::SIGINT);
+    assert_eq!(read(&file(desk, "a.pcapng")).len(), 2);
 }
 
 #[test]
@@ -275,7 +330,8 @@ fn a_reader_that_goes_ends_the_capture() {
         // Whatever its kernel says by itself would do as well.
         ping(desk, "h1", "h2", "1");
         capture.stderr.read_to_string(&mut said).expect("UTF-8");
-        assert!(said.contains("captured") && capture.child.wait().expect("it ends").success(), "{said}");
+        assert!(said.contains("captured, 0 lost by the capture\n"), "{said}");
+        assert!(capture.child.wait().expect("it ends").success());
     }
     // One that is killed is forgotten, too.
     let capture = Running::start(desk, &["h1"]);

@@ -287,3 +287,36 @@ fn a_machine_s_file_that_can_not_be_used_says_what_was_expected() {
     let (_, stderr) = desk.expect(2, &["calibrate", "--rounds", "3"]);
     assert!(stderr.contains("8..=100"), "{stderr}");
 }
+
+#[test]
+fn a_topology_of_another_tool_becomes_a_file() {
+    let desk = Desk::new();
+    desk.write("lab.clab.yml", "topology:\n  nodes: { a: { image: alpine }, b: {}, s: { kind: bridge } }\n  links: [{ endpoints: ['a:eth1', 's:e1'] }, { endpoints: ['b:eth1', 's:e2'] }]\n");
+    let (_, stderr) = desk.expect(0, &["import", "lab.clab.yml"]);
+    assert!(
+        stderr.contains("lab.clab.yml:2: not as there: images") && stderr.contains("Wrote lab.fabric.yaml"),
+        "{stderr}"
+    );
+    desk.expect(0, &["check", "lab.fabric.yaml"]);
+    // Nothing is overwritten unasked.
+    let (_, stderr) = desk.expect(2, &["import", "lab.clab.yml"]);
+    assert!(stderr.contains("lab.fabric.yaml is there already"), "{stderr}");
+    desk.expect(0, &["import", "lab.clab.yml", "--force"]);
+    let (stdout, _) = desk.expect(0, &["import", "lab.clab.yml", "-w", "-"]);
+    assert_eq!(stdout, desk.read("lab.fabric.yaml"));
+    desk.write("none.py", "print('hello')\n");
+    let (_, stderr) = desk.expect(2, &["import", "none.py"]);
+    assert!(stderr.contains("there is no network in this file") && stderr.contains("addSwitch"), "{stderr}");
+}
+
+#[test]
+fn what_can_not_be_read_is_an_answer_as_data_too() {
+    let desk = Desk::new();
+    let (stdout, _) = desk.expect(2, &["check", "-o", "json", "none.yaml"]);
+    let answer: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
+    assert!(answer["problems"][0]["message"].as_str().expect("text").contains("cannot read none.yaml"), "{answer}");
+    let (_, stderr) = desk.expect(2, &["check", "\u{1b}[31mnone.yaml"]);
+    assert!(!stderr.contains('\u{1b}') && stderr.contains("\\u{1b}[31mnone.yaml"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["plan", "--topo", "tree,0"]);
+    assert!(stderr.contains("1 │ tree,0") && !stderr.contains("topology:"), "{stderr}");
+}

@@ -517,3 +517,33 @@ fn commands_without_a_network_say_how_to_start_one() {
         assert!(stderr.contains("no network is running") && stderr.contains("heddle up FILE"), "{args:?}: {stderr}");
     }
 }
+
+#[test]
+fn programs_of_hosts_are_shown_and_those_that_fail_are_named() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    desk.write(
+        "web.fabric.yaml",
+        "nodes:\n  h1: { kind: host, programs: { good: [sleep, '1000'], bad: no-such-program }, files: { /etc/heddle-shown: there } }\n  h2: host\nlinks: [{ between: [h1, h2] }]\n",
+    );
+    let guard = Guard(desk);
+    let desk = &guard.0;
+    let (stdout, _) = desk.expect(0, &["show", "programs", "web.fabric.yaml", "-o", "csv"]);
+    assert_eq!(
+        stdout,
+        "host,program,restart,command\nh1,good,on-failure,sleep 1000\nh1,bad,on-failure,no-such-program\n"
+    );
+    let (_, stderr) = desk.expect(0, &["up", "web.fabric.yaml"]);
+    assert!(stderr.contains("program bad of host h1 does not run: exit status: 127"), "{stderr}");
+    let (stdout, _) = desk.expect(0, &["show", "programs", "-o", "json"]);
+    let rows: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
+    assert_eq!(
+        (&rows[1]["program"], &rows[1]["state"], &rows[1]["starts"]),
+        (&"good".into(), &"running".into(), &1.into())
+    );
+    let output = rows[0]["output"].as_str().expect("a path");
+    assert!(std::fs::read_to_string(output).expect("it is there").contains("no-such-program"));
+    assert_eq!(desk.expect(0, &["exec", "h1", "cat", "/etc/heddle-shown"]).0, "there\n");
+}

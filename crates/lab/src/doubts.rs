@@ -39,6 +39,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
     }
     found.extend(few_runs(fabric));
     found.extend(unheard_marks(fabric));
+    found.extend(live_only(fabric));
     found.into_iter().collect()
 }
 
@@ -171,6 +172,18 @@ fn few_runs(fabric: &Fabric) -> Option<Doubt> {
     })
 }
 
+/// Simulated hosts run no programs.
+fn live_only(fabric: &Fabric) -> Option<Doubt> {
+    let (host, _) = fabric.setups.iter().next()?;
+    let has_traffic =
+        fabric.experiments.iter().any(|experiment| experiment.cases().iter().any(|case| case.work.traffic().is_some()));
+    has_traffic.then(|| Doubt {
+        place: vec!["nodes".to_owned(), host.clone()],
+        message: format!("programs, files and sysctls of hosts, as of `{host}`, are there in live runs only: simulated hosts have none"),
+        hint: "`sysctl:` of `traffic` sets those of TCP in both",
+    })
+}
+
 /// Links mark, and no sender of the whole file understands that.
 fn unheard_marks(fabric: &Fabric) -> Option<Doubt> {
     let marks = |fabric: &Fabric| fabric.topology.links.iter().any(|link| link.spec.ecn_packets.is_some());
@@ -217,6 +230,23 @@ mod tests {
         // Where links take no time, Linux finds its windows out.
         let tiny = "{ traffic: { pattern: stride(2), window: 1 }, for: 2s }";
         assert_eq!(doubts_of("{}", tiny), []);
+    }
+
+    #[test]
+    fn programs_of_simulated_hosts_are_doubted() {
+        let doubts_with = |host: &str, experiment: &str| {
+            let text = format!(
+                "nodes: {{ h1: {host}, h2: host }}\nlinks: [{{ between: [h1, h2], rate: 1Gbit }}]\n{experiment}"
+            );
+            doubts(&fabric::parse(&Source { name: "net".to_owned(), text }).unwrap())
+        };
+        let (program, experiment) = (
+            "{ kind: host, programs: { a: x } }",
+            format!("experiments: {{ a: {PLAIN} }}\n").replace("stride(2)", "stride(1)"),
+        );
+        let found = doubts_with(program, &experiment);
+        assert!(found.len() == 1 && found[0].place == ["nodes", "h1"], "{found:?}");
+        assert_eq!((doubts_with("host", &experiment), doubts_with(program, "")), (Vec::new(), Vec::new()));
     }
 
     #[test]

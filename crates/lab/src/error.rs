@@ -1,5 +1,6 @@
 //! What can go wrong between a plan and its report.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use crate::measure::carried::Excess;
@@ -339,6 +340,11 @@ impl Error {
             Self::Threads { .. } => "ask for fewer threads",
             Self::TooLarge { .. } | Self::File { action: "reading", .. } => {
                 "name a folder that `heddle run` has written"
+            }
+            Self::File { source, .. }
+                if matches!(source.kind(), ErrorKind::NotADirectory | ErrorKind::AlreadyExists) =>
+            {
+                "it is a file, and results are a folder: name another one with --results, or move the file away"
             }
             Self::File { .. } => "check that the folder can be written to and that there is space left",
             Self::Format { .. } => "the folder may have been written by another version; run the experiment again",

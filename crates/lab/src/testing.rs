@@ -67,6 +67,7 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
         mtu: 1_500,
         seed: 7,
         flow_tables: BTreeMap::new(),
+        setups: BTreeMap::new(),
         controllers: None,
         experiments: Vec::new(),
     }

@@ -8,7 +8,7 @@ mod recorder;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::io::{Read as _, Seek as _};
 use std::os::fd::AsFd;
@@ -47,6 +47,9 @@ pub enum CaptureError {
     /// It has not even a header.
     #[error("it is empty: a capture has a header, even one without packets")]
     Empty,
+    /// Another capture writes it.
+    #[error("another capture is being written into it")]
+    Locked,
     /// It is played by a device, or another one writes it.
     #[error("it is written by one device, and played or written by another one")]
     InUse,
@@ -110,6 +113,7 @@ impl CaptureError {
                 "name another file, or remove this one; captures and empty files are overwritten, as by tcpdump"
             }
             Self::Empty => "is it the file that was meant? whoever records writes the header first: `tcpdump -w FILE`",
+            Self::Locked => "name another file, or end the other one",
             Self::InUse => "give each device that writes a file of its own",
             Self::NotACapture([0x1f, 0x8b, ..]) => "it is compressed: unpack it with `gunzip`",
             Self::NotACapture([0x28, 0xb5, 0x2f, 0xfd]) => "it is compressed: unpack it with `unzstd`",
@@ -227,6 +231,10 @@ pub fn create(path: &Path) -> Result<File, CaptureError> {
         return OpenOptions::new().write(true).open(path).map_err(CaptureError::Write);
     }
     let file = open_to_record(path)?;
+    // It holds until the file is closed. A file system that knows no locks has none.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(CaptureError::Locked);
+    }
     file.set_len(0).map_err(CaptureError::Write)?;
     // It was read to see what it is.
     (&file).rewind().map_err(CaptureError::Write)?;

@@ -13,6 +13,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::Error;
+use crate::files::{FileMount, lower_folders};
 
 /// Takes possession of a descriptor that the kernel has just received for us.
 pub fn own(raw: RawFd) -> OwnedFd {
@@ -20,14 +21,32 @@ pub fn own(raw: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(raw) }
 }
 
+/// What programs of a host see in place of files of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// As `/etc/hosts`.
+    pub hosts_file: &'a str,
+    /// Before that, in this order.
+    pub mounts: &'a [FileMount],
+}
+
 /// Has `command` enter `host` before it runs. `descriptors`: the network namespace and, if there is one, the user namespace.
-pub fn enter(command: &mut Command, host: &str, descriptors: Vec<OwnedFd>, hosts_file: &str) -> Result<(), Error> {
+pub fn enter(command: &mut Command, host: &str, descriptors: Vec<OwnedFd>, seen: Seen<'_>) -> Result<(), Error> {
     let mut descriptors = descriptors.into_iter();
     let net = descriptors.next().ok_or(Error::Gone)?;
     let user = descriptors.next();
     let no_zero = |text: &str| CString::new(text).map_err(|_| Error::NotRunning(host.to_owned()));
-    let (name, hosts_file) = (no_zero(host)?, no_zero(hosts_file)?);
-    let namespaces = HostNamespaces { net, user, name, hosts_file };
+    let (name, hosts_file) = (no_zero(host)?, no_zero(seen.hosts_file)?);
+    let mounts = seen.mounts.iter().map(|mount| {
+        Ok(match mount {
+            FileMount::File { source, target } => Mount::File(no_zero(source)?, no_zero(target)?),
+            FileMount::Folder { source, target } => {
+                Mount::Folder(no_zero(&lower_folders(source, target))?, no_zero(target)?)
+            }
+        })
+    });
+    let mounts = mounts.collect::<Result<_, Error>>()?;
+    let namespaces = HostNamespaces { net, user, name, hosts_file, mounts };
     // SAFETY: between fork and exec only async-signal-safe calls are allowed; `HostNamespaces::enter` makes system calls only, with
     // strings and descriptors made above, and neither allocates nor locks.
     unsafe { command.pre_exec(move || namespaces.enter().map_err(io::Error::from)) };
@@ -67,11 +86,31 @@ pub fn end_with_parent(command: &mut Command) -> &mut Command {
     }
 }
 
+/// Has `command` make files as its user's programs do, whatever mask the thread has that starts it.
+pub fn reset_umask(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed, and umask(2) is a system call that takes its argument by value.
+    unsafe {
+        command.pre_exec(|| {
+            nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+            Ok(())
+        })
+    }
+}
+
 struct HostNamespaces {
     net: OwnedFd,
     user: Option<OwnedFd>,
     name: CString,
     hosts_file: CString,
+    mounts: Vec<Mount>,
+}
+
+/// A [`FileMount`] as the kernel takes it.
+enum Mount {
+    /// A file over a file.
+    File(CString, CString),
+    /// Options of overlayfs, and where it is mounted.
+    Folder(CString, CString),
 }
 
 impl HostNamespaces {
@@ -85,6 +124,16 @@ impl HostNamespaces {
         let nothing = None::<&CStr>;
         // What is mounted from here on is seen by this program and its children only.
         mount(nothing, c"/", nothing, MsFlags::MS_REC | MsFlags::MS_SLAVE, nothing)?;
+        for covering in &self.mounts {
+            match covering {
+                Mount::File(source, target) => {
+                    mount(Some(&**source), &**target, nothing, MsFlags::MS_BIND, nothing)?;
+                }
+                Mount::Folder(options, target) => {
+                    mount(Some(c"heddle"), &**target, Some(c"overlay"), MsFlags::empty(), Some(&**options))?;
+                }
+            }
+        }
         mount(Some(&*self.hosts_file), c"/etc/hosts", nothing, MsFlags::MS_BIND, nothing)?;
         // A /sys that shows this namespace's devices. Some containers forbid it; programs then see the machine's devices there, and
         // work all the same.

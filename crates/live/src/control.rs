@@ -12,11 +12,13 @@ use machine::{Span, nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::convergence::UnconvergedBond;
+use crate::files::FileMount;
 use crate::port::Unsent;
+use crate::programs::ProgramState;
 pub use flows::{FlowEntry, SwitchFlows, TracedPacket};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -122,6 +124,8 @@ pub enum Request {
         /// The packet, by its fields as flows match them.
         packet: String,
     },
+    /// How the programs of hosts do.
+    Programs,
     /// The way into a host: the reply carries the file descriptors of its network namespace and, if there is one, of the user
     /// namespace.
     Enter {
@@ -177,7 +181,11 @@ pub enum Reply {
     Enter {
         /// The file to be seen as `/etc/hosts` in the host.
         hosts_file: String,
+        /// What else its programs see in place of what the machine has.
+        mounts: Vec<FileMount>,
     },
+    /// The answer to [`Request::Programs`].
+    Programs(Vec<ProgramState>),
     /// The answer to [`Request::Capture`].
     Capture {
         /// The ports at which is looked, in the order of the capture's interfaces: `leaf1:2 (to h1)`.

@@ -296,6 +296,7 @@ impl Shared {
             }
             Request::Counters => Reply::Counters(network.counters()),
             Request::Unconverged => Reply::Unconverged(network.unconverged()),
+            Request::Programs => Reply::Programs(network.programs()),
             Request::Salts => Reply::Salts(network.salts()),
             Request::SetLink { a, b, number, up } => Reply::Links(network.set_link(&a, &b, number, up)?),
             Request::ChangeLink { a, b, number, change } => {
@@ -308,7 +309,8 @@ impl Shared {
             Request::Trace { switch, packet } => Reply::Traced(network.trace(&switch, &packet)?),
             Request::Enter { host } => {
                 network.host(&host)?;
-                Reply::Enter { hosts_file: network.hosts_file().to_string_lossy().into_owned() }
+                let hosts_file = network.hosts_file().to_string_lossy().into_owned();
+                Reply::Enter { hosts_file, mounts: network.mounts(&host).to_vec() }
             }
             // It is answered by what comes behind its reply: see `capture.rs`.
             Request::Capture { .. } => return Err(ProtocolError::Unexpected("capture here").into()),

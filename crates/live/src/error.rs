@@ -32,6 +32,30 @@ pub enum Error {
         /// What fixes it, if it is known.
         hint: Option<&'static str>,
     },
+    /// A file of a host has no place.
+    #[error("host {host}: cannot have the file {path}: {reason}")]
+    HostFile {
+        /// The host's name.
+        host: String,
+        /// Where it was to be.
+        path: String,
+        /// Why it can't.
+        reason: String,
+        /// What fixes it.
+        hint: &'static str,
+    },
+    /// A sysctl of a host could not be set.
+    #[error("host {host}: cannot set the sysctl {name} to `{value}`: {source}")]
+    HostSysctl {
+        /// The host's name.
+        host: String,
+        /// Its name, with slashes.
+        name: String,
+        /// What it was to be.
+        value: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The kernel cannot sleep as long as a link's delay takes.
     #[error("cannot sleep for less than a millisecond (epoll_pwait2): {source}")]
     Sleep {
@@ -301,7 +325,16 @@ impl Error {
             Self::Worker { .. } => "`heddle down`, and then `heddle up` again: the network's log says since when",
             Self::NothingRuns => "give it some with `heddle up FILE`",
             Self::Protocol(_) => "they are probably of different versions: `heddle down`, then `heddle up` again",
-            Self::Host { hint: Some(hint), .. } => hint,
+            Self::Host { hint: Some(hint), .. } | Self::HostFile { hint, .. } => hint,
+            Self::HostSysctl { host, source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                return Some(format!(
+                    "this kernel has none of this name in a host's own network: `heddle exec {host} sysctl -a` lists those that it has"
+                ));
+            }
+            Self::HostSysctl { source, .. } if source.kind() == io::ErrorKind::InvalidInput => {
+                "the kernel takes other values there: its ip-sysctl.rst describes them"
+            }
+            Self::HostSysctl { .. } => "only what belongs to a host's own network can be set in it",
             Self::Sleep { .. } => {
                 "use Linux 5.11 or newer; in a container, a newer container runtime, whose filter lets this system call pass"
             }
@@ -322,6 +355,8 @@ impl Error {
             Self::Capture { host, device, .. } | Self::Device { host, device, .. } => {
                 ["nodes", host, "devices", device].map(str::to_owned).into()
             }
+            Self::HostFile { host, path, .. } => ["nodes", host, "files", path].map(str::to_owned).into(),
+            Self::HostSysctl { host, .. } => ["nodes", host, "sysctls"].map(str::to_owned).into(),
             Self::Refused { at, .. } => at.clone(),
             _ => Vec::new(),
         }

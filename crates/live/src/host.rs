@@ -1,12 +1,13 @@
 //! A host: a network namespace with one TAP device that leads into the fabric.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
-use fabric::Fabric;
+use fabric::{Fabric, NetSysctl};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::route::RouteScope;
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
@@ -47,6 +48,8 @@ pub struct HostSpec {
     pub address: HostAddress,
     /// Its maximum transmission unit, bytes without the Ethernet header.
     pub mtu: u32,
+    /// Kernel parameters of its network that are not as they would be.
+    pub sysctls: Vec<NetSysctl>,
 }
 
 impl HostSpec {
@@ -54,7 +57,10 @@ impl HostSpec {
     pub fn of(fabric: &Fabric) -> impl Iterator<Item = Self> + '_ {
         fabric.topology.nodes.iter().filter(|node| !node.is_external()).filter_map(
             move |Node { name, kind, .. }| match kind {
-                NodeKind::Host(address) => Some(Self { name: name.clone(), address: address.clone(), mtu: fabric.mtu }),
+                NodeKind::Host(address) => {
+                    let sysctls = fabric.setups.get(name).map(|setup| setup.sysctls.clone()).unwrap_or_default();
+                    Some(Self { name: name.clone(), address: address.clone(), mtu: fabric.mtu, sysctls })
+                }
                 NodeKind::Switch { .. } => None,
             },
         )
@@ -67,6 +73,8 @@ pub struct Host {
     spec: HostSpec,
     /// What a change that failed half way was to make of it.
     half: Option<HostSpec>,
+    /// What sysctls of it were before, those that its specification sets.
+    before: BTreeMap<String, String>,
     namespace: Namespace,
     tap: Arc<Tap>,
 }
@@ -98,7 +106,8 @@ impl Host {
         let tap = Tap::create().map_err(at("make its TAP device"))?;
         silence_ipv6().map_err(at("set up IPv6"))?;
         configure(&spec, &[])?;
-        Ok(Self { spec, half: None, namespace, tap: Arc::new(tap) })
+        let before = set_sysctls(&spec, &BTreeMap::new())?;
+        Ok(Self { spec, half: None, before, namespace, tap: Arc::new(tap) })
     }
 
     /// Makes it what `spec` says; its processes and connections stay. If this fails, it may be anything between the two, until a
@@ -111,6 +120,9 @@ impl Host {
             let left = attempted.map(|attempted| attempted.address);
             let given: Vec<_> = [Some(&old.address), left.as_ref()].into_iter().flatten().collect();
             self.inside(|| configure(&spec, &given))?;
+        }
+        if is_half || self.spec.sysctls != spec.sysctls {
+            self.before = self.inside(|| set_sysctls(&spec, &self.before))?;
         }
         self.spec = spec;
         self.half = None;
@@ -190,6 +202,31 @@ fn silence_ipv6() -> io::Result<()> {
         fs::write(folder.join(key), value)?;
     }
     Ok(())
+}
+
+/// Sets the sysctls of the calling thread's network namespace; those that are not to be set any more get back what they were, which `before` knows. Returns what
+/// those were that are set now.
+fn set_sysctls(spec: &HostSpec, before: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Error> {
+    let write = |name: &str, value: &str| {
+        let (host, name, value) = (spec.name.clone(), name.to_owned(), value.to_owned());
+        fs::write(Path::new("/proc/sys").join(&name), &value).map_err(|source| Error::HostSysctl {
+            host,
+            name,
+            value,
+            source,
+        })
+    };
+    let mut were = BTreeMap::new();
+    for NetSysctl { name, value } in &spec.sysctls {
+        // One that can't be read, as it only has the kernel do something, was nothing.
+        let was = before.get(name).cloned().or_else(|| fs::read_to_string(Path::new("/proc/sys").join(name)).ok());
+        write(name, value)?;
+        were.extend(was.map(|was| (name.clone(), was)));
+    }
+    for (name, was) in before.iter().filter(|(name, _)| !were.contains_key(*name)) {
+        write(name, was.trim_end())?;
+    }
+    Ok(were)
 }
 
 /// Gives the calling thread's namespace the addresses of `spec`, in place of `old` ones; a new device has none.
@@ -360,6 +397,7 @@ fd000000000000000000000000000001 02 40 00 82     eth0
         let spec = |number| HostSpec {
             name: "h1".to_owned(),
             mtu: 1_500,
+            sysctls: Vec::new(),
             address: HostAddress {
                 mac: [2, 0, 0, 0, 0, number],
                 ipv4: Ipv4Addr::new(10, 0, 0, number),

@@ -17,12 +17,13 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recv, recvmsg};
 
 use crate::Error;
-use crate::command;
+use crate::command::{self, Seen};
 use crate::control::{
     self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, StartupStatus, Status,
     SwitchFlows, TracedPacket, VERSION,
 };
 use crate::convergence::UnconvergedBond;
+use crate::programs::ProgramState;
 use crate::runtime::{Folder, State};
 
 /// The longest thing that a daemon says when it comes up, bytes.
@@ -284,6 +285,17 @@ impl Instance {
         }
     }
 
+    /// How the programs of hosts do that start with the network, by host and name.
+    ///
+    /// # Errors
+    /// If the daemon has gone.
+    pub fn programs(&self) -> Result<Vec<ProgramState>, Error> {
+        match self.ask(&Request::Programs)? {
+            Reply::Programs(programs) => Ok(programs),
+            _ => Err(unexpected("programs")),
+        }
+    }
+
     /// How switches choose, as salts of their hashes: by switch, and behind them by multi-homed host, as [`Topology::switches`] and
     /// [`Topology::multi_homed`] have them.
     ///
@@ -312,12 +324,12 @@ impl Instance {
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let reply = connection.ask(&Request::Enter { host: host.to_owned() })?;
         let descriptors = std::mem::take(&mut connection.descriptors);
-        let Reply::Enter { hosts_file } = reply else { return Err(unexpected("enter")) };
+        let Reply::Enter { hosts_file, mounts } = reply else { return Err(unexpected("enter")) };
         // Found missing only after the fork, it would look as if the program were missing.
         std::fs::metadata("/etc/hosts").map_err(Error::path("/etc/hosts", "lay the hosts' names over it"))?;
         let mut command = Command::new(program);
         command.args(args);
-        command::enter(&mut command, host, descriptors, &hosts_file)?;
+        command::enter(&mut command, host, descriptors, Seen { hosts_file: &hosts_file, mounts: &mounts })?;
         Ok(command)
     }
 
@@ -469,6 +481,7 @@ fn unexpected(request: &'static str) -> Error {
         "status" => "reply other than the status",
         "counters" => "reply other than counters",
         "unconverged" => "reply other than the bonds",
+        "programs" => "reply other than the hosts' programs",
         "salts" => "reply other than the switches' salts",
         "link" => "reply other than the links",
         "change" => "reply other than how many links were changed",

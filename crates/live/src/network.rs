@@ -3,6 +3,8 @@
 mod captures;
 mod devices;
 mod flows;
+mod setups;
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,10 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabric::{ChangedLink, Fabric, LinkChange, Overrides, Source};
-use link::LinkSpec;
 use machine::Rebase as _;
-use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Routes, Side};
-use vswitch::{Pipelines, Spread};
+use topology::{LinkId, NodeId, Routes, Side};
+use vswitch::Pipelines;
 
 use crate::clock::Clock;
 use crate::control::{Applied, Counters, LinksSet, Status};
@@ -26,9 +27,13 @@ use crate::device::{Attached, Device};
 use crate::host::{Host, HostSpec, hosts_file};
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
+use crate::programs::Programs;
 use crate::{Error, process};
 use captures::Captures;
 use devices::has_relative_files;
+use setups::LaidOut;
+pub use views::difference;
+use views::is_same;
 
 /// Files that the process needs besides its hosts' ones.
 const FILES_SPARE: u64 = 256;
@@ -75,6 +80,9 @@ pub struct Network {
     /// Whether a host has a device that the data plane does not know yet.
     unplugged: bool,
     captures: Captures,
+    /// The programs of its hosts, and the files that those see.
+    programs: Programs,
+    laid_out: LaidOut,
 }
 
 impl Network {
@@ -101,6 +109,8 @@ impl Network {
             plane: None,
             unplugged: false,
             captures: Captures::default(),
+            programs: Programs::default(),
+            laid_out: LaidOut::default(),
         }
     }
 
@@ -125,7 +135,9 @@ impl Network {
         let links = fabric::find_links(&before.topology, a, b, number)?;
         let mut all = self.changed_links.clone();
         for &link in &links {
-            change.of(&before.topology.links[link].spec).map_err(|error| Error::File(describe(&error)))?;
+            change
+                .of(&before.topology.links[link].spec, before.topology.has_host(link))
+                .map_err(|error| Error::File(describe(&error)))?;
             let (a, b, number) = link_key(before, link);
             match all.iter_mut().find(|other| (&other.a, &other.b, other.number) == (&a, &b, number)) {
                 Some(other) => other.change.add(change),
@@ -198,7 +210,12 @@ impl Network {
     /// Changes all, or nothing. The names come first: that a file cannot be written is more likely than all that follows.
     fn change_to(&mut self, fabric: Fabric, folder: &Path) -> Result<(), Error> {
         let before = self.fabric().map(hosts_file).unwrap_or_default();
+        let laid_out = self.lay_out_files(&fabric)?;
         let result = self.write_names(&hosts_file(&fabric)).and_then(|()| self.exchange(fabric, folder));
+        if result.is_ok() {
+            self.laid_out = laid_out;
+            self.start_programs(folder);
+        }
         if result.is_err()
             && let Err(error) = self.write_names(&before)
         {
@@ -455,6 +472,7 @@ impl Network {
 
     /// Ends the data plane. Workers that have not ended after a while are left behind, and end with the process: their numbers.
     pub fn end(mut self) -> Vec<usize> {
+        self.programs.end();
         let left = self.plane.take().map(|mut plane| plane.end()).unwrap_or_default();
         self.captures.end();
         left
@@ -486,6 +504,7 @@ impl Network {
 impl Drop for Network {
     /// Ends the processes in its hosts; the hosts themselves go with their descriptors.
     fn drop(&mut self) {
+        self.programs.end();
         self.plane = None;
         let ended = process::end(&self.mark, None);
         if ended > 0 {
@@ -537,78 +556,6 @@ fn describe(error: &fabric::Error) -> String {
         format!("\n{}:{}: {} (hint: {})", problem.line, problem.column, problem.message, problem.hint)
     };
     error.to_string() + &error.problems().iter().map(problem).collect::<String>()
-}
-
-/// Whether nothing has to be done. Experiments are not the live network's business; the order of nodes and links is, since counters
-/// come in it.
-fn is_same(old: &Fabric, new: &Fabric) -> bool {
-    old.name == new.name
-        && old.topology == new.topology
-        && old.bonds == new.bonds
-        && old.flow_tables == new.flow_tables
-        && (old.spread, old.rerouting, old.mtu, old.seed) == (new.spread, new.rerouting, new.mtu, new.seed)
-}
-
-/// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, how it spreads and routes and whether it forwards.
-type NodeView<'a> = (&'a topology::NodeKind, &'a [String], Vec<&'a str>, Option<(Spread, Rerouting, bool)>, u32);
-
-/// What applying `new` to a network that is `old` would do (`None`: to one that has nothing yet).
-pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
-    let mut applied = Applied::default();
-    compare(old.map_or_else(BTreeMap::new, node_views), node_views(new), &mut applied);
-    compare(old.map_or_else(BTreeMap::new, link_views), link_views(new), &mut applied);
-    compare(old.map_or_else(BTreeMap::new, bond_views), bond_views(new), &mut applied);
-    applied
-}
-
-/// Each end of each bond.
-fn bond_views(fabric: &Fabric) -> BTreeMap<String, BondView<'_>> {
-    let ends = fabric.topology.bonds.iter().zip(&fabric.bonds);
-    let name = |end: &BondEnd| format!("{} of {}", end.name, fabric.topology.nodes[end.node].name);
-    ends.map(|(end, bond)| (name(end), ((bond.end, end.members(), bond.reorder), &bond.config))).collect()
-}
-
-/// What distinguishes an end of a bond: what is there, how many members, how arrivals are put in order; and mode and options.
-type BondView<'a> = ((fabric::EndKind, usize, Option<fabric::ReorderSpec>), &'a bond::Config);
-
-fn compare<V: PartialEq>(mut old: BTreeMap<String, V>, new: BTreeMap<String, V>, applied: &mut Applied) {
-    for (name, view) in new {
-        match old.remove(&name) {
-            None => applied.created.push(name),
-            Some(was) if was == view => applied.kept += 1,
-            Some(_) => applied.changed.push(name),
-        }
-    }
-    applied.removed.extend(old.into_keys());
-}
-
-fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
-    let peer = |&(link, side): &(topology::LinkId, topology::Side)| {
-        fabric.topology.nodes[fabric.topology.links[link].end(side.other()).node].name.as_str()
-    };
-    let multi_homed: BTreeSet<NodeId> = fabric.topology.multi_homed().collect();
-    let mut views = BTreeMap::new();
-    for (id, Node { name, kind, devices, ports, .. }) in fabric.topology.nodes.iter_enumerated() {
-        let is_switch = !fabric.topology.is_host(id);
-        let mtu = if is_switch { 0 } else { fabric.mtu };
-        let has_switch = is_switch || multi_homed.contains(&id);
-        let policy = has_switch.then_some((fabric.spread, fabric.rerouting, fabric.topology.forwards(id)));
-        views.insert(name.clone(), (kind, devices.as_slice(), ports.iter().map(peer).collect(), policy, mtu));
-    }
-    views
-}
-
-fn link_views(fabric: &Fabric) -> BTreeMap<String, LinkSpec> {
-    let name = |id: NodeId| fabric.topology.nodes[id].name.as_str();
-    let mut parallel = BTreeMap::new();
-    let links = fabric.topology.links.iter().map(|link| {
-        let ends = (name(link.a.node), name(link.b.node));
-        let number = parallel.entry(ends).or_insert(0_u32);
-        *number += 1;
-        let place = if *number > 1 { format!(" ({number})") } else { String::new() };
-        (format!("{} - {}{place}", ends.0, ends.1), link.spec)
-    });
-    links.collect()
 }
 
 /// Writes a file that others read all the time, and that is mounted elsewhere, so that another one can't take its place: it is never empty, and each

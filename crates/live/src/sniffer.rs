@@ -14,7 +14,7 @@ mod session;
 mod target;
 
 pub use filter::{Filter, FilterError};
-pub use observer::{Direction, Observer};
+pub use observer::{Direction, Interface, Observer};
 pub use session::Session;
 pub use target::{Target, TargetError};
 

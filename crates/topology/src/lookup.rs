@@ -2,7 +2,7 @@
 
 use link::LinkSpec;
 
-use crate::{BondEndId, Direction, HostAddress, Link, LinkId, Node, NodeId, NodeKind, PortId, TiVec, Topology};
+use crate::{BondEndId, Direction, HostAddress, Link, LinkId, Node, NodeId, NodeKind, PortId, Side, TiVec, Topology};
 
 impl Node {
     /// Whether it is a host that Heddle doesn't make: it is behind devices of the machine.
@@ -31,6 +31,14 @@ impl Topology {
     #[inline]
     pub const fn is_host(&self, id: NodeId) -> bool {
         id.0 < self.hosts
+    }
+
+    /// Whether a link ends at a host.
+    ///
+    /// # Panics
+    /// If the link is another topology's.
+    pub fn has_host(&self, link: LinkId) -> bool {
+        [Side::A, Side::B].iter().any(|side| self.is_host(self.links[link].end(*side).node))
     }
 
     /// The hosts that are multi-homed, in order: those with several ports that are no bond. Such a host chooses among its ports by its routes, as a
@@ -213,8 +221,8 @@ impl Topology {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Routes;
     use crate::testing::{bond, network, square};
-    use crate::{Routes, Side};
 
     #[test]
     fn a_direction_knows_its_link_its_side_and_its_way_back() {

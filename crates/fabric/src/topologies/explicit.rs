@@ -8,7 +8,7 @@ use crate::bonds::{BondText, names_host};
 use crate::document::{NodeLong, NodeText, NodeWord};
 use crate::error::Problems;
 use crate::graph;
-use crate::links::{LinkEntry, LinkText, merged, note_idle};
+use crate::links::{LinkEntry, LinkText, merged, note_idle, note_no_card};
 use crate::names::{canonical, nearest, reaches};
 use crate::read::{Mapping, Name};
 use crate::source::{At, Place};
@@ -52,6 +52,9 @@ pub(crate) fn explicit(
         let ends = ends(&link.value, &ids, &topology, problems);
         let spec = merged(&link.value.own, defaults.map(|d| &d.value));
         note_idle(&link.value.own, spec, link.sound && defaults.is_none_or(|defaults| defaults.sound), problems);
+        if ends.is_some_and(|(a, b)| !topology.is_host(a) && !topology.is_host(b)) {
+            note_no_card(&link.value.own, problems);
+        }
         match ends {
             Some((a, b)) => _ = topology.connect(a, b, spec),
             None => whole = false,

@@ -70,6 +70,19 @@ pub struct Down {
 }
 
 #[derive(Debug, Args)]
+pub struct Import {
+    /// The file of the other tool; `-` is standard input
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// The fabric file that is written [default: NAME.fabric.yaml]; `-` is standard output
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub write: Option<String>,
+    /// Overwrite the file if it is there
+    #[arg(short, long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Show {
     /// What to show
     #[arg(value_enum)]
@@ -92,6 +105,8 @@ pub enum ShowTopic {
     Bonds,
     /// What each link and each host's port carried and dropped, and what was refused
     Counters,
+    /// Programs that hosts start with the network: whether they run, how they ended, and where their output is
+    Programs,
 }
 
 #[derive(Debug, Args)]

@@ -16,6 +16,7 @@ use self::output::{Output, Written};
 use super::instance::{connect, running};
 use super::{explain, signals};
 use crate::cli::{Capture, Format};
+use crate::output::harmless;
 
 /// How soon a signal is heard while no frame comes.
 const LISTEN: Duration = Duration::from_millis(50);
@@ -30,8 +31,10 @@ struct Outcome {
     lost: u64,
     /// Whether the network's process has ended it in order.
     is_complete: bool,
-    /// Whether nobody wants to read more.
-    has_reader_gone: bool,
+    /// Why it has, if nobody asked for it here.
+    why_ended: String,
+    /// Why not all is written, if so: nobody reads any more, or whoever does stands still.
+    unwritten: Option<Written>,
 }
 
 /// Captures until a signal, so many frames, or the reader's end.
@@ -54,7 +57,7 @@ pub fn capture(args: &Capture, format: Format) -> Result<(), Report> {
     };
     let stream = instance.capture(&wanted).map_err(explain)?;
     // A file that is there stays as it is if there is nothing to capture.
-    let mut output = if is_text { Output::text(format, &stream.ports) } else { Output::open(args.write.as_deref())? };
+    let mut output = if is_text { Output::text(format) } else { Output::open(args.write.as_deref())? };
     eprintln!("Capturing at {}; Ctrl-C ends it", listed(&stream.ports));
     let outcome = copy(stream, &mut output, &interrupted)?;
     report(&outcome, args.count, interrupted.load(Ordering::Relaxed));
@@ -90,31 +93,40 @@ fn copy(mut stream: CaptureStream, output: &mut Output, interrupted: &AtomicBool
         }
         while let Some((whole, block)) = blocks.take_block().map_err(|error| miette!("{error}"))? {
             match block {
-                Block::Packet { .. } => outcome.frames += 1,
-                Block::Statistics { dropped } => {
+                Block::Packet { .. } => outcome.frames += u64::from(outcome.unwritten.is_none()),
+                Block::Statistics { dropped, comment } => {
                     outcome.lost += dropped;
                     outcome.is_complete = true;
+                    comment.clone_into(&mut outcome.why_ended);
                 }
-                Block::Other => {}
+                Block::Interface { .. } | Block::Other => {}
             }
-            output.put(whole, &block);
+            if outcome.unwritten.is_none() {
+                output.put(whole, &block);
+            }
         }
-        if output.flush()? == Written::NobodyReads {
-            outcome.has_reader_gone = true;
-            return Ok(outcome);
+        let written = output.flush(interrupted)?;
+        if written != Written::All {
+            // What is left to be read says how many frames were lost.
+            outcome.unwritten = Some(written);
+            stream.stop();
+            is_stopped = true;
         }
     }
 }
 
 /// The closing line, for whoever looks at standard error.
-fn report(Outcome { frames, lost, is_complete, has_reader_gone }: &Outcome, count: Option<u64>, is_interrupted: bool) {
+fn report(outcome: &Outcome, count: Option<u64>, is_interrupted: bool) {
+    let Outcome { frames, lost, is_complete, why_ended, unwritten } = outcome;
     let plural = if *frames == 1 { "" } else { "s" };
     let lost = if *is_complete { format!(", {lost} lost by the capture") } else { String::new() };
-    let is_asked_for = is_interrupted || *has_reader_gone || count.is_some_and(|count| *frames >= count);
-    let why = match (is_asked_for, is_complete) {
-        (true, _) => "",
-        (false, true) => "; the network has changed, and the link is not in it any more",
-        (false, false) => "; the network has ended",
+    let is_asked_for = is_interrupted || count.is_some_and(|count| *frames >= count);
+    let why = match (unwritten, is_asked_for) {
+        (Some(Written::StandsStill), _) => "whoever reads them takes no more: the last of them are not written",
+        (Some(_), _) | (None, true) => "",
+        (None, false) if why_ended.is_empty() => "the network has ended",
+        (None, false) => why_ended,
     };
-    eprintln!("{frames} frame{plural} captured{lost}{why}");
+    let mark = if why.is_empty() { "" } else { "; " };
+    eprintln!("{frames} frame{plural} captured{lost}{mark}{}", harmless(why));
 }

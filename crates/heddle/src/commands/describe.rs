@@ -59,7 +59,15 @@ fn is_file(name: &str) -> bool {
 
 /// Reads a file and says what is in it. As JSON, a file that is wrong is data as well: its problems go to standard output, each with its place.
 pub fn check(args: &FileArg, format: Format) -> Result<Ending, Report> {
-    let (source, checked) = file::check(&args.file)?;
+    let (source, checked) = match (file::check(&args.file), format) {
+        (Ok(read), _) => read,
+        // What can't be read is an answer, too.
+        (Err(report), Format::Json) => {
+            let source = Source { name: args.file.display().to_string(), text: String::new() };
+            (source, Err(report))
+        }
+        (Err(report), _) => return Err(report),
+    };
     let checked = checked.and_then(|fabric| {
         let found = live::check_captures(&fabric, &live::folder_of(&source));
         found.map(|()| fabric).map_err(|error| explain_of(&source, error))

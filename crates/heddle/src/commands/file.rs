@@ -31,16 +31,22 @@ pub fn read_or_make(args: &FileOrTopo, name: Option<&str>) -> Result<(Source, Fa
 
 /// Makes the file of a network in a word, which is called `name`.
 pub fn make(word: &str, name: Option<&str>) -> Result<(Source, Fabric), Report> {
-    let source = fabric::topology_file(name.unwrap_or(TOPO), word)?;
-    let fabric = fabric::parse(&source)?;
-    Ok((source, fabric))
+    Ok(fabric::topology_of(name.unwrap_or(TOPO), word)?)
 }
 
 /// Reads a file, and what came of checking it.
+///
+/// # Errors
+/// If it can't be read.
 pub fn check(path: &Path) -> Result<(Source, Result<Fabric, Report>), Report> {
-    let source = Source { name: path.display().to_string(), text: text_of(path)? };
+    let source = read_text(path)?;
     let fabric = fabric::parse(&source).map_err(Report::new);
     Ok((source, fabric))
+}
+
+/// Reads a file's text; `-` is standard input.
+pub fn read_text(path: &Path) -> Result<Source, Report> {
+    Ok(Source { name: path.display().to_string(), text: text_of(path)? })
 }
 
 fn text_of(path: &Path) -> Result<String, Report> {

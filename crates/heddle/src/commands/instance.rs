@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use fabric::{Fabric, Overrides, Source};
-use live::{Instance, Presence, StartOptions};
+use live::{Instance, Phase, Presence, ProgramState, StartOptions};
 use miette::{Report, miette};
 use serde_json::json;
 use topology::{NodeId, Topology};
@@ -54,6 +55,9 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
     };
     if !args.no_wait {
         wait_converged(&instance)?;
+        if fabric.setups.values().any(|setup| !setup.programs.is_empty()) {
+            note_failures(&instance)?;
+        }
     }
     match format {
         Format::Table => put(&format!("{name} is up: {applied}\n"))?,
@@ -64,6 +68,21 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
         "Next: heddle ping --all, heddle shell {}, heddle show counters, heddle down",
         fabric.topology.nodes[NodeId(0)].name
     );
+    Ok(())
+}
+
+/// How long a program has to fail at once, if it does: it is not there, or does not like its arguments.
+const FIRST_LOOK: Duration = Duration::from_millis(300);
+
+/// Says which programs of hosts have failed already, and where to read why.
+fn note_failures(instance: &Instance) -> Result<(), Report> {
+    std::thread::sleep(FIRST_LOOK);
+    for program in instance.programs().map_err(explain)? {
+        let ProgramState { host, program, phase, last, output, .. } = program;
+        if let (Phase::Waiting, Some(last)) = (phase, last) {
+            eprintln!("note: program {program} of host {host} does not run: {last} (hint: its output is in {output})");
+        }
+    }
     Ok(())
 }
 

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use fabric::{Fabric, LinkChange, find_links, link_keys};
+use fabric::{ChangedLink, Fabric, LinkChange, find_links, link_keys};
 use live::Instance;
 use miette::Report;
 use serde_json::json;
-use topology::LinkId;
+use topology::{LinkId, Side};
 
 use super::explain;
 use super::instance::{connect, definition, definitions, running};
@@ -61,7 +61,7 @@ fn change_links(
     if !change.is_empty() {
         let now = definition(instance)?;
         for link in links_of(&now, (a, b, number))? {
-            change.of(&now.topology.links[link].spec)?;
+            change.of(&now.topology.links[link].spec, now.topology.has_host(link))?;
         }
         instance.change_link(a, b, number, change).map_err(explain)?;
     }
@@ -75,6 +75,7 @@ fn links_of(fabric: &Fabric, (a, b, number): (&str, &str, Option<u32>)) -> Resul
 /// Shows what the links do: as a table, in the words that set it; else as `show links` does.
 fn show_links(instance: &Instance, names: (&str, &str, Option<u32>), format: Format) -> Result<(), Report> {
     let (made_of, now) = definitions(instance)?;
+    let changed = instance.status().map_err(explain)?.changed_links;
     let links = links_of(&now, names)?;
     let counters = instance.counters().map_err(explain)?;
     if format != Format::Table {
@@ -88,13 +89,25 @@ fn show_links(instance: &Instance, names: (&str, &str, Option<u32>), format: For
         let state = if is_up { "up" } else { "down" };
         let _ = write!(lines, "{} is {state}: {does}", now.topology.numbered_link_name(link));
         let otherwise = otherwise(&before, &after);
-        let _ = if otherwise.is_empty() {
-            writeln!(lines)
-        } else {
-            writeln!(lines, "; the file says {}", words(&otherwise))
-        };
+        if !otherwise.is_empty() {
+            let _ = write!(lines, "; the file says {}", words(&otherwise));
+        }
+        let waiting = waiting(&made_of, &changed, link)?;
+        if !waiting.is_empty() {
+            let _ = write!(lines, "; with a rate again {}", words(&waiting));
+        }
+        lines.push('\n');
     }
     put(&lines)
+}
+
+/// What was changed about a link that has no rate, and is of use only with one.
+fn waiting(made_of: &Fabric, changed: &[ChangedLink], link: LinkId) -> Result<Vec<(&'static str, String)>, Report> {
+    let topology = &made_of.topology;
+    let [a, b] = [Side::A, Side::B].map(|side| topology.nodes[topology.links[link].end(side).node].name.as_str());
+    let is_it = |other: &&ChangedLink| (&*other.a, &*other.b, other.number) == (a, b, topology.link_number(link));
+    let change = changed.iter().find(is_it).map(|changed| &changed.change);
+    Ok(change.map(|change| change.waiting(&topology.links[link].spec)).transpose()?.unwrap_or_default())
 }
 
 /// What was there before of the keys that differ.

@@ -19,7 +19,7 @@ pub fn run(args: &Run, format: Format) -> Result<Ending, Report> {
     let work = Work::prepare(&args.file.file, options(&args.selection)?, &args.running, None)?;
     let interrupted = interruption()?;
     let Some(measured) = work.measure(args.running.resume, &interrupted)? else { return Ok(Ending::Interrupted) };
-    print(&measured.results, format)?;
+    print(&measured.results, format).map_err(|error| kept_in(&measured.folder, &error))?;
     point_at_report(&measured.folder);
     let passed = measured.results.passed();
     measured.finish(passed)
@@ -226,6 +226,13 @@ pub(super) fn options_of(drivers: Vec<DriverKind>, choice: &Choice) -> Result<Op
 /// The path of this program: the daemon of a running network is the same one.
 pub fn this_program() -> Result<PathBuf, Report> {
     std::env::current_exe().into_diagnostic().wrap_err("cannot find the path of this program")
+}
+
+/// What cannot be printed is not lost.
+fn kept_in(folder: &Path, error: &Report) -> Report {
+    let causes = error.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    let folder = folder.display();
+    miette!(help = format!("the results are in {folder}: `heddle report {folder}` prints them"), "{causes}")
 }
 
 fn print(results: &Results, format: Format) -> Result<(), Report> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fabric::Fabric;
-use live::Instance;
+use live::{Instance, Phase, ProgramState};
 use miette::{Report, miette};
 use serde_json::json;
 use topology::{LinkId, NodeKind, Rerouting, Routes};
@@ -37,6 +37,7 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
             help = format!("heddle up {path}"),
             "routes, flows, counters and bonds are those of a running network"
         )),
+        ShowTopic::Programs => Ok(programs_of_file(fabric)),
     }
 }
 
@@ -47,7 +48,46 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result
         ShowTopic::Routes | ShowTopic::Flows => routes(fabric, &instance.counters().map_err(explain)?),
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
+        ShowTopic::Programs => programs(&instance.programs().map_err(explain)?),
     })
+}
+
+/// One row for each program that hosts start with the network.
+fn programs(states: &[ProgramState]) -> Rows {
+    let mut rows = Rows::new(&["host", "program", "state", "pid", "for-s", "starts", "last-end", "output"]);
+    for program in states {
+        let state = match program.phase {
+            Phase::Running => "running",
+            Phase::Waiting => "waiting to restart",
+            Phase::Ended => "ended",
+        };
+        rows.push([
+            json!(program.host),
+            json!(program.program),
+            json!(state),
+            json!(program.pid),
+            json!(program.since_ms / 1_000),
+            json!(program.starts),
+            json!(program.last),
+            json!(program.output),
+        ]);
+    }
+    rows
+}
+
+/// The same of a file, which says what is started.
+fn programs_of_file(fabric: &Fabric) -> Rows {
+    let mut rows = Rows::new(&["host", "program", "restart", "command"]);
+    for (host, setup) in &fabric.setups {
+        for program in &setup.programs {
+            let command = match program.run.as_slice() {
+                [sh, option, line] if sh == "sh" && option == "-c" => line.clone(),
+                words => words.join(" "),
+            };
+            rows.push([json!(host), json!(program.name), json!(program.restart), json!(command)]);
+        }
+    }
+    rows
 }
 
 /// One row for each switch and destination, also for the switches in multi-homed hosts.

@@ -39,6 +39,7 @@ targets! {
     fabric_file
     flow
     greeting
+    import
     ingress
     iperf_report
     lacp

@@ -50,8 +50,7 @@ pub(super) fn serve(
 /// Answers the client, and starts the thread that hears of its end.
 fn begin(session: &Session, stream: &UnixStream) -> Result<thread::JoinHandle<()>, Error> {
     let io = |source| Error::System { step: "talk to a client", source };
-    let ports = session.targets().iter().map(|target| target.name.clone()).collect();
-    send(stream, &Reply::Capture { ports }, &[])?;
+    send(stream, &Reply::Capture { ports: session.ports() }, &[])?;
     // It may read as slowly as it likes: what finds no room is counted, and nobody waits for it.
     stream.set_write_timeout(None).map_err(io)?;
     let mut listening = stream.try_clone().map_err(io)?;

@@ -8,15 +8,15 @@ use topology::NetPort;
 use super::edge::Edge;
 use super::pool::Packet;
 use super::worker::Worker;
-use crate::sniffer::{Direction, Observer};
+use crate::sniffer::{Direction, Interface, Observer};
 
 /// One direction of a link that a capture looks at.
 #[derive(Clone, Debug)]
 pub struct TapPoint {
     /// The port that packets leave by.
     pub port: NetPort,
-    /// The number of the capture's port, and which way packets go there.
-    pub interface: u32,
+    /// The capture's port, and which way packets go there.
+    pub interface: Arc<Interface>,
     pub direction: Direction,
     /// Nanoseconds from 1970 until the worker's clock showed zero.
     pub zero_ns: u64,
@@ -49,7 +49,7 @@ impl Edge {
                 Direction::Outbound => left,
                 Direction::Inbound => arrives,
             };
-            point.observer.see(point.zero_ns + at.as_ns(), point.interface, point.direction, packet.bytes());
+            point.observer.see(point.zero_ns + at.as_ns(), &point.interface, point.direction, packet.bytes());
         }
     }
 

@@ -9,10 +9,14 @@ use topology::Topology;
 use super::Network;
 use crate::Error;
 use crate::dataplane::TapPoint;
-use crate::sniffer::{Direction, Filter, Observer, SNAPLEN_MAX, Session, Target};
+use crate::sniffer::{Direction, Filter, Interface, Observer, SNAPLEN_MAX, Session, Target};
 
 /// Captures at one time: each has a client that waits, and a queue.
 const CAPTURES_MAX: usize = 16;
+
+/// Why captures end that nobody has ended.
+const NETWORK_ENDED: &str = "the network has ended";
+const LINK_GONE: &str = "the network has changed, and the link is not in it any more";
 
 /// The captures that are under way.
 #[derive(Debug, Default)]
@@ -25,7 +29,9 @@ pub(super) struct Captures {
 #[derive(Debug)]
 struct Capture {
     number: u64,
-    targets: Vec<Target>,
+    /// What was asked for, if that may be more ports when the network has more: a node, or all links between two.
+    follows: Option<String>,
+    targets: Vec<(Target, Arc<Interface>)>,
     observer: Arc<Observer>,
     /// Nanoseconds from 1970 until the network's clock showed zero, as it was when the capture began: time stamps go on evenly from there.
     zero_ns: u64,
@@ -44,7 +50,7 @@ impl Captures {
     /// Ends all of them, unless their queues are full.
     pub fn end(&self) {
         for capture in &self.running {
-            let _ = capture.observer.try_end();
+            let _ = capture.observer.try_end(NETWORK_ENDED);
         }
     }
 }
@@ -67,10 +73,14 @@ impl Network {
         let began = Instant::now();
         let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let zero_ns = now_ns.saturating_sub(self.clock.now().as_ns());
-        let session = Session::new(targets.clone(), parsed, filter, snaplen.clamp(1, SNAPLEN_MAX), (now_ns, began));
+        // A port's number may be another one's, and so may a link's.
+        let follows = (topology.node(target).is_some() || !target.contains(':')).then(|| target.to_owned());
+        let session = Session::new(&targets, parsed, filter, snaplen.clamp(1, SNAPLEN_MAX), (now_ns, began));
         self.captures.begun += 1;
         let number = self.captures.begun;
-        self.captures.running.push(Capture { number, targets, observer: Arc::clone(session.observer()), zero_ns });
+        let observer = Arc::clone(session.observer());
+        let targets = targets.into_iter().zip(observer.interfaces()).collect();
+        self.captures.running.push(Capture { number, follows, targets, observer, zero_ns });
         self.look();
         Ok((number, session))
     }
@@ -81,13 +91,14 @@ impl Network {
         self.look();
     }
 
-    /// The network has changed: captures go on where their links are now. One that has none any more ends.
+    /// The network has changed: captures go on where their links are now, and where a node has new ones. One that has none any more ends.
     pub(super) fn go_on_capturing(&mut self) {
         let Some(plane) = &self.plane else { return };
         let topology = &plane.plan().fabric().topology;
-        self.captures.running.retain(|capture| {
-            let is_there = capture.targets.iter().any(|target| target.locate(topology).is_some());
-            if !is_there && !capture.observer.try_end() {
+        self.captures.running.retain_mut(|capture| {
+            capture.take_up_new_ports(topology);
+            let is_there = capture.targets.iter().any(|(target, _)| target.locate(topology).is_some());
+            if !is_there && !capture.observer.try_end(LINK_GONE) {
                 tracing::warn!("a capture whose links are gone goes on until its reader has read what waits");
             }
             is_there
@@ -108,20 +119,30 @@ impl Network {
 }
 
 impl Capture {
+    fn take_up_new_ports(&mut self, topology: &Topology) {
+        let Some(asked) = &self.follows else { return };
+        for target in Target::find(topology, asked).unwrap_or_default() {
+            if !self.targets.iter().any(|(known, _)| known.is_same_port(&target)) {
+                let interface = self.observer.add_interface(target.name.clone());
+                self.targets.push((target, interface));
+            }
+        }
+    }
+
     /// Both directions at each of its ports that are there.
     fn points<'a>(
         &'a self,
         map: &'a datapath::Map,
         topology: &'a Topology,
     ) -> impl Iterator<Item = TapPoint> + use<'a> {
-        let Self { number: _, targets, observer, zero_ns } = self;
-        let located = targets.iter().enumerate();
-        let located = located.filter_map(|(interface, target)| Some((interface as u32, target.locate(topology)?)));
+        let Self { number: _, follows: _, targets, observer, zero_ns } = self;
+        let located = targets.iter();
+        let located = located.filter_map(|(target, interface)| Some((interface, target.locate(topology)?)));
         located.flat_map(move |(interface, (node, port))| {
             let port = map.port(node, port);
             [(port, Direction::Outbound), (map.far(port), Direction::Inbound)].map(|(port, direction)| TapPoint {
                 port,
-                interface,
+                interface: Arc::clone(interface),
                 direction,
                 zero_ns: *zero_ns,
                 observer: Arc::clone(observer),

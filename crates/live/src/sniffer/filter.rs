@@ -83,7 +83,7 @@ impl Filter {
         if words.is_empty() {
             return Ok(None);
         }
-        let mut parser = Parser { words: &words, next: 0, depth: 0, addresses };
+        let mut parser = Parser { words: &words, next: 0, depth: 0, last: None, addresses };
         let test = parser.expression()?;
         match parser.peek() {
             None => Ok(Some(Self(test))),
@@ -119,7 +119,29 @@ struct Parser<'a> {
     words: &'a [&'a str],
     next: usize,
     depth: usize,
+    /// What the last value was: `port 80 or 443` says no more of the second one.
+    last: Option<Qualifiers>,
     addresses: &'a dyn Fn(&str) -> Vec<IpAddr>,
+}
+
+/// The words before a value.
+#[derive(Clone, Copy, Debug)]
+struct Qualifiers {
+    /// The one type of frame that is meant.
+    ethertype: Option<u16>,
+    /// The protocol whose ports or addresses are meant.
+    protocol: Option<u8>,
+    endpoint: Endpoint,
+    kind: Kind,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Host,
+    Net,
+    Port,
+    PortRange,
 }
 
 impl<'a> Parser<'a> {
@@ -195,7 +217,12 @@ impl<'a> Parser<'a> {
             Some("udp") => Some(Test::Protocol(protocol::UDP, None)),
             _ => None,
         };
-        let Some(test) = qualified else { return self.about_an_end(None) };
+        let Some(test) = qualified else {
+            if let Some(last) = self.last.filter(|last| self.is_value(last.kind)) {
+                return self.value(last);
+            }
+            return self.about_an_end(None, None);
+        };
         self.next += 1;
         // `tcp port 80`, `ip host 10.0.0.1`, `arp src host ..`.
         let goes_on =
@@ -204,17 +231,22 @@ impl<'a> Parser<'a> {
             return Ok(test);
         }
         match test {
-            Test::Protocol(number, None) => self.about_an_end(Some(number)),
-            Test::EtherType(_) => {
-                let end = self.about_an_end(None)?;
-                Ok(Test::And(Box::new(test), Box::new(end)))
-            }
+            Test::Protocol(number, None) => self.about_an_end(None, Some(number)),
+            Test::EtherType(ethertype) => self.about_an_end(Some(ethertype), None),
             _ => Err(self.error("expected `and` or `or` before it, or nothing")),
         }
     }
 
-    /// `[src|dst] host|net|port|portrange ..`; ports of this protocol.
-    fn about_an_end(&mut self, of: Option<u8>) -> Result<Test, FilterError> {
+    /// Whether a value stands next, and no word before it.
+    fn is_value(&self, kind: Kind) -> bool {
+        self.peek().is_some_and(|word| match kind {
+            Kind::Host => word.parse::<IpAddr>().is_ok() || !(self.addresses)(word).is_empty(),
+            Kind::Net | Kind::Port | Kind::PortRange => word.starts_with(|c: char| c.is_ascii_digit()),
+        })
+    }
+
+    /// `[src|dst] host|net|port|portrange ..` of this type of frame, and of this protocol.
+    fn about_an_end(&mut self, ethertype: Option<u16>, protocol: Option<u8>) -> Result<Test, FilterError> {
         let direction = if self.take_if(&["src"]) {
             if self.next_two_are("or", "dst") {
                 Some(Endpoint::Either)
@@ -226,23 +258,38 @@ impl<'a> Parser<'a> {
         } else {
             self.take_if(&["dst"]).then_some(Endpoint::Destination)
         };
-        let end = direction.unwrap_or(Endpoint::Either);
-        let test = match self.take() {
-            Some("host") => self.host(end),
-            Some("net") => self.net(end),
-            Some("port") => self.port(end, of),
-            Some("portrange") => self.port_range(end, of),
+        let endpoint = direction.unwrap_or(Endpoint::Either);
+        let kind = match self.take() {
+            Some("host") => Kind::Host,
+            Some("net") => Kind::Net,
+            Some("port") => Kind::Port,
+            Some("portrange") => Kind::PortRange,
             // `src 10.0.0.1` means the host.
             Some(_) if direction.is_some() => {
                 self.next -= 1;
-                self.host(end)
+                Kind::Host
             }
-            None => Err(self.error("expected a protocol, `host`, `net` or `port`")),
-            Some(_) => Err(self.error_before("it is no protocol, and none of `host`, `net`, `port`")),
+            None => return Err(self.error("expected a protocol, `host`, `net` or `port`")),
+            Some(_) => return Err(self.error_before("it is no protocol, and none of `host`, `net`, `port`")),
+        };
+        self.value(Qualifiers { ethertype, protocol, endpoint, kind })
+    }
+
+    /// The value that these words stand before.
+    fn value(&mut self, qualifiers: Qualifiers) -> Result<Test, FilterError> {
+        let Qualifiers { ethertype, protocol, endpoint, kind } = qualifiers;
+        let test = match kind {
+            Kind::Host => self.host(endpoint),
+            Kind::Net => self.net(endpoint),
+            Kind::Port => self.port(endpoint, protocol),
+            Kind::PortRange => self.port_range(endpoint, protocol),
         }?;
-        Ok(match (of, test) {
-            (Some(number), test @ Test::Net(..)) => Test::And(Box::new(Test::Protocol(number, None)), Box::new(test)),
-            (_, test) => test,
+        self.last = Some(qualifiers);
+        let of_protocol = protocol.filter(|_| matches!(test, Test::Net(..))).map(|number| Test::Protocol(number, None));
+        let of = of_protocol.or_else(|| ethertype.map(Test::EtherType));
+        Ok(match of {
+            Some(of) => Test::And(Box::new(of), Box::new(test)),
+            None => test,
         })
     }
 
@@ -266,13 +313,18 @@ impl<'a> Parser<'a> {
 
     fn net(&mut self, end: Endpoint) -> Result<Test, FilterError> {
         let parse = |word: &str| {
-            let (address, length) = word.split_once('/')?;
-            let (address, length) = (address.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?);
+            let (net, length) = word.split_once('/').map_or((word, None), |(net, length)| (net, Some(length)));
+            let (address, written) = net_address(net)?;
+            // Without a length, the numbers that are there are the prefix, as in `net 10.0`.
+            let length = length.map_or(Some(written), |length| length.parse::<u8>().ok())?;
             (length <= bits(address)).then_some((address, length))
         };
-        match self.take().map(parse) {
-            Some(Some(net)) => Ok(Test::Net(end, vec![net])),
-            Some(None) => Err(self.error_before("expected an address and the length of its prefix, as in 10.0.1.0/24")),
+        match self.take().map(|word| (word, parse(word))) {
+            Some((word, Some((address, length)))) if length == bits(address) && !word.contains('/') => {
+                Err(self.error_before(format!("without a length it is one address, `host {address}`; expected the length of a prefix, as in {address}/24")))
+            }
+            Some((_, Some(net))) => Ok(Test::Net(end, vec![net])),
+            Some((_, None)) => Err(self.error_before("expected an address and the length of its prefix, as in 10.0.1.0/24")),
             None => Err(self.error("expected an address and the length of its prefix, as in 10.0.1.0/24")),
         }
     }
@@ -296,6 +348,17 @@ impl<'a> Parser<'a> {
             None => Err(self.error("expected two ports, as in 5000-5010")),
         }
     }
+}
+
+/// The address of a net, of which the last numbers may be left out if it is of IPv4, and how many bits are there.
+fn net_address(text: &str) -> Option<(IpAddr, u8)> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some((address, bits(address)));
+    }
+    let numbers = text.split('.').map(|number| number.parse::<u8>().ok()).collect::<Option<Vec<u8>>>()?;
+    let mut octets = [0; 4];
+    octets.get_mut(..numbers.len())?.copy_from_slice(&numbers);
+    Some((IpAddr::from(octets), 8 * numbers.len() as u8))
 }
 
 impl Endpoint {
@@ -470,6 +533,13 @@ mod tests {
             ("not(tcp or udp)", [false, false, true, true, false]),
             ("tcp host 10.0.0.2", [true, false, false, false, false]),
             ("icmp6 || vlan", [false; 5]),
+            // Words that are left out are those of the value before.
+            ("port 80 or 53", [true, true, false, false, true]),
+            ("tcp dst port 80 or 5000", [true, false, false, false, false]),
+            ("ip host 10.0.0.3 or h2", [true, true, true, false, false]),
+            ("src host h2 or not h2", [true; 5]),
+            ("net 10.0/16 and port 80", [true, false, false, false, false]),
+            ("net 10", [true, true, true, true, false]),
         ] {
             let filter = parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).unwrap();
             assert_eq!(frames.each_ref().map(|frame| filter.matches(frame)), expected, "{text}");
@@ -505,6 +575,10 @@ mod tests {
             ("net 10.0.0.0/33", "10.0.0.0/33", "prefix"),
             ("port 65536", "65536", "65535"),
             ("portrange 7", "7", "two ports"),
+            ("net 10.0.0.0", "10.0.0.0", "one address, `host 10.0.0.0`"),
+            ("net 10.0.0.0.0/8", "10.0.0.0.0/8", "prefix"),
+            ("port 80 or http", "http", "no protocol"),
+            ("80 or port 443", "80", "no protocol"),
             ("tcp & udp", "&", "`and`"),
             ("src", "", "expected"),
         ] {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Filter;
 use crate::tap::VNET_HEADER;
@@ -46,8 +47,34 @@ impl Seen {
 #[derive(Debug)]
 pub(super) enum Message {
     Seen(Seen),
-    /// Nobody wants to see more.
-    End,
+    /// Nothing more is to be seen; why, if its reader did not ask for it.
+    End(Option<&'static str>),
+}
+
+/// A port at which a capture looks.
+#[derive(Debug)]
+pub struct Interface {
+    /// Its number in the capture.
+    pub(super) number: u32,
+    /// What people know it by.
+    pub(super) name: String,
+    /// Frames that found no room.
+    lost: AtomicU64,
+}
+
+impl Interface {
+    fn new(number: usize, name: String) -> Arc<Self> {
+        Arc::new(Self { number: number as u32, name, lost: AtomicU64::new(0) })
+    }
+
+    fn lose(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Frames that found no room.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
 }
 
 /// The workers' end of one capture. They share it.
@@ -59,20 +86,42 @@ pub struct Observer {
     queue: SyncSender<Message>,
     /// Bytes of what waits.
     queued: AtomicUsize,
-    /// By interface: frames that found no room.
-    lost: Box<[AtomicU64]>,
+    /// By number. No worker asks for them: each knows those at which it looks.
+    interfaces: Mutex<Vec<Arc<Interface>>>,
 }
 
 impl Observer {
-    /// For so many ports.
-    pub(super) fn new(filter: Option<Filter>, snaplen: u32, interfaces: usize) -> (Self, Receiver<Message>) {
+    /// For ports of these names.
+    pub(super) fn new(
+        filter: Option<Filter>,
+        snaplen: u32,
+        names: impl IntoIterator<Item = String>,
+    ) -> (Self, Receiver<Message>) {
         let (queue, receiver) = mpsc::sync_channel(QUEUE_FRAMES);
-        let lost = (0..interfaces).map(|_| AtomicU64::new(0)).collect();
-        (Self { filter, snaplen: snaplen as usize, queue, queued: AtomicUsize::new(0), lost }, receiver)
+        let interfaces = names.into_iter().enumerate().map(|(number, name)| Interface::new(number, name));
+        let interfaces = Mutex::new(interfaces.collect());
+        (Self { filter, snaplen: snaplen as usize, queue, queued: AtomicUsize::new(0), interfaces }, receiver)
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Interface>>> {
+        self.interfaces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ports at which it looks.
+    pub(crate) fn interfaces(&self) -> Vec<Arc<Interface>> {
+        self.all().clone()
+    }
+
+    /// It looks at one more port from now on.
+    pub(crate) fn add_interface(&self, name: String) -> Arc<Interface> {
+        let mut all = self.all();
+        let added = Interface::new(all.len(), name);
+        all.push(Arc::clone(&added));
+        added
     }
 
     /// Takes a copy of a frame, behind its virtio-net header, if the filter lets it pass and there is room; waits for nobody.
-    pub fn see(&self, at_ns: u64, interface: u32, direction: Direction, bytes: &[u8]) {
+    pub fn see(&self, at_ns: u64, interface: &Interface, direction: Direction, bytes: &[u8]) {
         let frame = bytes.get(VNET_HEADER..).unwrap_or_default();
         if self.filter.as_ref().is_some_and(|filter| !filter.matches(frame)) {
             return;
@@ -80,21 +129,16 @@ impl Observer {
         let taken = frame.len().min(self.snaplen) + FRAME_BYTES + VNET_HEADER;
         // Several workers may go over it together, by a frame each.
         if self.queued.load(Ordering::Relaxed) + taken > QUEUE_BYTES {
-            return self.lose(interface);
+            return interface.lose();
         }
         let kept = &bytes[..bytes.len().min(VNET_HEADER + self.snaplen)];
-        let seen = Seen { at_ns, interface, direction, length: frame.len() as u32, bytes: kept.into() };
+        let seen =
+            Seen { at_ns, interface: interface.number, direction, length: frame.len() as u32, bytes: kept.into() };
         self.queued.fetch_add(seen.weight(), Ordering::Relaxed);
         let weight = seen.weight();
         if self.queue.try_send(Message::Seen(seen)).is_err() {
             self.release(weight);
-            self.lose(interface);
-        }
-    }
-
-    fn lose(&self, interface: u32) {
-        if let Some(lost) = self.lost.get(interface as usize) {
-            lost.fetch_add(1, Ordering::Relaxed);
+            interface.lose();
         }
     }
 
@@ -103,19 +147,14 @@ impl Observer {
         self.queued.fetch_sub(weight, Ordering::Relaxed);
     }
 
-    /// Frames that found no room at a port.
-    pub(super) fn lost(&self, interface: usize) -> u64 {
-        self.lost[interface].load(Ordering::Relaxed)
-    }
-
     /// Says that nobody wants to see more. It waits for room, and not at all if nobody reads any more.
     pub(super) fn end(&self) {
-        let _ = self.queue.send(Message::End);
+        let _ = self.queue.send(Message::End(None));
     }
 
-    /// The same for somebody who can't wait; false if there is no room for it.
-    pub fn try_end(&self) -> bool {
-        self.queue.try_send(Message::End).is_ok()
+    /// The same for somebody who can't wait, and says why; false if there is no room for it.
+    pub fn try_end(&self, why: &'static str) -> bool {
+        self.queue.try_send(Message::End(Some(why))).is_ok()
     }
 }
 
@@ -125,23 +164,26 @@ mod tests {
 
     #[test]
     fn a_queue_that_nobody_reads_takes_so_much_and_counts_the_rest() {
-        let (observer, receiver) = Observer::new(None, 1_000, 2);
+        let names = |count: usize| (0..count).map(|number| format!("h{number}"));
+        let (observer, receiver) = Observer::new(None, 1_000, names(2));
+        let [first, second] = <[Arc<Interface>; 2]>::try_from(observer.interfaces()).unwrap();
         let frame = vec![7; VNET_HEADER + 60_000];
         let more = 10;
         for _ in 0..QUEUE_FRAMES + more {
-            observer.see(1, 1, Direction::Inbound, &frame);
+            observer.see(1, &second, Direction::Inbound, &frame);
         }
-        assert_eq!((observer.lost(0), observer.lost(1)), (0, more as u64));
+        assert_eq!((first.lost(), second.lost()), (0, more as u64));
         let Ok(Message::Seen(seen)) = receiver.try_recv() else { panic!("a frame waits") };
         assert_eq!((seen.length, seen.bytes.len()), (60_000, VNET_HEADER + 1_000));
         observer.release(seen.weight());
-        observer.see(2, 1, Direction::Inbound, &frame);
-        assert_eq!(observer.lost(1), more as u64);
-        let (whole, receiver) = Observer::new(None, 65_535, 1);
+        observer.see(2, &second, Direction::Inbound, &frame);
+        assert_eq!(second.lost(), more as u64);
+        let (whole, receiver) = Observer::new(None, 65_535, names(1));
+        let only = &whole.interfaces()[0];
         let fitting = QUEUE_BYTES / (frame.len() + FRAME_BYTES);
         for _ in 0..fitting + more {
-            whole.see(1, 0, Direction::Outbound, &frame);
+            whole.see(1, only, Direction::Outbound, &frame);
         }
-        assert_eq!((receiver.try_iter().count(), whole.lost(0)), (fitting, more as u64));
+        assert_eq!((receiver.try_iter().count(), only.lost()), (fitting, more as u64));
     }
 }

@@ -20,6 +20,7 @@ const BLOCK_MAX: usize = super::SNAPLEN_MAX as usize + 4_096;
 /// Options: of all blocks, of interfaces, of packets, of statistics.
 mod option {
     pub const END: u16 = 0;
+    pub const COMMENT: u16 = 1;
     pub const SECTION_APPLICATION: u16 = 4;
     pub const INTERFACE_NAME: u16 = 2;
     pub const INTERFACE_RESOLUTION: u16 = 9;
@@ -114,13 +115,27 @@ pub(super) fn put_packet(
     end(out, at);
 }
 
-/// Says how many packets of an interface have passed its filter, and how many of those are not here.
-pub(super) fn put_statistics(out: &mut Vec<u8>, interface: u32, at_ns: u64, received: u64, dropped: u64) {
+/// What is said of an interface at the end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Statistics {
+    /// When, in nanoseconds since 1970.
+    pub at_ns: u64,
+    /// How many packets have passed its filter.
+    pub received: u64,
+    /// How many of those are not here.
+    pub dropped: u64,
+}
+
+/// Says what came of an interface, and why nothing more does.
+pub(super) fn put_statistics(out: &mut Vec<u8>, interface: u32, counted: Statistics, comment: &str) {
     let at = begin(out, STATISTICS);
     out.extend(interface.to_le_bytes());
-    put_time(out, at_ns);
-    put_option(out, option::STATISTICS_RECEIVED, &received.to_le_bytes());
-    put_option(out, option::STATISTICS_DROPPED, &dropped.to_le_bytes());
+    put_time(out, counted.at_ns);
+    if !comment.is_empty() {
+        put_option(out, option::COMMENT, comment.as_bytes());
+    }
+    put_option(out, option::STATISTICS_RECEIVED, &counted.received.to_le_bytes());
+    put_option(out, option::STATISTICS_DROPPED, &counted.dropped.to_le_bytes());
     put_option(out, option::END, &[]);
     end(out, at);
 }
@@ -141,10 +156,17 @@ pub enum Block<'a> {
         /// As much of it as was captured.
         bytes: &'a [u8],
     },
+    /// An interface: they are numbered in this order, from 0.
+    Interface {
+        /// What people know it by.
+        name: &'a str,
+    },
     /// How many packets of an interface are not here.
     Statistics {
         /// Frames that found no room.
         dropped: u64,
+        /// Why the capture ended, if its reader did not ask for it.
+        comment: &'a str,
     },
     /// Something else.
     Other,
@@ -209,11 +231,19 @@ fn read(whole: &[u8]) -> Option<Block<'_>> {
             Some(Block::Packet { interface: u32_at(body, 0)?, at_ns, direction, length: u32_at(body, 16)?, bytes })
         }
         STATISTICS => {
-            let dropped = find_option(body.get(12..)?, option::STATISTICS_DROPPED)?;
-            Some(Block::Statistics { dropped: u64::from_le_bytes(*dropped.first_chunk()?) })
+            let options = body.get(12..)?;
+            let dropped = find_option(options, option::STATISTICS_DROPPED)?;
+            let comment = text(options, option::COMMENT);
+            Some(Block::Statistics { dropped: u64::from_le_bytes(*dropped.first_chunk()?), comment })
         }
+        INTERFACE => Some(Block::Interface { name: text(body.get(8..)?, option::INTERFACE_NAME) }),
         _ => Some(Block::Other),
     }
+}
+
+/// The text of an option; empty if there is none.
+fn text(options: &[u8], code: u16) -> &str {
+    find_option(options, code).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default()
 }
 
 fn find_option(mut options: &[u8], wanted: u16) -> Option<&[u8]> {
@@ -243,7 +273,8 @@ mod tests {
         put_interface(&mut out, "h1:1 (to leaf2)", 64, "");
         put_packet(&mut out, (1, Direction::Outbound), 5_000_000_007, 1_514, &[3; 61]);
         put_packet(&mut out, (0, Direction::Inbound), 5_000_000_009, 60, &[4; 60]);
-        put_statistics(&mut out, 1, 6_000_000_000, 3, 2);
+        let counted = Statistics { at_ns: 6_000_000_000, received: 3, dropped: 2 };
+        put_statistics(&mut out, 1, counted, "why");
         out
     }
 
@@ -263,11 +294,11 @@ mod tests {
         }
         let expected = [
             "Other",
-            "Other",
-            "Other",
+            "Interface { name: \"h1:0 (to leaf1)\" }",
+            "Interface { name: \"h1:1 (to leaf2)\" }",
             "1 5000000007 Some(Outbound) 1514 61x3",
             "0 5000000009 Some(Inbound) 60 60x4",
-            "Statistics { dropped: 2 }",
+            "Statistics { dropped: 2, comment: \"why\" }",
         ];
         assert_eq!(seen, expected);
     }

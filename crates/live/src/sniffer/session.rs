@@ -24,7 +24,6 @@ const BATCH: usize = 64 << 10;
 pub struct Session {
     observer: Arc<Observer>,
     receiver: Receiver<Message>,
-    targets: Vec<Target>,
     snaplen: u32,
     filter: String,
     /// When it began: by the machine's clock, in nanoseconds since 1970, and by one that nobody sets.
@@ -33,8 +32,10 @@ pub struct Session {
     held: BinaryHeap<Reverse<Held>>,
     /// How many have come.
     number: u64,
-    /// By interface: how many are in the capture.
+    /// By interface that the capture has described: how many frames are in it.
     written: Vec<u64>,
+    /// Why it ended, if its reader did not ask for it.
+    why_ended: Option<&'static str>,
 }
 
 /// A frame by its time, and by the order in which it came.
@@ -72,19 +73,18 @@ impl Ord for Held {
 
 impl Session {
     /// A capture that begins at a moment, so many nanoseconds after 1970: at these ports, of what the filter lets pass, and of each frame so many bytes.
-    pub fn new(targets: Vec<Target>, filter: Option<Filter>, text: &str, snaplen: u32, began: (u64, Instant)) -> Self {
-        let (observer, receiver) = Observer::new(filter, snaplen, targets.len());
-        let written = vec![0; targets.len()];
+    pub fn new(targets: &[Target], filter: Option<Filter>, text: &str, snaplen: u32, began: (u64, Instant)) -> Self {
+        let (observer, receiver) = Observer::new(filter, snaplen, targets.iter().map(|target| target.name.clone()));
         Self {
             observer: Arc::new(observer),
             receiver,
-            targets,
             snaplen,
             filter: text.trim().to_owned(),
             began,
             held: BinaryHeap::new(),
             number: 0,
-            written,
+            written: Vec::new(),
+            why_ended: None,
         }
     }
 
@@ -93,9 +93,9 @@ impl Session {
         &self.observer
     }
 
-    /// The ports at which it looks.
-    pub fn targets(&self) -> &[Target] {
-        &self.targets
+    /// The names of the ports at which it looks.
+    pub fn ports(&self) -> Vec<String> {
+        self.observer.interfaces().iter().map(|interface| interface.name.clone()).collect()
     }
 
     /// What ends [`Session::write`]: it may be called from elsewhere, and waits for room in the queue if the reader is slow.
@@ -121,9 +121,12 @@ impl Session {
             out.write_all(&buffer)?;
             buffer.clear();
         }
-        for (interface, written) in self.written.iter().enumerate() {
-            let lost = self.observer.lost(interface);
-            pcapng::put_statistics(&mut buffer, interface as u32, now_ns, written + lost, lost);
+        // Of one that was added last, nothing may have been written yet.
+        self.put_interfaces(&mut buffer);
+        for (interface, written) in self.observer.interfaces().iter().zip(&self.written) {
+            let counted =
+                pcapng::Statistics { at_ns: now_ns, received: written + interface.lost(), dropped: interface.lost() };
+            pcapng::put_statistics(&mut buffer, interface.number, counted, self.why_ended.unwrap_or_default());
         }
         out.write_all(&buffer)?;
         Ok(self.frames())
@@ -132,9 +135,7 @@ impl Session {
     fn write_all(&mut self, out: &mut impl Write, count: Option<u64>) -> io::Result<()> {
         let mut buffer = Vec::new();
         pcapng::put_section(&mut buffer, concat!("heddle ", env!("CARGO_PKG_VERSION")));
-        for target in &self.targets {
-            pcapng::put_interface(&mut buffer, &target.name, self.snaplen, &self.filter);
-        }
+        self.put_interfaces(&mut buffer);
         loop {
             if !buffer.is_empty() {
                 out.write_all(&buffer)?;
@@ -149,6 +150,14 @@ impl Session {
             if !goes_on || count.is_some_and(|count| self.frames() >= count) {
                 return out.write_all(&buffer);
             }
+        }
+    }
+
+    /// Describes the ports that have come since the last time.
+    fn put_interfaces(&mut self, buffer: &mut Vec<u8>) {
+        for interface in &self.observer.interfaces()[self.written.len()..] {
+            pcapng::put_interface(buffer, &interface.name, self.snaplen, &self.filter);
+            self.written.push(0);
         }
     }
 
@@ -171,7 +180,11 @@ impl Session {
                 true
             }
             Err(RecvTimeoutError::Timeout) => true,
-            Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => false,
+            Ok(Message::End(why)) => {
+                self.why_ended = why;
+                false
+            }
+            Err(RecvTimeoutError::Disconnected) => false,
         }
     }
 
@@ -180,7 +193,10 @@ impl Session {
         loop {
             match self.receiver.try_recv() {
                 Ok(Message::Seen(seen)) => self.hold(seen),
-                Ok(Message::End) => return false,
+                Ok(Message::End(why)) => {
+                    self.why_ended = self.why_ended.or(why);
+                    return false;
+                }
                 Err(_) => return true,
             }
         }
@@ -209,6 +225,9 @@ impl Session {
             complete(&mut seen);
             let Seen { at_ns, interface, direction, length, bytes } = &seen;
             let frame = bytes.get(VNET_HEADER..).unwrap_or_default();
+            if *interface as usize >= self.written.len() {
+                self.put_interfaces(buffer);
+            }
             pcapng::put_packet(buffer, (*interface, *direction), *at_ns, *length, frame);
             self.written[*interface as usize] += 1;
         }
@@ -238,7 +257,7 @@ mod tests {
         let text = "name: x\nnodes: { h1: host, s1: switch }\nlinks: [{ between: [h1, s1] }]\n";
         let source = fabric::Source { name: "x".to_owned(), text: text.to_owned() };
         let topology = fabric::parse(&source).unwrap().topology;
-        Session::new(Target::find(&topology, "s1").unwrap(), filter, "", 100, (1_000_000_000, Instant::now()))
+        Session::new(&Target::find(&topology, "s1").unwrap(), filter, "", 100, (1_000_000_000, Instant::now()))
     }
 
     /// Frames of a capture, by their first byte, and how many are lost.
@@ -248,15 +267,15 @@ mod tests {
         while let Some((_, block)) = blocks.take_block().unwrap() {
             match block {
                 Block::Packet { bytes, .. } => frames.push(bytes[0]),
-                Block::Statistics { dropped } => lost += dropped,
-                Block::Other => {}
+                Block::Statistics { dropped, .. } => lost += dropped,
+                Block::Interface { .. } | Block::Other => {}
             }
         }
         (frames, lost)
     }
 
     fn see(observer: &Observer, at_ns: u64, number: u8) {
-        observer.see(at_ns, 0, Direction::Inbound, &[number; VNET_HEADER + 60]);
+        observer.see(at_ns, &observer.interfaces()[0], Direction::Inbound, &[number; VNET_HEADER + 60]);
     }
 
     #[test]
@@ -271,6 +290,32 @@ mod tests {
         // Seen before the workers hear that nobody wants it any more.
         assert_eq!(session.write(&mut out, None, || see(&observer, 15, 4)).unwrap(), 4);
         assert_eq!(read(&out), (vec![1, 2, 3, 4], 0));
+    }
+
+    #[test]
+    fn a_port_that_comes_later_is_described_before_its_frames_and_the_end_says_why() {
+        let session = session(None);
+        let observer = Arc::clone(session.observer());
+        see(&observer, 10, 1);
+        let added = observer.add_interface("s1:1 (to h2)".to_owned());
+        observer.see(20, &added, Direction::Outbound, &[2; VNET_HEADER + 60]);
+        assert!(observer.try_end("the network has ended"));
+        let mut out = Vec::new();
+        session.write(&mut out, None, || drop(observer.add_interface("s1:2 (to h3)".to_owned()))).unwrap();
+        let (mut blocks, mut said) = (Blocks::default(), Vec::new());
+        blocks.push(&out);
+        while let Some((_, block)) = blocks.take_block().unwrap() {
+            said.push(match block {
+                Block::Packet { interface, .. } => format!("packet at {interface}"),
+                Block::Interface { name } => name.to_owned(),
+                Block::Statistics { comment, .. } => comment.to_owned(),
+                Block::Other => String::new(),
+            });
+        }
+        let why = "the network has ended";
+        let expected =
+            ["", "s1:0 (to h1)", "s1:1 (to h2)", "packet at 0", "packet at 1", "s1:2 (to h3)", why, why, why];
+        assert_eq!(said, expected);
     }
 
     #[test]

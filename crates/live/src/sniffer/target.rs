@@ -97,6 +97,11 @@ impl Target {
         Some(Self::of(topology, node, end.port))
     }
 
+    /// Whether it is the same port, whatever its number is now.
+    pub fn is_same_port(&self, other: &Self) -> bool {
+        (&self.node, &self.peer, self.number) == (&other.node, &other.peer, other.number)
+    }
+
     /// Where it is now, if it is there.
     pub fn locate(&self, topology: &Topology) -> Option<(NodeId, PortId)> {
         let links = fabric::find_links(topology, &self.node, &self.peer, Some(self.number)).ok()?;

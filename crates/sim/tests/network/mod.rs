@@ -41,6 +41,7 @@ pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fab
         mtu: 1_500,
         seed: 1,
         flow_tables: BTreeMap::new(),
+        setups: BTreeMap::new(),
         controllers: None,
         experiments: Vec::new(),
     }

@@ -1,0 +1,289 @@
+//! What runs in a host, and what it finds there, as it is written: `programs`, `files` and `sysctls`.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use crate::error::Problems;
+use crate::escape::is_shown;
+use crate::model::{HostFile, HostSetup, NetSysctl, Program, Restart};
+use crate::read::{Fields, Mapping, Name, Read, expected, section, shown};
+use crate::source::{At, Place};
+use crate::tree::{Node, Value};
+use crate::words::{Words, words};
+
+/// Programs and files of one host.
+const MOST: usize = 64;
+
+/// Bytes of a command line.
+const LONGEST_COMMAND: usize = 64 << 10;
+
+/// Bytes of a path, as the kernel has it (`PATH_MAX`).
+const LONGEST_PATH: usize = 4_095;
+
+/// Where files of hosts are not to be: there the kernel answers.
+const OF_KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+section! {
+    /// What runs in a host, and what it finds there. Live only: simulated hosts run no programs.
+    SetupText {
+        /// Programs that start with the network and end with it, by name: a command line for `sh`, or `{ run: .., restart: .. }`. They run in the foreground;
+        /// `heddle show programs` says how each does, and where its output is.
+        "programs" => programs: Option<At<Mapping<Name, ProgramText>>>,
+        /// Files that programs of this host see, and nobody else does, by path: their text.
+        "files" => files: Option<At<Mapping<HostPath, Contents>>>,
+        /// Kernel parameters of the host's network by name, as sysctl(8) has them: `net.ipv4.ip_forward: 1`.
+        "sysctls" => sysctls: Option<At<Mapping<SysctlName, SysctlValue>>>,
+    }
+}
+
+section! {
+    /// A program in full.
+    ProgramLong {
+        /// A command line for `sh`, or the program and its arguments as a list.
+        "run" => run: At<Command>,
+        /// When it is started again after it has ended, each time after a longer wait. `on-failure` when not given.
+        "restart" => restart: Option<At<Restart>>,
+    }
+}
+
+words!(Restart, "Restart", "a time to restart", {
+    "always" => Restart::Always,
+    "on-failure" => Restart::OnFailure,
+    "never" => Restart::Never,
+});
+
+/// A program in full, or just its command.
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(crate) enum ProgramText {
+    /// `web: python3 -m http.server 80`
+    Short(At<Command>),
+    /// `web: { run: .., restart: .. }`
+    Long(ProgramLong),
+}
+
+impl Read for ProgramText {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        match node.value {
+            Value::Map(_) => ProgramLong::read(node, problems).map(Self::Long),
+            _ => At::read(node, problems).map(Self::Short),
+        }
+    }
+}
+
+/// A program and its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Command(Vec<String>);
+
+impl Read for Command {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let (words, is_empty) = match &node.value {
+            Value::Scalar(text) => (vec!["sh".to_owned(), "-c".to_owned(), text.clone()], text.trim().is_empty()),
+            Value::List(items) if !items.is_empty() => {
+                let words = items.iter().map(|item| plain_text(item, problems)).collect::<Option<Vec<String>>>()?;
+                let is_empty = words[0].is_empty();
+                (words, is_empty)
+            }
+            _ => {
+                expected(node, "a command line, or a list of a program and its arguments", problems);
+                return None;
+            }
+        };
+        let bytes: usize = words.iter().map(String::len).sum();
+        let (message, label, hint) = if is_empty {
+            ("this command is empty".to_owned(), "nothing there", "write the command, or remove its key")
+        } else if bytes > LONGEST_COMMAND {
+            (format!("this command has {bytes} bytes, more than {LONGEST_COMMAND}"), "too long", "put it into a script")
+        } else if words.iter().any(|word| word.contains('\0')) {
+            (
+                "this command has a zero byte in it".to_owned(),
+                "no text",
+                "remove it: programs take text that ends at such a byte",
+            )
+        } else {
+            return Some(Self(words));
+        };
+        problems.add(node.place, message, label, hint);
+        None
+    }
+}
+
+/// A scalar as it is.
+fn plain_text(node: &Node, problems: &mut Problems<'_>) -> Option<String> {
+    let Value::Scalar(text) = &node.value else {
+        expected(node, "text", problems);
+        return None;
+    };
+    Some(text.clone())
+}
+
+/// A path of a file in a host.
+#[derive(Clone, Debug)]
+pub(crate) struct HostPath(String);
+
+impl Read for HostPath {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let text = plain_text(node, problems)?;
+        let parts = || text.split('/').skip(1);
+        let (message, hint) = if !text.starts_with('/') || text.len() > LONGEST_PATH {
+            (
+                format!("`{}` is not a path from the root on", shown(&text)),
+                "begin it with `/`: `/etc/frr/frr.conf`".to_owned(),
+            )
+        } else if !text.chars().all(|character| is_shown(character) && !matches!(character, '\n' | '\t')) {
+            (format!("`{}` has control characters in it", shown(&text)), "give the file another name".to_owned())
+        } else if parts().any(|part| matches!(part, "" | "." | "..")) {
+            (
+                format!("`{}` is not the path of a file", shown(&text)),
+                "leave out `.`, `..`, and slashes at its end or side by side".to_owned(),
+            )
+        } else if let Some(of) = OF_KERNEL.iter().find(|of| text.starts_with(&format!("{of}/"))) {
+            (
+                format!("`{}` is not a file that can be written: {of} is the kernel's", shown(&text)),
+                "`sysctls:` sets what is below /proc/sys/net".to_owned(),
+            )
+        } else if text == "/etc/hosts" {
+            (
+                "`/etc/hosts` names the hosts of the network".to_owned(),
+                "remove it, or give programs a file of another name".to_owned(),
+            )
+        } else {
+            return Some(Self(text));
+        };
+        problems.add(node.place, message, "not here", hint);
+        None
+    }
+}
+
+/// What is in a file: as the file has it, and with a line break at its end.
+#[derive(Clone, Debug)]
+pub(crate) struct Contents(String);
+
+impl Read for Contents {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let mut text = plain_text(node, problems)?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        Some(Self(text))
+    }
+}
+
+/// The name of a kernel parameter of a network namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct SysctlName(String);
+
+impl Read for SysctlName {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let text = plain_text(node, problems)?;
+        // As sysctl(8) has it: with slashes, a dot is a part of a name, as in that of a VLAN's device.
+        let name = if text.contains('/') { text.clone() } else { text.replace('.', "/") };
+        let is_sound = name.split('/').all(|part| {
+            !matches!(part, "" | "." | "..") && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+        });
+        let (message, hint) = match name.split_once('/') {
+            Some(("net", _)) if is_sound => return Some(Self(name)),
+            Some((of @ ("kernel" | "vm" | "fs" | "dev" | "user" | "abi" | "debug"), _)) => (
+                format!("`{}` belongs to the whole machine, and not to a host", shown(&text)),
+                format!("only `net.*` is a host's own; `sysctl -w` sets what is below `{of}.` for the machine"),
+            ),
+            Some(("ipv4" | "ipv6" | "core", _)) if is_sound => (
+                format!("`{}` is not the name of a sysctl", shown(&text)),
+                format!("did you mean `net.{}`?", shown(&text)),
+            ),
+            _ if text.starts_with("tcp_") || text.starts_with("ip_") => (
+                format!("`{}` is not the whole name of a sysctl", shown(&text)),
+                format!("did you mean `net.ipv4.{}`?", shown(&text)),
+            ),
+            _ => (
+                format!("`{}` is not the name of a sysctl of a network", shown(&text)),
+                "write it as sysctl(8) does: `net.ipv4.ip_forward`".to_owned(),
+            ),
+        };
+        problems.add(node.place, message, "not a host's", hint);
+        None
+    }
+}
+
+/// What is written to a kernel parameter.
+#[derive(Clone, Debug)]
+pub(crate) struct SysctlValue(String);
+
+impl Read for SysctlValue {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        const LONGEST: usize = 1_000;
+        let text = plain_text(node, problems)?.trim().to_owned();
+        if text.len() > LONGEST || !text.chars().all(|character| is_shown(character) && character != '\n') {
+            expected(node, "a value on one line, as `1` or `4096 131072 6291456`", problems);
+            return None;
+        }
+        Some(Self(text))
+    }
+}
+
+impl SetupText {
+    /// Where the first of its keys has its value; `None`: the host has nothing of this.
+    pub fn place(&self) -> Option<Place> {
+        let Self { programs, files, sysctls } = self;
+        let places = [
+            programs.as_ref().map(|text| text.place),
+            files.as_ref().map(|text| text.place),
+            sysctls.as_ref().map(|text| text.place),
+        ];
+        places.into_iter().flatten().min_by_key(|place| place.offset)
+    }
+
+    /// What it says. Notes what can't be together.
+    pub fn setup(&self, problems: &mut Problems<'_>) -> HostSetup {
+        let programs = self.programs.iter().flat_map(|text| &text.value.0).map(|(name, text)| {
+            let (run, restart) = match &text.value {
+                ProgramText::Short(run) => (run, None),
+                ProgramText::Long(long) => (&long.run, long.restart.as_ref()),
+            };
+            let restart = restart.map_or(Restart::OnFailure, |restart| restart.value);
+            Program { name: name.value.0.clone(), run: run.value.0.clone(), restart }
+        });
+        let files = self.files.iter().flat_map(|text| &text.value.0);
+        let setup = HostSetup {
+            programs: programs.collect(),
+            files: files
+                .map(|(path, text)| HostFile { path: path.value.0.clone(), text: text.value.0.clone() })
+                .collect(),
+            sysctls: self
+                .sysctls
+                .iter()
+                .flat_map(|text| &text.value.0)
+                .map(|(name, value)| NetSysctl { name: name.value.0.clone(), value: value.value.0.clone() })
+                .collect(),
+        };
+        self.check(&setup, problems);
+        setup
+    }
+
+    fn check(&self, setup: &HostSetup, problems: &mut Problems<'_>) {
+        let programs = self.programs.as_ref().map(|text| (text.place, setup.programs.len(), "programs"));
+        let files = self.files.as_ref().map(|text| (text.place, setup.files.len(), "files"));
+        for (place, count, what) in [programs, files].into_iter().flatten().filter(|(_, count, _)| *count > MOST) {
+            let message = format!("a host has {count} {what}, more than {MOST}");
+            problems.add(place, message, "too many", format!("leave some out, or give other hosts some of the {what}"));
+        }
+        for (path, _) in self.files.iter().flat_map(|text| &text.value.0) {
+            let folder = format!("{}/", path.value.0);
+            if let Some(inside) = setup.files.iter().find(|file| file.path.starts_with(&folder)) {
+                let message =
+                    format!("`{}` is a file, and the folder of `{}`", shown(&path.value.0), shown(&inside.path));
+                problems.add(path.place, message, "both", "give one of them another path");
+            }
+        }
+        let names = self.sysctls.iter().flat_map(|text| &text.value.0);
+        let mut known = Vec::new();
+        for (name, _) in names {
+            if known.contains(&&name.value.0) {
+                let message = format!("`{}` is there twice, once with dots and once with slashes", name.value.0);
+                problems.add(name.place, message, "the second one", "remove one of them");
+            }
+            known.push(&name.value.0);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `GraphML` (<http://graphml.graphdrawing.org>), as the Internet Topology Zoo and graph editors write it.
+
+use std::collections::BTreeMap;
+
+use roxmltree::{Document, Node, ParsingOptions};
+
+use super::line_of;
+use super::network::{Link, Network};
+use crate::error::Problems;
+use crate::source::{Lines, Place, Source};
+use crate::tree::LONGEST_TEXT;
+use crate::units;
+
+/// Elements and texts of a document; each takes some memory.
+const NODES_MAX: u32 = 200_000;
+
+/// Attributes that name a node, the first one that it has.
+const NAMES: [&str; 3] = ["label", "name", "nodelabel"];
+
+pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Network> {
+    let start = Place { offset: 0, len: 0 };
+    if source.text.len() > LONGEST_TEXT {
+        let message = format!("the file has {} bytes, more than {LONGEST_TEXT}", source.text.len());
+        problems.add(start, message, "too long", "leave out what is no node, edge or data of them");
+        problems.show_until(0);
+        return None;
+    }
+    let options = ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
+    let document = match Document::parse_with_options(&source.text, options) {
+        Ok(document) => document,
+        Err(error) => {
+            let at = error.pos();
+            let line =
+                source.text.split_inclusive('\n').take(at.row.saturating_sub(1) as usize).map(str::len).sum::<usize>();
+            let place = Place { offset: line.min(source.text.len()), len: 0 };
+            problems.add(
+                place,
+                format!("this is no XML: {error}"),
+                "here",
+                "GraphML is XML, with `<graphml>` around all of it",
+            );
+            return None;
+        }
+    };
+    let lines = Lines::of(&source.text);
+    let line = |node: Node<'_, '_>| {
+        let range = node.range();
+        Some(line_of(&lines, Place { offset: range.start, len: 0 }))
+    };
+    let keys: BTreeMap<&str, &str> = document
+        .descendants()
+        .filter(|node| node.has_tag_name("key") || node.tag_name().name() == "key")
+        .filter_map(|node| Some((node.attribute("id")?, node.attribute("attr.name").or(node.attribute("id"))?)))
+        .collect();
+    let data = |node: Node<'_, '_>| -> BTreeMap<String, String> {
+        let all = node.children().filter(|child| child.tag_name().name() == "data");
+        let one = |child: Node<'_, '_>| {
+            let key = child.attribute("key")?;
+            let name = keys.get(key).copied().unwrap_or(key).to_lowercase();
+            Some((name, child.text()?.trim().to_owned()))
+        };
+        all.filter_map(one).filter(|(_, value)| !value.is_empty()).collect()
+    };
+    let mut network = Network::default();
+    let graph = document.descendants().find(|node| node.tag_name().name() == "graph")?;
+    network.name = data(graph).remove("network").or_else(|| graph.attribute("id").map(str::to_owned));
+    for node in graph.descendants().filter(|node| node.tag_name().name() == "node") {
+        let Some(id) = node.attribute("id") else {
+            network.note(line(node), "a node without an id");
+            continue;
+        };
+        let of_node = data(node);
+        let name = NAMES.iter().find_map(|name| of_node.get(*name)).map_or(id, String::as_str);
+        let kind = ["type", "kind", "role"].iter().find_map(|key| of_node.get(*key));
+        let is_host = kind.is_some_and(|kind| {
+            ["host", "server", "client", "end"].iter().any(|word| kind.to_lowercase().contains(word))
+        });
+        if !network.add_node(id, name, is_host) {
+            network.note(line(node), format!("the node `{id}` is there twice"));
+        }
+    }
+    for edge in graph.descendants().filter(|node| node.tag_name().name() == "edge") {
+        let ends = ["source", "target"].map(|end| edge.attribute(end).and_then(|id| network.node(id)));
+        match ends {
+            [Some(a), Some(b)] if a != b => {
+                let keys = keys_of(&data(edge), line(edge), &mut network);
+                network.add_link(Link { ends: (a, b), keys });
+            }
+            [Some(_), Some(_)] => network.note(line(edge), "an edge from a node to itself"),
+            _ => network.note(line(edge), "an edge to a node that is not there"),
+        }
+    }
+    if graph.descendants().any(|node| node.tag_name().name() == "hyperedge") {
+        network.note(None, "hyperedges: a link has two ends");
+    }
+    Some(network)
+}
+
+/// What an edge says of its rate, where the unit is known.
+fn keys_of(data: &BTreeMap<String, String>, line: Option<usize>, network: &mut Network) -> Vec<(&'static str, String)> {
+    let mut keys = Vec::new();
+    let raw = data.get("linkspeedraw").and_then(|text| text.parse::<f64>().ok());
+    let in_units = || {
+        let unit = data.get("linkspeedunits")?;
+        Some(format!("{}{unit}bit", data.get("linkspeed")?))
+    };
+    let written = raw.map(|bps| format!("{}bit", bps.round())).or_else(in_units);
+    let with_unit = ["bandwidth", "capacity", "rate"].iter().find_map(|key| data.get(*key)).cloned();
+    match written.or(with_unit) {
+        Some(text) if units::rate(&text).is_ok_and(|rate| rate > 0) => keys.push(("rate", text)),
+        Some(_) => network.leave_out("rates whose unit is not known", line, "edges"),
+        None => {}
+    }
+    match ["delay", "latency"].iter().find_map(|key| data.get(*key)) {
+        Some(text) if units::span(text).is_ok() => keys.push(("delay", text.clone())),
+        Some(_) => network.leave_out("delays whose unit is not known", line, "edges"),
+        None => {}
+    }
+    keys
+}

@@ -1,0 +1,85 @@
+//! Networks of other tools, as fabric files: containerlab's topologies, `GraphML`, and the simple shape of Mininet's custom topologies.
+//!
+//! What is here as there is written; what is not is left out, and said. Nothing of a file is run.
+
+mod clab;
+mod graphml;
+mod mininet;
+mod network;
+
+use crate::error::{Error, Problems};
+use crate::source::{Lines, Place, Source};
+
+/// A fabric file that was made from another tool's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// Its text.
+    pub text: String,
+    /// What is not in it, and what is otherwise, in the order of the other file.
+    pub notes: Vec<Note>,
+}
+
+/// Something that is not as in the other file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The line that it is about, from 1; `None`: the whole file.
+    pub line: Option<usize>,
+    /// What is left out, or otherwise.
+    pub message: String,
+}
+
+/// The tools whose files are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Containerlab,
+    GraphMl,
+    Mininet,
+}
+
+/// Makes a fabric file of a topology of containerlab (YAML), of `GraphML` (XML), or of Mininet (Python, of which calls of `addHost`, `addSwitch` and `addLink` are read).
+///
+/// # Errors
+/// If it can't be read as what its name or its beginning says, or there is no network in it. It shows the line.
+pub fn import(source: &Source) -> Result<Imported, Error> {
+    let mut problems = Problems::new(source);
+    let network = match format(source) {
+        Format::Containerlab => clab::read(source, &mut problems),
+        Format::GraphMl => graphml::read(source, &mut problems),
+        Format::Mininet => mininet::read(source, &mut problems),
+    };
+    let network = network.filter(|_| problems.is_empty());
+    let Some(network) = network else { return Err(problems.into_error()) };
+    if network.is_empty() {
+        let place = Place { offset: 0, len: source.text.lines().next().unwrap_or_default().len() };
+        let hint = "containerlab has `topology: { nodes: .., links: .. }`, GraphML `<node>` and `<edge>`, Mininet `addHost`, `addSwitch` and `addLink`";
+        problems.add(
+            place,
+            "there is no network in this file: no two nodes with a link between them",
+            "nothing that is known",
+            hint,
+        );
+        return Err(problems.into_error());
+    }
+    Ok(network.into_file(source))
+}
+
+/// By the end of the name, or else by how it begins.
+fn format(source: &Source) -> Format {
+    let ends_in = |ends: &[&str]| ends.iter().any(|end| source.name.to_lowercase().ends_with(end));
+    let text = source.text.trim_start();
+    if ends_in(&[".graphml", ".xml"]) || text.starts_with('<') {
+        Format::GraphMl
+    } else if ends_in(&[".py"]) || (!ends_in(&[".yml", ".yaml"]) && text.contains("addLink(")) {
+        Format::Mininet
+    } else {
+        Format::Containerlab
+    }
+}
+
+/// The number of the line at a byte, from 1.
+fn line_of(lines: &Lines<'_>, place: Place) -> usize {
+    lines.line(place.offset)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! What all of them have in common: nodes by their names there, links with what they do, and what is left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::{Imported, Note};
+use crate::escape::escaped;
+use crate::names::{canonical, is_name, reaches};
+use crate::source::Source;
+
+/// The longest name of a node.
+const NAME_MAX: usize = 63;
+
+/// A network as another tool has it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Network {
+    /// Its name there.
+    pub name: Option<String>,
+    nodes: Vec<Node>,
+    by_key: BTreeMap<String, usize>,
+    links: Vec<Link>,
+    notes: Vec<Note>,
+    /// What many nodes or links have and is left out, and which.
+    left_out: BTreeMap<&'static str, (Option<usize>, BTreeSet<String>)>,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    /// Its name there.
+    name: String,
+    is_host: bool,
+}
+
+/// A link, as the file has it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Link {
+    /// The nodes, by number.
+    pub ends: (usize, usize),
+    /// Keys and values as the fabric file has them.
+    pub keys: Vec<(&'static str, String)>,
+}
+
+impl Network {
+    /// Whether there is no network in it.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Adds a node, which is known by `key` there; false if there is one already.
+    pub fn add_node(&mut self, key: &str, name: &str, is_host: bool) -> bool {
+        let number = self.nodes.len();
+        if self.by_key.contains_key(key) {
+            return false;
+        }
+        self.by_key.insert(key.to_owned(), number);
+        self.nodes.push(Node { name: name.to_owned(), is_host });
+        true
+    }
+
+    /// The number of the node that is known by `key`.
+    pub fn node(&self, key: &str) -> Option<usize> {
+        self.by_key.get(key).copied()
+    }
+
+    pub fn add_link(&mut self, link: Link) {
+        self.links.push(link);
+    }
+
+    /// Says that something is left out, or otherwise.
+    pub fn note(&mut self, line: Option<usize>, message: impl Into<String>) {
+        let message = escaped(&message.into()).into_owned();
+        self.notes.push(Note { line, message });
+    }
+
+    /// Leaves something out that a node or link has; said once for all of them.
+    pub fn leave_out(&mut self, what: &'static str, line: Option<usize>, of: &str) {
+        let (first, who) = self.left_out.entry(what).or_insert_with(|| (line, BTreeSet::new()));
+        *first = (*first).min(line).or(*first);
+        who.insert(escaped(of).into_owned());
+    }
+
+    /// The fabric file.
+    pub fn into_file(mut self, source: &Source) -> Imported {
+        self.keep_what_is_linked();
+        self.give_hosts();
+        let names = self.names();
+        let mut text = format!("# Made by `heddle import` from {}.\n", comment(&source.name));
+        let name = self.name.clone().unwrap_or_else(|| source.stem());
+        let name = cleaned(&name, "network");
+        let _ = writeln!(text, "name: {}\nnodes:", quoted(&name));
+        let mut number_of_links = vec![BTreeSet::new(); self.nodes.len()];
+        for Link { ends: (a, b), .. } in &self.links {
+            number_of_links[*a].insert(*b);
+            number_of_links[*b].insert(*a);
+        }
+        for (at, (node, name)) in self.nodes.iter().zip(&names).enumerate() {
+            let what = match (node.is_host, number_of_links[at].len()) {
+                (true, 0 | 1) => "host",
+                // It may be a router.
+                (true, _) => "{ kind: host, forward: true }",
+                (false, _) => "switch",
+            };
+            let _ = writeln!(text, "  {}: {what}", quoted(name));
+        }
+        text.push_str("links:\n");
+        for Link { ends: (a, b), keys } in &self.links {
+            let _ = write!(text, "  - {{ between: [{}, {}]", quoted(&names[*a]), quoted(&names[*b]));
+            for (key, value) in keys {
+                let _ = write!(text, ", {key}: {value}");
+            }
+            text.push_str(" }\n");
+        }
+        for (what, (line, who)) in std::mem::take(&mut self.left_out) {
+            self.note(line, format!("{what}, of {}", some_of(&who)));
+        }
+        self.notes.sort_by_key(|note| note.line);
+        Imported { text, notes: self.notes }
+    }
+
+    /// A network of switches alone has nobody who sends.
+    fn give_hosts(&mut self) {
+        if self.nodes.iter().any(|node| node.is_host) {
+            return;
+        }
+        for switch in 0..self.nodes.len() {
+            let name = format!("h-{}", self.nodes[switch].name);
+            let host = self.nodes.len();
+            self.nodes.push(Node { name, is_host: true });
+            self.links.push(Link { ends: (host, switch), keys: Vec::new() });
+        }
+        self.note(None, "it has no hosts: each switch was given one, on a link without a rate");
+    }
+
+    /// Nodes that nobody reaches are left out: all but those of the largest part.
+    fn keep_what_is_linked(&mut self) {
+        let mut part: Vec<usize> = (0..self.nodes.len()).collect();
+        for Link { ends: (a, b), .. } in &self.links {
+            let (a, b) = (root(&mut part, *a), root(&mut part, *b));
+            part[a.max(b)] = a.min(b);
+        }
+        let roots: Vec<usize> = (0..self.nodes.len()).map(|node| root(&mut part, node)).collect();
+        let mut sizes = vec![0_usize; self.nodes.len()];
+        for root in &roots {
+            sizes[*root] += 1;
+        }
+        // The first one of several.
+        let Some(largest) = (0..sizes.len()).rev().max_by_key(|root| sizes[*root]) else { return };
+        let is_kept: Vec<bool> = roots.iter().map(|root| *root == largest).collect();
+        let gone = self.nodes.iter().zip(&is_kept).filter(|(_, is_kept)| !**is_kept).map(|(node, _)| node.name.clone());
+        let gone: BTreeSet<String> = gone.collect();
+        if gone.is_empty() {
+            return;
+        }
+        self.note(None, format!("nodes that no link joins to the others: {}", some_of(&gone)));
+        let mut next = 0;
+        let numbers: Vec<usize> = is_kept
+            .iter()
+            .map(|is_kept| {
+                next += usize::from(*is_kept);
+                next.saturating_sub(1)
+            })
+            .collect();
+        let mut kept = is_kept.iter();
+        self.nodes.retain(|_| kept.next().copied().unwrap_or(false));
+        self.links.retain(|link| is_kept[link.ends.0]);
+        for link in &mut self.links {
+            link.ends = (numbers[link.ends.0], numbers[link.ends.1]);
+        }
+    }
+
+    /// Names that nodes can have here, each once.
+    fn names(&mut self) -> Vec<String> {
+        let mut taken = BTreeSet::new();
+        let mut numbers = BTreeMap::new();
+        let mut renamed = Vec::new();
+        let mut names = Vec::new();
+        for node in &self.nodes {
+            let prefix = if node.is_host { "h" } else { "s" };
+            let base = cleaned(&node.name, prefix);
+            let base = if node.is_host && reaches(&base).is_some() { format!("{prefix}{base}") } else { base };
+            let base: String = base.chars().take(NAME_MAX - 6).collect();
+            // Of many that are called the same, each begins behind the one before; there are fewer nodes than numbers.
+            let next = numbers.entry(canonical(&base)).or_insert(2_usize);
+            let again = (*next..=self.nodes.len() + 2).map(|number| {
+                *next = number + 1;
+                format!("{base}-{number}")
+            });
+            let mut candidates = std::iter::once(base.clone()).chain(again);
+            let name = candidates.find(|name| !taken.contains(&canonical(name))).unwrap_or_default();
+            taken.insert(canonical(&name));
+            if name != node.name {
+                renamed.push(format!("{} is {name}", node.name));
+            }
+            names.push(name);
+        }
+        if !renamed.is_empty() {
+            let all: BTreeSet<String> = renamed.into_iter().collect();
+            self.note(None, format!("names that are other ones here: {}", some_of(&all)));
+        }
+        names
+    }
+}
+
+/// The least node that is known to be joined to this one.
+fn root(part: &mut [usize], mut node: usize) -> usize {
+    while part[node] != node {
+        part[node] = part[part[node]];
+        node = part[node];
+    }
+    node
+}
+
+/// A name with what may stand in one.
+fn cleaned(name: &str, prefix: &str) -> String {
+    let good = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let mut clean: String = name.trim().chars().map(good).take(NAME_MAX).collect();
+    if !clean.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        clean.insert_str(0, prefix);
+    }
+    let clean: String = clean.trim_end_matches(['.', '-']).chars().take(NAME_MAX).collect();
+    if is_name(&clean) { clean } else { prefix.to_owned() }
+}
+
+/// A name that YAML would take for something else has quotes.
+fn quoted(name: &str) -> String {
+    let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && !["y", "n", "yes", "no", "on", "off", "true", "false", "null"].contains(&name.to_lowercase().as_str());
+    if is_plain { name.to_owned() } else { format!("\"{name}\"") }
+}
+
+/// On one line, whatever is in it.
+fn comment(text: &str) -> String {
+    escaped(text).replace(['\n', '\t'], " ")
+}
+
+/// The first ones, and how many more there are.
+fn some_of(all: &BTreeSet<String>) -> String {
+    const NAMED_MAX: usize = 6;
+    let named: Vec<&str> = all.iter().take(NAMED_MAX).map(String::as_str).collect();
+    match all.len().saturating_sub(NAMED_MAX) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}

@@ -1,0 +1,180 @@
+use super::*;
+use crate::parse;
+
+/// The fabric file's text below its name, whose network can be used, and what is said to be left out.
+fn imported(name: &str, text: &str) -> (String, Vec<String>) {
+    let source = Source { name: name.to_owned(), text: text.to_owned() };
+    let imported = import(&source).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)));
+    let made = Source { name: "made".to_owned(), text: imported.text.clone() };
+    parse(&made).unwrap_or_else(|error| panic!("{}\n{:?}", imported.text, miette::Report::new(error)));
+    let notes = imported.notes.into_iter().map(|Note { line, message }| match line {
+        Some(line) => format!("{line}: {message}"),
+        None => message,
+    });
+    (imported.text.split_once("nodes:\n").expect("it has nodes").1.to_owned(), notes.collect())
+}
+
+#[test]
+fn a_topology_of_containerlab_is_a_network() {
+    let text = "\
+name: srlceos01
+topology:
+  defaults: { kind: linux }
+  nodes:
+    srl: { kind: nokia_srlinux, image: ghcr.io/nokia/srlinux, startup-config: srl.cfg }
+    ceos: { kind: arista_ceos, image: ceos:4.32 }
+    client1:
+      image: alpine:3
+      exec: [ip addr add 10.0.0.1/24 dev eth1]
+    router: { image: frrouting/frr }
+  links:
+    - endpoints: [\"srl:ethernet-1/1\", \"ceos:eth1\"]
+    - endpoints: [\"srl:e1-2\", \"client1:eth1\"]
+    - endpoints: [\"ceos:eth2\", \"router:eth1\"]
+      mtu: 1500
+    - type: veth
+      endpoints: [{ node: ceos, interface: eth3 }, { node: client1, interface: eth2 }]
+    - endpoints: [\"ceos:eth4\", \"host:ceos-eth4\"]
+";
+    let (made, notes) = imported("srl.clab.yml", text);
+    let expected = "  srl: switch\n  ceos: switch\n  client1: { kind: host, forward: true }\n  router: switch\nlinks:\n  \
+                    - { between: [srl, ceos] }\n  - { between: [srl, client1] }\n  - { between: [ceos, router] }\n  \
+                    - { between: [ceos, client1] }\n";
+    assert_eq!(made, expected);
+    let notes = notes.join("\n");
+    for expected in [
+        "3: `defaults`: only the kind",
+        "5: images: hosts are namespaces with this machine's programs, of ceos, client1, router, srl",
+        "5: the network operating system: nodes are switches that forward along shortest paths, of ceos, router, srl",
+        "9: `exec`: `programs:` of a host start with the network, of client1",
+        "15: `mtu` of a link",
+        "18: a link to `host` of the machine",
+    ] {
+        assert!(notes.contains(expected), "{expected}\n{notes}");
+    }
+}
+
+#[test]
+fn a_graph_is_a_network_of_switches_with_a_host_each() {
+    let text = r#"<?xml version="1.0" encoding="utf-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+  <key attr.name="label" attr.type="string" for="node" id="d0" />
+  <key attr.name="LinkSpeedRaw" attr.type="double" for="edge" id="d1" />
+  <key attr.name="Network" attr.type="string" for="graph" id="d2" />
+  <graph edgedefault="undirected">
+    <data key="d2">Abilene</data>
+    <node id="0"><data key="d0">New York</data></node>
+    <node id="1"><data key="d0">Chicago &amp; suburbs</data></node>
+    <node id="2"><data key="d0">New York</data></node>
+    <node id="3"><data key="d0">Hawaii</data></node>
+    <edge source="0" target="1"><data key="d1">10000000000.0</data></edge>
+    <edge source="1" target="2" />
+    <edge source="2" target="2" />
+    <edge source="2" target="9" />
+  </graph>
+</graphml>
+"#;
+    let (made, notes) = imported("abilene.graphml", text);
+    let expected = "  New-York: switch\n  Chicago---suburbs: switch\n  New-York-2: switch\n  h-New-York: host\n  h-Chicago---suburbs: host\n  \
+                    h-New-York-2: host\nlinks:\n  - { between: [New-York, Chicago---suburbs], rate: 10000000000bit }\n  \
+                    - { between: [Chicago---suburbs, New-York-2] }\n  - { between: [h-New-York, New-York] }\n  \
+                    - { between: [h-Chicago---suburbs, Chicago---suburbs] }\n  - { between: [h-New-York-2, New-York-2] }\n";
+    assert_eq!(made, expected);
+    let notes = notes.join("\n");
+    for expected in [
+        "it has no hosts: each switch was given one",
+        "nodes that no link joins to the others: Hawaii",
+        "names that are other ones here: Chicago & suburbs is Chicago---suburbs",
+        "14: an edge from a node to itself",
+        "15: an edge to a node that is not there",
+    ] {
+        assert!(notes.contains(expected), "{expected}\n{notes}");
+    }
+}
+
+#[test]
+fn calls_of_mininet_are_read_and_loops_are_not_run() {
+    let text = "\
+from mininet.topo import Topo
+
+class MyTopo( Topo ):
+    \"\"\"addHost('not', 'this')\"\"\"
+    def build( self ):
+        # Add hosts and switches: addHost('nor this')
+        leftHost = self.addHost( 'h1', ip='10.0.0.1' )
+        rightHost = self.addHost('h2')
+        linkopts = dict(bw=10, delay='5ms', loss=2,
+                        max_queue_size=1000, use_htb=True)
+        self.s3 = self.addSwitch( 's3' )  # a comment
+        self.addSwitch(\"s4\", dpid='4')
+        self.addLink( leftHost, self.s3, **linkopts )
+        self.addLink( self.s3, 's4', bw=1.5, delay=100 )
+        self.addLink('s4', rightHost, 1, 2, max_queue_size=7)
+        for i in range(3):
+            self.addLink(leftHost, self.addHost('x%d' % i))
+        self.addLink(leftHost, nobody)
+
+topos = { 'mytopo': ( lambda: MyTopo() ) }
+";
+    let (made, notes) = imported("mytopo.py", text);
+    let expected = "  h1: host\n  h2: host\n  s3: switch\n  s4: switch\nlinks:\n  \
+                    - { between: [h1, s3], rate: 10Mbit, delay: 5ms, loss: 2%, queue: 1000 }\n  \
+                    - { between: [s3, s4], rate: 1.5Mbit, delay: 100us }\n  - { between: [s4, h2] }\n";
+    assert_eq!(made, expected);
+    let notes = notes.join("\n");
+    for expected in [
+        "7: addresses of hosts: `ipv4:` and `mac:` of a host set them, of h1",
+        "12: options of Open vSwitch, of s4",
+        "15: the queue of a link without a rate",
+        "17: `self.addLink(leftHost, self.addHost('x%d...` in a loop, which is not run",
+        "18: a link between `leftHost, nobody`",
+    ] {
+        assert!(notes.contains(expected), "{expected}\n{notes}");
+    }
+}
+
+#[test]
+fn what_is_no_network_is_refused_with_its_line() {
+    for (name, text, expected) in [
+        ("a.clab.yml", "name: x\n", "expected a topology of containerlab"),
+        ("a.clab.yml", "topology: { nodes: {} }\n", "there is no network in this file"),
+        (
+            "a.clab.yml",
+            "topology: { nodes: { a: {} }, links: [{ endpoints: ['a:e1', 'b:e1'] }] }\n",
+            "there is no node `b`",
+        ),
+        ("a.clab.yml", "topology: [\n", ""),
+        ("a.graphml", "<graphml><graph><node></graph>", "this is no XML"),
+        ("a.graphml", "<!DOCTYPE x [<!ENTITY a 'b'>]><graphml/>", "this is no XML"),
+        ("a.py", "print('hello')\n", "there is no network in this file"),
+    ] {
+        let error = import(&Source { name: name.to_owned(), text: text.to_owned() }).expect_err(text);
+        let said: Vec<&str> = error.problems().iter().map(|problem| problem.message.as_str()).collect();
+        assert!(said.iter().any(|said| said.contains(expected)), "{text}: {said:?}");
+    }
+}
+
+#[test]
+fn the_format_is_known_by_name_or_by_how_it_begins() {
+    let of = |name: &str, text: &str| format(&Source { name: name.to_owned(), text: text.to_owned() });
+    assert_eq!(of("x.GraphML", ""), Format::GraphMl);
+    assert_eq!(of("-", "  <graphml>"), Format::GraphMl);
+    assert_eq!(of("-", "net.addLink(a, b)"), Format::Mininet);
+    assert_eq!(of("x.yml", "name: net.addLink("), Format::Containerlab);
+    assert_eq!(of("-", "topology: {}"), Format::Containerlab);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_a_file_or_an_error(text in "(?s)[ -~\n<>&'\"(){}\\[\\]=,#:]{0,300}", end in "\\.(py|graphml|clab\\.yml)") {
+        let _ = import(&Source { name: format!("x{end}"), text });
+    }
+
+    #[test]
+    fn any_calls_are_a_network_or_an_error(calls in proptest::collection::vec("(a = |)self.add(Host|Switch|Link)\\(('a'|'b'|a|\"1\"),? ?('b'|a)?(, bw=[0-9x.]{0,3})?\\)?", 0..12)) {
+        if let Ok(imported) = import(&Source { name: "x.py".to_owned(), text: calls.join("\n") }) {
+            let made = Source { name: "made".to_owned(), text: imported.text };
+            proptest::prop_assert!(parse(&made).is_ok(), "{}", made.text);
+        }
+    }
+}

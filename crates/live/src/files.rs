@@ -1,0 +1,173 @@
+//! Files that programs of a host see and nobody else does: laid over those of the machine when a program enters the host, in its own mount namespace.
+//!
+//! A file that the machine has is covered by another one (a bind mount). Where it has none, the folder is covered by one that has both what was there and the
+//! new file (overlayfs, which users may mount in a user namespace since Linux 5.11): such a folder can't be written to.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use fabric::HostFile;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// What is mounted in a host before a program starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileMount {
+    /// A file over a file.
+    File {
+        /// What is seen.
+        source: String,
+        /// Where.
+        target: String,
+    },
+    /// A folder with what is in another one, and more.
+    Folder {
+        /// What is added, and counts where both have something.
+        source: String,
+        /// Where.
+        target: String,
+    },
+}
+
+/// Lays out the files of one host below `root`, in place of what is there: what is to be mounted, in this order.
+///
+/// # Errors
+/// If one can't be written, or there is no place for it.
+pub fn lay_out(root: &Path, host: &str, files: &[HostFile]) -> Result<Vec<FileMount>, Error> {
+    let refuse = |file: &HostFile, reason: String, hint: &'static str| Error::HostFile {
+        host: host.to_owned(),
+        path: file.path.clone(),
+        reason,
+        hint,
+    };
+    let mut by_folder: BTreeMap<PathBuf, Vec<&HostFile>> = BTreeMap::new();
+    let mut mounts = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        let path = Path::new(&file.path);
+        match fs::metadata(path) {
+            Ok(found) if found.is_file() => {
+                let source = root.join("files").join(number.to_string());
+                write(&source, &file.text).map_err(Error::path(&source, "write a host's file"))?;
+                mounts.push(FileMount::File { source: text_of(&source), target: file.path.clone() });
+            }
+            Ok(_) => {
+                let hint = "name a file in it, or another path";
+                return Err(refuse(file, "this machine has a folder or a device there".to_owned(), hint));
+            }
+            Err(_) => {
+                let hint = "put it below a folder that this machine has, as /etc or /tmp";
+                let no_folder = || refuse(file, "this machine has no folder for it".to_owned(), hint);
+                let folder = nearest_folder(path).ok_or_else(no_folder)?;
+                by_folder.entry(folder).or_default().push(file);
+            }
+        }
+    }
+    let mut folders = Vec::new();
+    for (number, (folder, files)) in by_folder.into_iter().enumerate() {
+        let layer = root.join("folders").join(number.to_string());
+        for file in files {
+            let inside = Path::new(&file.path).strip_prefix(&folder).unwrap_or(Path::new(""));
+            let path = layer.join(inside);
+            write(&path, &file.text).map_err(Error::path(&path, "write a host's file"))?;
+        }
+        as_its_model(&layer, &folder).map_err(Error::path(&layer, "give a host's folder its mode"))?;
+        folders.push(FileMount::Folder { source: text_of(&layer), target: text_of(&folder) });
+    }
+    // A folder first that others are in, and files last: what is covered later is seen.
+    folders.extend(mounts);
+    Ok(folders)
+}
+
+/// Paths of files are text of the fabric file, and the runtime folder's name is shown in messages.
+fn text_of(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The deepest folder on the way to a file that is there, unless that is the root.
+fn nearest_folder(path: &Path) -> Option<PathBuf> {
+    let there = path.ancestors().skip(1).find(|folder| folder.is_dir())?;
+    // What is below a file has no place.
+    let is_free = path.ancestors().skip(1).take_while(|folder| *folder != there).all(|folder| !folder.exists());
+    (is_free && there != Path::new("/")).then(|| there.to_owned())
+}
+
+/// A file, with the folders on the way to it; everybody may read it.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut missing: Vec<&Path> = path.ancestors().skip(1).take_while(|folder| !folder.exists()).collect();
+    while let Some(folder) = missing.pop() {
+        DirBuilder::new().mode(0o755).create(folder)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    }
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o644))?;
+    file.write_all(text.as_bytes())
+}
+
+/// What covers a folder has its mode.
+fn as_its_model(layer: &Path, folder: &Path) -> io::Result<()> {
+    fs::set_permissions(layer, fs::metadata(folder)?.permissions())
+}
+
+/// An option of overlayfs: colons part its folders, and commas its options.
+pub(crate) fn lower_folders(source: &str, target: &str) -> String {
+    let escaped = |path: &str| path.replace('\\', "\\\\").replace(':', "\\:").replace(',', "\\,");
+    format!("lowerdir={}:{}", escaped(source), escaped(target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &Path) -> HostFile {
+        HostFile { path: text_of(path), text: "text\n".to_owned() }
+    }
+
+    #[test]
+    fn a_file_covers_a_file_and_a_folder_covers_a_folder() {
+        let (machine, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let of_machine = |name: &str| machine.path().join(name);
+        fs::write(of_machine("there"), "other\n").unwrap();
+        fs::create_dir(of_machine("folder")).unwrap();
+        let files = ["there", "new", "folder/a", "frr/more/b"].map(|name| file(&of_machine(name)));
+        let mounts = lay_out(root.path(), "h1", &files).unwrap();
+        let targets: Vec<_> = mounts
+            .iter()
+            .map(|mount| match mount {
+                FileMount::File { source, target } => (false, fs::metadata(source).unwrap().is_file(), target.clone()),
+                FileMount::Folder { source, target } => (true, fs::metadata(source).unwrap().is_dir(), target.clone()),
+            })
+            .collect();
+        let at = |name: &str| text_of(&of_machine(name));
+        let outer = text_of(machine.path());
+        assert_eq!(targets, [(true, true, outer), (true, true, at("folder")), (false, true, at("there"))]);
+        let layer = root.path().join("folders/0");
+        assert_eq!(fs::read_to_string(layer.join("frr/more/b")).unwrap(), "text\n");
+        assert_eq!(fs::metadata(layer.join("frr")).unwrap().permissions().mode() & 0o777, 0o755);
+        // The machine's own are as they were.
+        assert_eq!(fs::read_to_string(of_machine("there")).unwrap(), "other\n");
+        assert!(!of_machine("new").exists());
+    }
+
+    #[test]
+    fn what_has_no_place_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        for (path, reason) in [
+            ("/no-such-folder/x", "has no folder for it"),
+            ("/etc", "has a folder or a device there"),
+            ("/etc/hostname/x", "has no folder for it"),
+        ] {
+            let error = lay_out(root.path(), "h1", &[file(Path::new(path))]).unwrap_err();
+            assert!(error.to_string().contains(reason), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_of_folders_are_no_options() {
+        assert_eq!(lower_folders("/a:b,c\\", "/etc"), "lowerdir=/a\\:b\\,c\\\\:/etc");
+    }
+}

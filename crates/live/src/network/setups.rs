@@ -1,0 +1,91 @@
+//! What runs in the hosts of a network, and what they find there.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+use fabric::{Fabric, HostFile};
+
+use super::Network;
+use crate::Error;
+use crate::files::{self, FileMount};
+use crate::programs::{Launch, ProgramState, output_path};
+
+/// The files of hosts, as they were laid out last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LaidOut {
+    /// By host: the files, and how they are seen.
+    hosts: BTreeMap<String, (Vec<HostFile>, Vec<FileMount>)>,
+    /// How often any was laid out: each time in a folder of its own, since programs that run see the one before.
+    count: u64,
+}
+
+impl Network {
+    /// Lays out the files of hosts that have others than before.
+    pub(super) fn lay_out_files(&self, fabric: &Fabric) -> Result<LaidOut, Error> {
+        let mut next = LaidOut { hosts: BTreeMap::new(), count: self.laid_out.count };
+        for (host, setup) in fabric.setups.iter().filter(|(_, setup)| !setup.files.is_empty()) {
+            let known = self.laid_out.hosts.get(host).filter(|(files, _)| *files == setup.files);
+            let laid_out = if let Some(known) = known {
+                known.clone()
+            } else {
+                next.count += 1;
+                let root = self.below_runtime_folder("files").join(format!("{host}.{}", next.count));
+                (setup.files.clone(), files::lay_out(&root, host, &setup.files)?)
+            };
+            next.hosts.insert(host.clone(), laid_out);
+        }
+        Ok(next)
+    }
+
+    fn below_runtime_folder(&self, name: &str) -> std::path::PathBuf {
+        self.hosts_path.with_file_name(name)
+    }
+
+    /// What programs of a host see in place of what the machine has.
+    pub fn mounts(&self, host: &str) -> &[FileMount] {
+        self.laid_out.hosts.get(host).map_or(&[], |(_, mounts)| mounts)
+    }
+
+    /// How the programs of hosts do.
+    pub fn programs(&self) -> Vec<ProgramState> {
+        self.programs.states()
+    }
+
+    /// Starts the programs of hosts that do not run yet, and ends those that are not to run any more.
+    pub(super) fn start_programs(&mut self, folder: &Path) {
+        let Some(fabric) = self.fabric() else { return };
+        let outputs = self.below_runtime_folder("output");
+        if fabric.setups.values().any(|setup| !setup.programs.is_empty())
+            && let Err(error) = std::fs::create_dir_all(&outputs)
+        {
+            tracing::error!("no folder for the output of programs: {error}");
+        }
+        let mut wanted = Vec::new();
+        for host in &self.hosts {
+            let name = &host.spec().name;
+            let Some(setup) = fabric.setups.get(name) else { continue };
+            for program in &setup.programs {
+                let namespace = match host.namespace().as_fd().try_clone_to_owned() {
+                    Ok(namespace) => namespace,
+                    Err(error) => {
+                        tracing::error!("program {} of host {name} is not started: {error}", program.name);
+                        continue;
+                    }
+                };
+                wanted.push(Launch {
+                    host: name.clone(),
+                    program: program.clone(),
+                    namespace,
+                    inode: host.namespace().inode(),
+                    hosts_file: self.hosts_path.to_string_lossy().into_owned(),
+                    mounts: self.mounts(name).to_vec(),
+                    files: setup.files.clone(),
+                    folder: folder.to_owned(),
+                    output: output_path(&outputs, name, &program.name),
+                });
+            }
+        }
+        self.programs.apply(wanted);
+    }
+}

@@ -1,0 +1,88 @@
+//! What a new file changes in a network.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fabric::{Fabric, HostSetup};
+use link::LinkSpec;
+use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Side};
+use vswitch::Spread;
+
+use crate::control::Applied;
+
+/// Whether nothing has to be done. Experiments are not the live network's business; the order of nodes and links is, since counters
+/// come in it.
+pub(super) fn is_same(old: &Fabric, new: &Fabric) -> bool {
+    old.name == new.name
+        && old.topology == new.topology
+        && old.bonds == new.bonds
+        && old.flow_tables == new.flow_tables
+        && old.setups == new.setups
+        && (old.spread, old.rerouting, old.mtu, old.seed) == (new.spread, new.rerouting, new.mtu, new.seed)
+}
+
+/// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, how it spreads and routes and whether it forwards.
+type NodeView<'a> =
+    (&'a topology::NodeKind, &'a [String], Vec<&'a str>, Option<(Spread, Rerouting, bool)>, HostView<'a>);
+
+/// What distinguishes a host besides: its MTU, its programs, files and sysctls.
+type HostView<'a> = (u32, Option<&'a HostSetup>);
+
+/// What applying `new` to a network that is `old` would do (`None`: to one that has nothing yet).
+pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
+    let mut applied = Applied::default();
+    compare(old.map_or_else(BTreeMap::new, node_views), node_views(new), &mut applied);
+    compare(old.map_or_else(BTreeMap::new, link_views), link_views(new), &mut applied);
+    compare(old.map_or_else(BTreeMap::new, bond_views), bond_views(new), &mut applied);
+    applied
+}
+
+/// Each end of each bond.
+fn bond_views(fabric: &Fabric) -> BTreeMap<String, BondView<'_>> {
+    let ends = fabric.topology.bonds.iter().zip(&fabric.bonds);
+    let name = |end: &BondEnd| format!("{} of {}", end.name, fabric.topology.nodes[end.node].name);
+    ends.map(|(end, bond)| (name(end), ((bond.end, end.members(), bond.reorder), &bond.config))).collect()
+}
+
+/// What distinguishes an end of a bond: what is there, how many members, how arrivals are put in order; and mode and options.
+type BondView<'a> = ((fabric::EndKind, usize, Option<fabric::ReorderSpec>), &'a bond::Config);
+
+fn compare<V: PartialEq>(mut old: BTreeMap<String, V>, new: BTreeMap<String, V>, applied: &mut Applied) {
+    for (name, view) in new {
+        match old.remove(&name) {
+            None => applied.created.push(name),
+            Some(was) if was == view => applied.kept += 1,
+            Some(_) => applied.changed.push(name),
+        }
+    }
+    applied.removed.extend(old.into_keys());
+}
+
+fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
+    let peer = |&(link, side): &(LinkId, Side)| {
+        fabric.topology.nodes[fabric.topology.links[link].end(side.other()).node].name.as_str()
+    };
+    let multi_homed: BTreeSet<NodeId> = fabric.topology.multi_homed().collect();
+    let mut views = BTreeMap::new();
+    for (id, Node { name, kind, devices, ports, .. }) in fabric.topology.nodes.iter_enumerated() {
+        let is_switch = !fabric.topology.is_host(id);
+        let mtu = if is_switch { 0 } else { fabric.mtu };
+        let has_switch = is_switch || multi_homed.contains(&id);
+        let policy = has_switch.then_some((fabric.spread, fabric.rerouting, fabric.topology.forwards(id)));
+        let own = (mtu, fabric.setups.get(name));
+        views.insert(name.clone(), (kind, devices.as_slice(), ports.iter().map(peer).collect(), policy, own));
+    }
+    views
+}
+
+fn link_views(fabric: &Fabric) -> BTreeMap<String, LinkSpec> {
+    let name = |id: NodeId| fabric.topology.nodes[id].name.as_str();
+    let mut parallel = BTreeMap::new();
+    let links = fabric.topology.links.iter().map(|link| {
+        let ends = (name(link.a.node), name(link.b.node));
+        let number = parallel.entry(ends).or_insert(0_u32);
+        *number += 1;
+        let place = if *number > 1 { format!(" ({number})") } else { String::new() };
+        (format!("{} - {}{place}", ends.0, ends.1), link.spec)
+    });
+    links.collect()
+}

@@ -1,0 +1,341 @@
+//! Programs of hosts that start with the network and end with it: each has a thread that starts it, waits for its end, and starts it again after a while.
+//!
+//! ```text
+//!             starts                      ends, and is to be started again
+//!  waiting ------------> running ------------------------------------------> waiting (1 s, 2 s, 4 s .. 30 s)
+//!                           | ends, and is not; or is stopped
+//!                           v
+//!                         ended
+//! ```
+//!
+//! What it says comes through a pipe into a file that is bounded.
+
+mod output;
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fabric::{HostFile, Program, Restart};
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use self::output::Output;
+use crate::Error;
+use crate::command::{self, Seen};
+use crate::files::FileMount;
+
+/// The shortest and the longest wait before a program is started again: it is doubled from one to the next.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// A program that has run for so long begins anew with the shortest wait.
+const STEADY: Duration = Duration::from_secs(10);
+
+/// How long a program has between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// How a program of a host does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramState {
+    /// The host's name.
+    pub host: String,
+    /// The program's name.
+    pub program: String,
+    /// What it does now.
+    pub phase: Phase,
+    /// Its process, while it runs.
+    pub pid: Option<i32>,
+    /// How often it was started.
+    pub starts: u32,
+    /// Since when it does what it does, in milliseconds.
+    pub since_ms: u64,
+    /// How it ended last.
+    pub last: Option<String>,
+    /// Where its output is.
+    pub output: String,
+}
+
+/// See [`ProgramState`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// It runs.
+    Running,
+    /// It will be started.
+    Waiting,
+    /// It has ended, and is not started again.
+    Ended,
+}
+
+/// What a program needs to start.
+#[derive(Debug)]
+pub struct Launch {
+    /// The host's name.
+    pub host: String,
+    /// What is started.
+    pub program: Program,
+    /// The host's network namespace, and what identifies it.
+    pub namespace: OwnedFd,
+    /// See [`Launch::namespace`].
+    pub inode: u64,
+    /// What its programs see as `/etc/hosts`.
+    pub hosts_file: String,
+    /// What else they see.
+    pub mounts: Vec<FileMount>,
+    /// What is in those files: with another text it is another program.
+    pub files: Vec<HostFile>,
+    /// Where it starts: the folder of the fabric file.
+    pub folder: PathBuf,
+    /// Where its output goes.
+    pub output: PathBuf,
+}
+
+impl Launch {
+    /// Whether a running program need not be started anew for this.
+    fn is_same(&self, other: &Self) -> bool {
+        let key = |launch: &Self| (launch.inode, launch.folder.clone(), launch.files.clone());
+        self.program == other.program && key(self) == key(other)
+    }
+
+    fn spawn(&self, output: &Arc<Output>) -> io::Result<Child> {
+        let (reader, writer) = io::pipe()?;
+        let mut command = Command::new(&self.program.run[0]);
+        command.args(&self.program.run[1..]).stdin(Stdio::null());
+        command.stdout(writer.try_clone()?).stderr(writer);
+        if self.folder.is_dir() {
+            command.current_dir(&self.folder);
+        }
+        // Its children are ended with it.
+        command.process_group(0);
+        let descriptors = vec![self.namespace.try_clone()?];
+        let seen = Seen { hosts_file: &self.hosts_file, mounts: &self.mounts };
+        let entered = command::enter(&mut command, &self.host, descriptors, seen);
+        entered.map_err(io::Error::other)?;
+        command::unblock_signals(&mut command);
+        command::reset_umask(&mut command);
+        command::end_with_parent(&mut command);
+        let child = command.spawn()?;
+        // The writing ends are the program's alone.
+        drop(command);
+        let output = Arc::clone(output);
+        let copy = move || {
+            let (mut reader, mut buffer) = (reader, [0; 8 << 10]);
+            while let Ok(bytes @ 1..) = reader.read(&mut buffer) {
+                output.write(&buffer[..bytes]);
+            }
+        };
+        thread::Builder::new().name("output".to_owned()).spawn(copy)?;
+        Ok(child)
+    }
+}
+
+/// The programs of a network.
+#[derive(Debug, Default)]
+pub struct Programs {
+    /// By host and name.
+    all: BTreeMap<(String, String), Supervised>,
+}
+
+#[derive(Debug)]
+struct Supervised {
+    launch: Arc<Launch>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a program's thread and others share.
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    stopped: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    since: Instant,
+    /// Its process, as long as nobody has waited for its end: until then no other process can have its number.
+    pid: Option<Pid>,
+    starts: u32,
+    last: Option<String>,
+    is_stopping: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a signal to the program and its children, if it runs.
+    fn signal(&self, signal: Signal) {
+        let state = self.lock();
+        if let Some(pid) = state.pid {
+            // It may have left its group, or may have ended.
+            let _ = killpg(pid, signal);
+        }
+    }
+}
+
+impl State {
+    fn enter(&mut self, phase: Phase) {
+        (self.phase, self.since) = (phase, Instant::now());
+    }
+}
+
+impl Programs {
+    /// These run from now on, and no others. What runs already and is wanted as it is goes on.
+    pub fn apply(&mut self, wanted: Vec<Launch>) {
+        let mut wanted: BTreeMap<_, _> =
+            wanted.into_iter().map(|launch| ((launch.host.clone(), launch.program.name.clone()), launch)).collect();
+        let is_kept = |key: &(String, String), running: &Supervised| {
+            wanted.get(key).is_some_and(|launch| launch.is_same(&running.launch))
+        };
+        let gone: Vec<_> =
+            self.all.iter().filter(|(key, running)| !is_kept(key, running)).map(|(key, _)| key.clone()).collect();
+        self.stop(&gone);
+        wanted.retain(|key, _| !self.all.contains_key(key));
+        for (key, launch) in wanted {
+            match Supervised::start(launch) {
+                Ok(supervised) => _ = self.all.insert(key, supervised),
+                Err(error) => tracing::error!("program {} of host {} is not started: {error}", key.1, key.0),
+            }
+        }
+    }
+
+    /// Ends all.
+    pub fn end(&mut self) {
+        let all: Vec<_> = self.all.keys().cloned().collect();
+        self.stop(&all);
+    }
+
+    fn stop(&mut self, keys: &[(String, String)]) {
+        let mut stopping: Vec<Supervised> = keys.iter().filter_map(|key| self.all.remove(key)).collect();
+        for program in &stopping {
+            program.shared.lock().is_stopping = true;
+            program.shared.signal(Signal::SIGTERM);
+            program.shared.stopped.notify_all();
+        }
+        let asked = Instant::now();
+        let is_running = |program: &Supervised| program.shared.lock().phase == Phase::Running;
+        while asked.elapsed() < GRACE && stopping.iter().any(is_running) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        for program in &mut stopping {
+            program.shared.signal(Signal::SIGKILL);
+            if let Some(thread) = program.thread.take() {
+                // It does not panic.
+                let _ = thread.join();
+            }
+        }
+    }
+
+    /// How they do, by host and name.
+    pub fn states(&self) -> Vec<ProgramState> {
+        let one = |((host, program), supervised): (&(String, String), &Supervised)| {
+            let state = supervised.shared.lock();
+            ProgramState {
+                host: host.clone(),
+                program: program.clone(),
+                phase: state.phase,
+                pid: state.pid.map(Pid::as_raw),
+                starts: state.starts,
+                since_ms: state.since.elapsed().as_millis() as u64,
+                last: state.last.clone(),
+                output: supervised.launch.output.to_string_lossy().into_owned(),
+            }
+        };
+        self.all.iter().map(one).collect()
+    }
+}
+
+impl Supervised {
+    fn start(launch: Launch) -> Result<Self, Error> {
+        let output = Output::open(&launch.output).map_err(Error::path(&launch.output, "write a program's output"))?;
+        let state = State {
+            phase: Phase::Waiting,
+            since: Instant::now(),
+            pid: None,
+            starts: 0,
+            last: None,
+            is_stopping: false,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), stopped: Condvar::new() });
+        let (launch, output) = (Arc::new(launch), Arc::new(output));
+        let supervise = {
+            let (launch, shared) = (Arc::clone(&launch), Arc::clone(&shared));
+            move || supervise(&launch, &shared, &output)
+        };
+        let thread = thread::Builder::new().name("program".to_owned()).spawn(supervise);
+        let thread = thread.map_err(|source| Error::System { step: "start a program's thread", source })?;
+        Ok(Self { launch, shared, thread: Some(thread) })
+    }
+}
+
+/// Runs a program, again and again if it is to be so, until it is stopped.
+fn supervise(launch: &Launch, shared: &Shared, output: &Arc<Output>) {
+    let mut wait = WAIT_MIN;
+    loop {
+        let started = Instant::now();
+        let (last, has_failed) = match run(launch, shared, output) {
+            Ok(status) => (status.to_string(), !status.success()),
+            Err(error) => (format!("cannot be started: {error}"), true),
+        };
+        let mut state = shared.lock();
+        state.last = Some(last.clone());
+        let is_again = match launch.program.restart {
+            Restart::Always => true,
+            Restart::OnFailure => has_failed,
+            Restart::Never => false,
+        };
+        if state.is_stopping || !is_again {
+            output.note(&last);
+            return state.enter(Phase::Ended);
+        }
+        if started.elapsed() > STEADY {
+            wait = WAIT_MIN;
+        }
+        output.note(&format!("{last}; it is started again in {} s", wait.as_secs()));
+        state.enter(Phase::Waiting);
+        let waited = shared.stopped.wait_timeout_while(state, wait, |state| !state.is_stopping);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.is_stopping {
+            return state.enter(Phase::Ended);
+        }
+        drop(state);
+        wait = (wait * 2).min(WAIT_MAX);
+    }
+}
+
+/// Runs a program once. It is not started any more once it is to be stopped.
+fn run(launch: &Launch, shared: &Shared, output: &Arc<Output>) -> io::Result<ExitStatus> {
+    let mut state = shared.lock();
+    if state.is_stopping {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
+    state.starts += 1;
+    let mut child = launch.spawn(output)?;
+    let pid = Pid::from_raw(child.id().cast_signed());
+    state.pid = Some(pid);
+    state.enter(Phase::Running);
+    output.note(&format!("started as process {pid}"));
+    drop(state);
+    // Its number stays its own until it has been waited for.
+    while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(nix::errno::Errno::EINTR) {}
+    let mut state = shared.lock();
+    state.pid = None;
+    child.wait()
+}
+
+/// Where the output of a program of a host goes, below a folder.
+pub fn output_path(folder: &Path, host: &str, program: &str) -> PathBuf {
+    folder.join(format!("{host}.{program}.log"))
+}
