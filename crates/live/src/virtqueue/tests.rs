@@ -31,14 +31,17 @@ fn map(file: &File) -> Arc<GuestMemory> {
     Arc::new(GuestMemory::map(&[(region, file.try_clone().unwrap())]).unwrap())
 }
 
+/// The descriptors of a chain, and where its pieces are: addresses and lengths.
+type Chain = (Vec<u16>, Vec<(u64, u32)>);
+
 /// The driver's side of one ring.
 struct Driver {
     file: File,
     size: u16,
     has_indirect: bool,
     free: Vec<u16>,
-    /// By head: the descriptors of a chain that is under way, and where its pieces are.
-    chains: BTreeMap<u16, (Vec<u16>, Vec<(u64, u32)>)>,
+    /// By head: what is under way.
+    chains: BTreeMap<u16, Chain>,
     made: u16,
     seen: u16,
 }
@@ -82,7 +85,7 @@ impl Driver {
             let index = |number: usize| if self.has_indirect { number as u16 } else { used[number] };
             let is_last = number + 1 == pieces.len();
             let next = if is_last { 0 } else { index(number + 1) };
-            let flags = u16::from(!is_last) | u16::from(is_written) * 2;
+            let flags = u16::from(!is_last) | (u16::from(is_written) * 2);
             self.describe(table + 16 * u64::from(index(number)), GUEST + at, *len, flags, next);
         }
         if self.has_indirect {
