@@ -64,8 +64,8 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
-        if is_ours {
+        let is_own = fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        if is_own {
             // Somebody else may have removed it just now.
             let _ = fs::remove_file(&self.path);
         }
