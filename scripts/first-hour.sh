@@ -103,7 +103,7 @@ say heddle capture h1-leaf1 icmp -c 4 -w h1.pcapng -- "4 frames captured, 0 lost
 kill "$pings" 2>/dev/null || true
 wait "$pings" 2>/dev/null || true
 say heddle show counters -o csv -- from,to,packets
-say heddle show flows -- leaf1
+say heddle show routes -- leaf1
 say heddle graph -w lab.svg
 say heddle down -- "lab is down"
 
