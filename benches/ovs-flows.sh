@@ -10,13 +10,14 @@ ours=${FLOW_OUTPUTS:-$PWD/target/release/examples/flow_outputs}
 if [ -z "${FLOW_OUTPUTS:-}" ]; then cargo build --quiet --locked --release -p heddle-vswitch --example flow_outputs; fi
 work=$(mktemp -d)
 export OVS_RUNDIR="$work" OVS_DBDIR="$work" OVS_LOGDIR="$work" OVS_SYSCONFDIR="$work"
-end() {
+finish() {
     for name in ovs-vswitchd ovsdb-server; do
         if [ -f "$work/$name.pid" ]; then kill "$(cat "$work/$name.pid")" 2> /dev/null || true; fi
     done
     rm -rf "$work"
 }
-trap end EXIT INT TERM
+trap finish EXIT
+trap 'exit 130' INT TERM HUP
 "$ours" generate "$seed" "$flows" "$packets" "$work"
 ovsdb-tool create "$work/conf.db" /usr/share/openvswitch/vswitch.ovsschema
 ovsdb-server --detach --pidfile --log-file --remote="punix:$work/db.sock" "$work/conf.db" 2> /dev/null
@@ -41,10 +42,10 @@ for port in 1 2 3 4; do
     "$ours" read "$work/tx-$port.pcap" > "$work/ovs-$port.txt"
     if ! cmp -s "$work/ovs-$port.txt" "$work/out-$port.txt"; then
         echo "port $port differs (< Open vSwitch, > ours):" >&2
-        diff "$work/ovs-$port.txt" "$work/out-$port.txt" | head -${DIFFERENCES:-6} >&2 || true
+        diff "$work/ovs-$port.txt" "$work/out-$port.txt" | head -"${DIFFERENCES:-6}" >&2 || true
         status=1
     fi
 done
 echo "seed $seed: $flows flows, $packets packets, $(cat "$work"/out-*.txt | wc -l) left by our ports, $(cat "$work"/ovs-*.txt | wc -l) by those of Open vSwitch"
 if [ -n "${KEEP:-}" ]; then cp -r "$work" "$KEEP"; fi
-exit $status
+[ "$status" -eq 0 ]

@@ -12,7 +12,9 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(header.len <= PAYLOAD_MAX, "nobody makes room for more");
         let Some((payload, behind)) = behind.split_at_checked(header.len) else { return };
         match header.request(payload, usize::from(*files)) {
-            Ok(Request::SetMemory(regions)) => assert_eq!(regions.len(), usize::from(*files), "each region has its file"),
+            Ok(Request::SetMemory(regions)) => {
+                assert_eq!(regions.len(), usize::from(*files), "each region has its file")
+            }
             Ok(_) => assert!(*files <= 1, "no other message has several files"),
             Err(error) => assert!(!error.to_string().is_empty(), "who is refused hears why"),
         }

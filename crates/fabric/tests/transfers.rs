@@ -69,7 +69,7 @@ vary: { transfers.size: [20kB, data-mining, { lognormal: { median: 20kB, sigma: 
     ];
     assert_eq!(sizes, expected);
     for (size, message) in [
-        ("web-serch", "no mix of sizes"),
+        ("web-find", "no mix of sizes"),
         ("[1kB]", "expected a size like"),
         ("{}", "need a distribution"),
         ("{ cdf: [[1kB, 1]], lognormal: { median: 1kB, sigma: 1 } }", "one distribution"),
@@ -88,7 +88,7 @@ vary: { transfers.size: [20kB, data-mining, { lognormal: { median: 20kB, sigma: 
         let (said, hint) = problem(&file(&experiment));
         assert!(said.contains(message) && !hint.is_empty(), "{experiment}: {said}");
     }
-    let (_, hint) = problem(&file("traffic: { pattern: random, transfers: { size: web-serch, every: 1ms } }"));
+    let (_, hint) = problem(&file("traffic: { pattern: random, transfers: { size: web-find, every: 1ms } }"));
     assert!(hint.contains("web-search"), "{hint}");
 }
 
