@@ -32,7 +32,7 @@ mkdir "$work/src"
 cp -r README.md CHANGELOG.md CONTRIBUTING.md docs fabrics benches "$work/src/"
 rm -r "$work/src/docs/book"
 sed -i 's|](docs/decisions)|](docs/decisions.md)|' "$work/src/README.md"
-cp docs/book/book.toml "$work/"
+cp docs/book/book.toml docs/book/book.css "$work/"
 "$heddle" reference "$work/src/reference"
 
 entries() { # what stands for `<!-- reference -->` and `<!-- decisions -->`
