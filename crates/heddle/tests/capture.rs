@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use wire::{EthernetPacket, Ipv4Packet, ethertype, protocol};
 
-use crate::live::{Guard, may_run};
+use crate::live::{may_run, up};
 use crate::program::Desk;
 
 /// Two leaves with two hosts each, and two equal paths between them.
@@ -29,14 +29,6 @@ links:
   - { between: [h1, s1], rate: 20Mbit, delay: 1ms, queue: 50 }
   - { between: [h2, s1], rate: 20Mbit, delay: 1ms, queue: 50 }
 ";
-
-fn up(text: &str) -> Guard {
-    let desk = Desk::new();
-    desk.write("lab.fabric.yaml", text);
-    let guard = Guard(desk);
-    guard.0.expect(0, &["up", "lab.fabric.yaml"]);
-    guard
-}
 
 /// A capture that has begun.
 struct Running {

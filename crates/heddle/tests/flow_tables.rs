@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use crate::live::{Guard, may_run};
-use crate::program::Desk;
+use crate::live::{may_run, up};
 
 const LAB: &str = "\
 topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }
@@ -11,14 +10,6 @@ flows:
   leaf1:
     - priority=10,tcp,tp_dst=80,actions=drop
 ";
-
-fn up(text: &str) -> Guard {
-    let desk = Desk::new();
-    desk.write("lab.fabric.yaml", text);
-    let guard = Guard(desk);
-    guard.0.expect(0, &["up", "lab.fabric.yaml"]);
-    guard
-}
 
 #[test]
 fn flows_are_added_shown_traced_and_removed() {

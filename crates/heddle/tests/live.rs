@@ -50,6 +50,15 @@ impl Drop for Guard {
     }
 }
 
+/// A network of this file, `lab`, which is stopped with its guard.
+pub fn up(text: &str) -> Guard {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", text);
+    let guard = Guard(desk);
+    guard.0.expect(0, &["up", "lab.fabric.yaml"]);
+    guard
+}
+
 #[test]
 fn up_exec_show_change_down() {
     if !may_run() {

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::command::completed;
-use crate::live::{Guard, may_run};
+use crate::live::{Guard, may_run, up};
 use crate::program::Desk;
 
 /// What does not happen within this does not happen.
@@ -20,14 +20,6 @@ const LAB: &str = "\
 topology: { leaf-spine: { leaves: 2, spines: 3, hosts-per-leaf: 2 } }
 spread: ecmp
 ";
-
-fn up(text: &str) -> Guard {
-    let desk = Desk::new();
-    desk.write("lab.fabric.yaml", text);
-    let guard = Guard(desk);
-    guard.0.expect(0, &["up", "lab.fabric.yaml"]);
-    guard
-}
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))

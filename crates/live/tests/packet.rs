@@ -1,15 +1,13 @@
 //! Kernel network devices as ports: veth pairs in a namespace of each test's own.
 
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use live::packet::{PacketCounters, PacketPort};
 use live::port::{Port, Unsent};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::far_ends::{ip, wait_until_operational};
+use crate::far_ends::{frame, ip, receive, wait_until_operational};
 
 const HEADER: usize = live::VNET_HEADER;
 
@@ -31,28 +29,6 @@ fn with_pair(test: impl FnOnce() + Send + 'static) {
         test();
     });
     thread.join().unwrap();
-}
-
-/// The next frame.
-fn receive(port: &mut PacketPort) -> Vec<u8> {
-    let mut buffer = vec![0; 70_000];
-    for _ in 0..6_000 {
-        if let Some(len) = port.read(&mut buffer).unwrap() {
-            buffer.truncate(len);
-            return buffer;
-        }
-        let mut ready = [PollFd::new(port.as_fd(), PollFlags::POLLIN)];
-        poll(&mut ready, PollTimeout::from(10_u8)).unwrap();
-    }
-    panic!("nothing came within a minute");
-}
-
-/// A frame behind an empty virtio-net header.
-fn frame(len: usize, mark: u8) -> Vec<u8> {
-    let mut frame = vec![0; HEADER];
-    frame.extend([0x02, 0, 0, 0, 0, 0x0b, 0x02, 0, 0, 0, 0, 0x0a, 0x88, 0xb5]);
-    frame.resize(HEADER + len, mark);
-    frame
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::process::Command;
 
+use live::VNET_HEADER;
 use live::packet::PacketPort;
+use live::port::Port;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::bed::{self, Bed};
@@ -40,4 +43,26 @@ pub fn ip(args: &str) -> String {
     let output = Command::new("ip").args(args.split(' ')).output().expect("ip runs");
     assert!(output.status.success(), "ip {args}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The next frame that comes by a port.
+pub fn receive(port: &mut impl Port) -> Vec<u8> {
+    let mut buffer = vec![0; 70_000];
+    for _ in 0..6_000 {
+        if let Some(len) = port.read(&mut buffer).unwrap() {
+            buffer.truncate(len);
+            return buffer;
+        }
+        let mut ready = [PollFd::new(port.as_fd(), PollFlags::POLLIN)];
+        poll(&mut ready, PollTimeout::from(10_u8)).unwrap();
+    }
+    panic!("nothing came within a minute");
+}
+
+/// A frame behind an empty virtio-net header.
+pub fn frame(len: usize, mark: u8) -> Vec<u8> {
+    let mut frame = vec![0; VNET_HEADER];
+    frame.extend([0x02, 0, 0, 0, 0, 0x0b, 0x02, 0, 0, 0, 0, 0x0a, 0x88, 0xb5]);
+    frame.resize(VNET_HEADER + len, mark);
+    frame
 }

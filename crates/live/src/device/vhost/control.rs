@@ -234,14 +234,17 @@ impl Talk {
         self.keep(None);
         // The rings go before the socket: who connects again finds nothing of what was.
         drop(backend);
+        // And the reason is there before the guest can see that it was cut off.
+        if let Disconnection::CutOff(why) = &end {
+            let times = self.shared.faults.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+            let plural = if times == 1 { "" } else { "s" };
+            self.shared.fault.set(format!("the guest was cut off ({times} time{plural}): {why}"));
+        }
         drop(connection);
         match end {
             Disconnection::Gone if was_attached => self.log(|name| tracing::info!("{name}: the guest has gone")),
             Disconnection::Gone => {}
             Disconnection::CutOff(why) => {
-                let times = self.shared.faults.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-                let plural = if times == 1 { "" } else { "s" };
-                self.shared.fault.set(format!("the guest was cut off ({times} time{plural}): {why}"));
                 self.log(|name| tracing::warn!("{name}: the guest was cut off: {why}"));
                 self.pause(PENALTY);
             }

@@ -26,8 +26,6 @@ struct Rig {
     port: VhostPort,
     path: PathBuf,
     folder: tempfile::TempDir,
-    /// Why the last guest was cut off.
-    reason: Option<String>,
 }
 
 impl Rig {
@@ -37,7 +35,7 @@ impl Rig {
         let places = Places { folder: folder.path(), runtime: folder.path(), host: ("vm", 0) };
         let (attachment, port) = Attachment::open(device, places).unwrap();
         let path = folder.path().join("vhost-user/vm.sock");
-        Self { attachment, port, path, folder, reason: None }
+        Self { attachment, port, path, folder }
     }
 
     fn attach(&self, features: u64) -> Guest {
@@ -71,21 +69,13 @@ impl Rig {
     /// Polls the port until the guest is cut off; why.
     fn until_cut_off(&mut self, mut guest: Guest) -> String {
         let mut buffer = vec![0; 70_000];
-        // The guest before may have left one; the new one has another count, and comes a moment after the end of the connection.
-        let before = std::mem::take(&mut self.reason);
         until("the guest is cut off", || {
             assert_eq!(self.port.read(&mut buffer).unwrap(), None, "a frame of nonsense");
             self.write(&[], &frame(1, 60));
             guest.is_cut_off()
         });
-        let mut fault = None;
-        until("there is a reason", || {
-            fault = self.attachment.fault().get();
-            fault.is_some() && fault != before
-        });
         assert!(!self.attachment.has_carrier());
-        self.reason.clone_from(&fault);
-        fault.unwrap()
+        self.attachment.fault().get().expect("the reason is there before the guest sees it")
     }
 
     /// Another guest is served.
