@@ -46,6 +46,21 @@ fn flows_of_a_file_translate_copy_and_drop() {
     }
 }
 
+/// Segments of up to 64 KiB, and those that are cut, go through a trunk whose tags hosts do not see.
+#[test]
+fn a_trunk_carries_tags_that_hosts_do_not_see() {
+    let Some(bed) = Bed::new() else { return };
+    for (workers, rate) in [(2, ""), (1, ", rate: 200 Mbit/s, delay: 100 us")] {
+        bed.with_workers(workers);
+        let network = bed.up("trunk", &flow_file::trunk(rate, &[]));
+        bed::ping(&network, "h1", &["-4"], 3, "h2");
+        bed::carry(&network, "h1", "h2", "4M");
+        bed::carry(&network, "h2", "h1", "4M");
+        assert!(counted(&network, "dl_vlan=5").1 > 0);
+        network.down().unwrap();
+    }
+}
+
 #[test]
 fn flows_come_and_go_while_packets_go_on() {
     let Some(bed) = Bed::new() else { return };

@@ -14,7 +14,10 @@ use machine::{Rng, Time};
 use topology::{HostAddress, NodeId, PortId, Topology};
 use vswitch::Action;
 use vswitch::flow_table::{Flow, FlowTables, Group, Ports, TableChange};
-use wire::{Coverage, EthernetRepr, Ipv4Repr, Ipv6Repr, Pseudo, TcpRepr, UdpRepr, ethertype, protocol, tcp_flags};
+use wire::{
+    Coverage, EthernetRepr, Ipv4Repr, Ipv6Repr, Pseudo, TAG_AT, TcpRepr, UdpRepr, ethertype, protocol, tcp_flags,
+    vlan_tag,
+};
 
 /// Ports of the switch, from 1 on as Open vSwitch counts them. What leaves by port 0, which is here as well, is left out.
 const PORTS: u16 = 4;
@@ -105,6 +108,12 @@ fn carry_out(actions: &[Action], mut frame: Vec<u8>, in_port: PortId, out: &mut 
                 if field.write(&mut frame, Coverage::Complete).is_err() {
                     return;
                 }
+            }
+            Action::PushVlan(tci) => {
+                frame.splice(TAG_AT..TAG_AT, vlan_tag(tci));
+            }
+            Action::PopVlan => {
+                frame.drain(TAG_AT..TAG_AT + vlan_tag(0).len());
             }
             Action::Clone(length) => {
                 let end = number + 1 + usize::from(length);
@@ -227,6 +236,13 @@ impl Random {
             "group:1",
             "set_field:00:00:00:00:00:ff/00:00:00:00:00:0f->eth_src",
         ];
+        // A second tag would hide from us what is behind the first one; Open vSwitch goes on matching it.
+        if text.contains("dl_vlan=0xffff") {
+            actions.extend(["push_vlan:0x8100,mod_vlan_pcp:2", "push_vlan:0x8100,set_field:4103->vlan_vid"]);
+        } else if text.contains("vlan") {
+            actions.extend(["pop_vlan", "strip_vlan,push_vlan:0x8100", "mod_vlan_vid:9", "mod_vlan_pcp:6"]);
+            actions.extend(["set_field:5->vlan_pcp", "set_field:4096/4098->vlan_vid"]);
+        }
         if is_v4 {
             actions.extend(["mod_nw_src:10.0.0.2", "mod_nw_dst:10.9.9.9", "group:2"]);
         }
@@ -242,7 +258,11 @@ impl Random {
         let mut chosen: Vec<String> = Vec::new();
         for _ in 0..=self.below(3) {
             let of = if self.below(2) == 0 { &outputs } else { &actions };
-            chosen.push(self.one(of).to_owned());
+            let action = self.one(of);
+            // Of two that write tags, the second one may have none to write.
+            if !action.contains("vlan") || chosen.iter().all(|other| !other.contains("vlan")) {
+                chosen.push(action.to_owned());
+            }
         }
         if self.below(4) == 0 {
             chosen.push("clear_actions".to_owned());

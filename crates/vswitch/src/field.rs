@@ -15,6 +15,8 @@ pub enum Field {
     EthSrc([u8; 6]),
     /// Destination MAC address.
     EthDst([u8; 6]),
+    /// Control information of the 802.1Q tag: priority, drop eligibility and VLAN.
+    VlanTci(u16),
     /// Source address of an IPv4 packet.
     Ipv4Src(Ipv4Addr),
     /// Destination address of an IPv4 packet.
@@ -54,6 +56,7 @@ impl Field {
         match self {
             Self::EthSrc(mac) => EthernetPacketMut::new_checked(frame)?.set_src(mac),
             Self::EthDst(mac) => EthernetPacketMut::new_checked(frame)?.set_dst(mac),
+            Self::VlanTci(tci) => EthernetPacketMut::new_checked(frame)?.set_vlan(tci)?,
             Self::Ipv4Src(to) => write_ipv4(frame, (Endpoint::Source, to), coverage)?,
             Self::Ipv4Dst(to) => write_ipv4(frame, (Endpoint::Destination, to), coverage)?,
             Self::Ipv6Src(to) => write_ipv6(frame, (Endpoint::Source, to), coverage)?,
@@ -77,6 +80,7 @@ impl fmt::Display for Field {
         match *self {
             Self::EthSrc(address) => write!(f, "mod_dl_src:{}", mac(address)),
             Self::EthDst(address) => write!(f, "mod_dl_dst:{}", mac(address)),
+            Self::VlanTci(tci) => write!(f, "mod_vlan_vid:{},mod_vlan_pcp:{}", tci & 0xfff, tci >> 13),
             Self::Ipv4Src(address) => write!(f, "mod_nw_src:{address}"),
             Self::Ipv4Dst(address) => write!(f, "mod_nw_dst:{address}"),
             Self::Ipv6Src(address) => write!(f, "set_field:{address}->ipv6_src"),
@@ -169,21 +173,21 @@ fn write_ipv6(frame: &mut [u8], (endpoint, new): (Endpoint, Ipv6Addr), coverage:
 }
 
 fn write_port(frame: &mut [u8], (endpoint, port): (Endpoint, u16), coverage: Coverage) -> Result<(), Error> {
-    let (protocol, is_fragment, bytes) = if ethertype_of(frame)? == ethertype::IPV6 {
+    let (protocol, is_later, bytes) = if ethertype_of(frame)? == ethertype::IPV6 {
         let bytes = payload(frame, ethertype::IPV6, "34525 (IPv6)")?;
         let upper = Ipv6Packet::new_checked(bytes)?.upper_layer()?;
-        let (protocol, is_fragment) = (upper.protocol, upper.fragment.is_some());
-        (protocol, is_fragment, Ipv6PacketMut::new_checked(bytes)?.into_upper_layer()?)
+        let (protocol, is_later) = (upper.protocol, upper.fragment.is_some_and(|fragment| fragment.offset > 0));
+        (protocol, is_later, Ipv6PacketMut::new_checked(bytes)?.into_upper_layer()?)
     } else {
         let bytes = payload(frame, ethertype::IPV4, "2048 (IPv4) or 34525 (IPv6)")?;
         let packet = Ipv4Packet::new_checked(bytes)?;
-        let (protocol, is_fragment) = (packet.protocol(), packet.is_fragment());
-        (protocol, is_fragment, Ipv4PacketMut::new_checked(bytes)?.into_payload())
+        let (protocol, is_later) = (packet.protocol(), packet.fragment_offset() > 0);
+        (protocol, is_later, Ipv4PacketMut::new_checked(bytes)?.into_payload())
     };
     let lacks = |field, value, expected| Error::Field { header: "IP", field, value, expected };
-    if is_fragment {
-        // The others would keep their ports: nobody could put them together.
-        return Err(lacks("fragment", 1, "0 (a whole datagram)"));
+    if is_later {
+        // The first one has the ports of all of the datagram.
+        return Err(lacks("fragment", 1, "0 (a datagram's beginning)"));
     }
     if !matches!(protocol, protocol::TCP | protocol::UDP) {
         return Err(lacks("protocol", u32::from(protocol), "6 (TCP) or 17 (UDP)"));
@@ -243,8 +247,8 @@ mod tests {
         let mut frame = tcp(&a, &b, 1, 2, 64);
         frame[23] = protocol::ICMP;
         assert_eq!(refused(&frame, Field::DstPort(1)), "IP: protocol is 1, 6 (TCP) or 17 (UDP) expected");
-        frame[20] = 0x20;
-        assert_eq!(refused(&frame, Field::DstPort(1)), "IP: fragment is 1, 0 (a whole datagram) expected");
+        frame[21] = 1;
+        assert_eq!(refused(&frame, Field::DstPort(1)), "IP: fragment is 1, 0 (a datagram's beginning) expected");
         assert_eq!(refused(&frame[..13], Field::EthDst(a.mac)), "Ethernet: 13 bytes, at least 14 expected");
     }
 
@@ -274,7 +278,7 @@ mod tests {
             frame
         };
         let to_c = [Field::Ipv4Dst(c.ipv4)];
-        let first = written(fragment(headers..cut, 0x2000), &to_c);
+        let first = written(fragment(headers..cut, 0x2000), &[to_c[0], Field::DstPort(81)]);
         let last = written(fragment(cut..whole.len(), 48 / 8), &to_c);
         let segment = [&first[headers..], &last[headers..]].concat();
         let pseudo = Pseudo::V4 { src: a.ipv4, dst: c.ipv4, protocol: protocol::TCP };
@@ -285,7 +289,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_written_or_refused(
-            mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..4, which in 0_usize..11, value: [u8; 16],
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..4, which in 0_usize..12, value: [u8; 16],
         ) {
             if let Some(place) = bytes.get_mut(12..15) {
                 place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0], [0x81, 0, 0]][ip]);
@@ -297,12 +301,14 @@ mod tests {
                 Field::EthSrc(mac), Field::EthDst(mac), Field::Ipv4Src(four), Field::Ipv4Dst(four),
                 Field::Ipv6Src(value.into()), Field::Ipv6Dst(value.into()), Field::SrcPort(port), Field::DstPort(port),
                 Field::Dscp(value[0] & 0x3f), Field::Ecn(value[0] & 3), Field::Ttl(value[0]),
+                Field::VlanTci(port),
             ][which];
             let before = FlowKey::parse(&bytes).ok();
             if field.write(&mut bytes, Coverage::Complete).is_ok() && let Some(before) = before {
                 let key = FlowKey::parse(&bytes).unwrap();
                 let expected = match field {
                     Field::EthSrc(mac) => FlowKey { eth_src: mac, ..before },
+                    Field::VlanTci(tci) => FlowKey { vlan: Some(tci), ..before },
                     Field::EthDst(mac) => FlowKey { eth_dst: mac, ..before },
                     Field::Ipv4Src(to) => FlowKey { src: to.to_bits().into(), ..before },
                     Field::Ipv4Dst(to) => FlowKey { dst: to.to_bits().into(), ..before },

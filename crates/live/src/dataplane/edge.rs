@@ -405,6 +405,14 @@ impl Driver for Edge {
         field.write(packet.frame(), coverage)
     }
 
+    fn push_vlan(&mut self, packet: &mut Packet, tci: u16) -> Result<(), wire::Error> {
+        packet.push_vlan(tci)
+    }
+
+    fn pop_vlan(&mut self, packet: &mut Packet) -> Result<(), wire::Error> {
+        packet.pop_vlan()
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
         end.transmit_frame(now, packet.frame())
     }

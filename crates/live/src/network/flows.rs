@@ -94,6 +94,8 @@ impl Network {
 fn words(actions: &[Action]) -> String {
     let word = |action: &Action| match action {
         Action::Set(field) => field.to_string(),
+        Action::PushVlan(_) => "push_vlan:0x8100".to_owned(),
+        Action::PopVlan => "pop_vlan".to_owned(),
         Action::Output(port) => format!("output:{}", port.0),
         Action::Normal => "NORMAL".to_owned(),
         Action::Flood => "FLOOD".to_owned(),

@@ -30,3 +30,36 @@ flows:
 {more}"
     )
 }
+
+/// Hosts h1 at s1 and h2 at s2. Between the switches goes what is in VLAN 5 only: each puts in what its host sends, and takes it out for the other one.
+pub fn trunk(rate: &str, more: &[&str]) -> String {
+    let more: Vec<String> = more.iter().map(|flow| format!("    - {flow}\n")).collect();
+    let of = |switch: &str, host: &str, other: &str| {
+        format!(
+            "\
+  {switch}:
+    - priority=20,in_port={host},dl_vlan=0xffff,actions=push_vlan:0x8100,set_field:4101->vlan_vid,output:{other}
+    - priority=20,in_port={other},dl_vlan=5,actions=pop_vlan,output:{host}
+    - priority=10,in_port={other},actions=drop
+"
+        )
+    };
+    format!(
+        "\
+name: trunk
+nodes:
+  h1: {{ kind: host, mac: \"02:00:00:00:00:01\", ipv4: 10.0.0.1 }}
+  h2: {{ kind: host, mac: \"02:00:00:00:00:02\", ipv4: 10.0.0.2 }}
+  s1: switch
+  s2: switch
+links:
+  - {{ between: [h1, s1]{rate} }}
+  - {{ between: [h2, s2]{rate} }}
+  - {{ between: [s1, s2]{rate} }}
+flows:
+{}{}{}",
+        of("s1", "h1", "s2"),
+        of("s2", "h2", "s1"),
+        more.concat()
+    )
+}

@@ -124,6 +124,28 @@ impl Key {
         Self(std::array::from_fn(|word| self.0[word] & mask.0[word]))
     }
 
+    /// The packet has one more tag in front of those that it has: what is behind a second one is payload.
+    pub fn push_vlan(&mut self) {
+        if self.get(Slot::VLAN_TCI) != 0 {
+            let mut outer = Self::default();
+            for slot in [Slot::METADATA, Slot::IN_PORT, Slot::ETH_SRC, Slot::ETH_DST] {
+                outer.set(slot, self.get(slot));
+            }
+            outer.set(Slot::ETH_TYPE, u64::from(ethertype::VLAN));
+            *self = outer;
+        }
+        self.set(Slot::VLAN_TCI, u64::from(VLAN_PRESENT));
+    }
+
+    /// The packet loses its outermost tag; `inner` is what it was before it got that, if it got that here.
+    pub fn pop_vlan(&mut self, inner: Option<Self>) {
+        let Some(mut inner) = inner else { return self.set(Slot::VLAN_TCI, 0) };
+        for slot in [Slot::METADATA, Slot::ETH_SRC, Slot::ETH_DST] {
+            inner.set(slot, self.get(slot));
+        }
+        *self = inner;
+    }
+
     /// Reads a frame's headers. All fragments of a datagram have ports 0, also the first one; a transport header that is cut off has ports 0 as well.
     ///
     /// # Errors

@@ -31,6 +31,8 @@ pub enum Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     Nothing,
+    /// An 802.1Q tag.
+    Vlan,
     Ip,
     Ipv4,
     Ipv6,
@@ -50,6 +52,7 @@ impl Needs {
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Nothing => ("", "any packet"),
+            Self::Vlan => ("vlan_tci=0x1000/0x1000", "a tag (dl_vlan, vlan_vid or vlan_tci)"),
             Self::Ip => ("ip", "ip or ipv6"),
             Self::Ipv4 => ("ip", "ip"),
             Self::Ipv6 => ("ipv6", "ipv6"),
@@ -73,6 +76,7 @@ impl Needs {
         let is_upper = |wanted: u8| is_ip && protocol == Some(wanted);
         match self {
             Self::Nothing => true,
+            Self::Vlan => key.get(Slot::VLAN_TCI) & mask.get(Slot::VLAN_TCI) & u64::from(VLAN_PRESENT) != 0,
             Self::Ip => is_ip,
             Self::Ipv4 => ethertype == ethertype::IPV4,
             Self::Ipv6 => ethertype == ethertype::IPV6,
@@ -145,7 +149,7 @@ pub static FIELDS: [MatchField; 38] = [
     exact("in_port", &[], Slot::IN_PORT, Form::Port, Needs::Nothing),
     tagged(within(0, 12, exact("dl_vlan", &[], Slot::VLAN_TCI, Decimal, Needs::Nothing))),
     tagged(within(13, 3, exact("dl_vlan_pcp", &["vlan_pcp"], Slot::VLAN_TCI, Decimal, Needs::Nothing))),
-    within(0, 13, field("vlan_vid", &[], Slot::VLAN_TCI, Hex, Needs::Nothing)),
+    within(0, 13, field("vlan_vid", &[], Slot::VLAN_TCI, Decimal, Needs::Nothing)),
     field("vlan_tci", &[], Slot::VLAN_TCI, Hex, Needs::Nothing),
     field("dl_src", &["eth_src"], Slot::ETH_SRC, Form::Mac, Needs::Nothing),
     field("dl_dst", &["eth_dst"], Slot::ETH_DST, Form::Mac, Needs::Nothing),

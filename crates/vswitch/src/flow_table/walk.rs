@@ -9,7 +9,7 @@ use wire::{ethertype, protocol};
 use super::actions::{FlowAction, Instructions};
 use super::classifier::Classifier;
 use super::group::{Bucket, Group, GroupKind};
-use super::key::{Key, Slot, mac_of};
+use super::key::{Key, LATER_FRAGMENT, Slot, VLAN_PRESENT, mac_of};
 use super::match_field::{Masked, MatchField, Needs};
 use super::ports::Ports;
 use crate::action::Action;
@@ -69,6 +69,8 @@ struct Walk<'a, 'b> {
     in_port: PortId,
     /// As it has been rewritten.
     key: Key,
+    /// What it was before it got a second tag, the last one last.
+    inner: Vec<Key>,
     out: &'b mut Decision,
     groups_deep: u32,
 }
@@ -82,37 +84,18 @@ struct ActionSet {
 impl ActionSet {
     fn write(&mut self, actions: &[FlowAction]) {
         for action in actions {
-            let kind = kind(action);
-            self.actions.retain(|other| self::kind(other) != kind);
+            self.actions.retain(|other| other.kind() != action.kind());
             self.actions.push(action.clone());
         }
     }
 
     /// In the order in which they are carried out (`OpenFlow` 1.3.5, section 5.10): with a group, the output is left out.
     fn in_order(mut self) -> Vec<FlowAction> {
-        self.actions.sort_by_key(|action| kind(action).0);
+        self.actions.sort_by_key(|action| action.kind().0);
         if self.actions.iter().any(|action| matches!(action, FlowAction::Group(_))) {
-            self.actions.retain(|action| kind(action).0 != OUTPUT);
+            self.actions.retain(|action| action.kind().0 != FlowAction::OUTPUT);
         }
         self.actions
-    }
-}
-
-/// The rank of outputs among actions of a set.
-const OUTPUT: u8 = 3;
-
-/// Actions of one kind take each other's place in an action set. The rank, and which field is written.
-fn kind(action: &FlowAction) -> (u8, &'static str) {
-    match action {
-        FlowAction::DecTtl => (0, ""),
-        FlowAction::Set(field, _) => (1, field.name),
-        FlowAction::Group(_) => (2, ""),
-        FlowAction::Output(_)
-        | FlowAction::InPort
-        | FlowAction::Normal
-        | FlowAction::Flood
-        | FlowAction::All
-        | FlowAction::Controller(_) => (OUTPUT, ""),
     }
 }
 
@@ -120,7 +103,7 @@ fn kind(action: &FlowAction) -> (u8, &'static str) {
 pub fn walk(lookup: Lookup<'_>, key: &Key, out: &mut Decision) {
     let in_port = PortId(key.get(Slot::IN_PORT) as u16);
     out.looked_at.add(Slot::IN_PORT, Slot::IN_PORT.all());
-    let mut walk = Walk { lookup, in_port, key: *key, out, groups_deep: 0 };
+    let mut walk = Walk { lookup, in_port, key: *key, inner: Vec::new(), out, groups_deep: 0 };
     walk.tables();
     if out.is_too_long {
         out.actions.clear();
@@ -201,6 +184,10 @@ impl Walk<'_, '_> {
                     self.out.actions.push(Action::Set(Field::Ttl(ttl as u8 - 1)));
                 }
             }
+            FlowAction::PushVlan => self.push_vlan(),
+            FlowAction::PopVlan => self.pop_vlan(),
+            FlowAction::VlanId(vlan) => self.write_vlan(u64::from(*vlan), 0xfff),
+            FlowAction::VlanPriority(priority) => self.write_vlan(u64::from(*priority) << 13, 0xe000),
             FlowAction::Group(group) => self.group(*group),
         }
         Then::GoOn
@@ -208,19 +195,55 @@ impl Walk<'_, '_> {
 
     /// Whether the packet has such fields.
     fn has(&mut self, needs: Needs) -> bool {
-        if needs == Needs::Nothing {
-            return true;
+        match needs {
+            Needs::Nothing => return true,
+            Needs::Vlan => return self.is_tagged(),
+            _ => {}
         }
         for slot in [Slot::ETH_TYPE, Slot::IP_PROTO, Slot::IP_FRAG] {
             self.out.looked_at.add(slot, slot.all());
         }
-        // A fragment's ports are another one's, or those of all.
-        let is_whole = self.key.get(Slot::IP_FRAG) == 0;
+        // The first fragment of a datagram has the ports of all of it.
+        let is_later = self.key.get(Slot::IP_FRAG) & u64::from(LATER_FRAGMENT) != 0;
         let is_upper = !matches!(needs, Needs::Ip | Needs::Ipv4 | Needs::Ipv6);
-        needs.are_met(&self.key, &Key::ALL) && (is_whole || !is_upper)
+        needs.are_met(&self.key, &Key::ALL) && !(is_later && is_upper)
+    }
+
+    fn is_tagged(&mut self) -> bool {
+        self.out.looked_at.add(Slot::VLAN_TCI, u64::from(VLAN_PRESENT));
+        self.key.get(Slot::VLAN_TCI) & u64::from(VLAN_PRESENT) != 0
+    }
+
+    fn push_vlan(&mut self) {
+        if self.is_tagged() {
+            self.inner.push(self.key);
+        }
+        self.key.push_vlan();
+        self.out.actions.push(Action::PushVlan(0));
+    }
+
+    fn pop_vlan(&mut self) {
+        if self.is_tagged() {
+            self.key.pop_vlan(self.inner.pop());
+            self.out.actions.push(Action::PopVlan);
+        }
+    }
+
+    /// Writes bits of the tag's control information; a packet without a tag gets one.
+    fn write_vlan(&mut self, value: u64, mask: u64) {
+        if !self.is_tagged() {
+            self.push_vlan();
+        }
+        self.out.looked_at.add(Slot::VLAN_TCI, !mask);
+        let tci = self.key.get(Slot::VLAN_TCI) & !mask | value & mask;
+        self.key.set(Slot::VLAN_TCI, tci | u64::from(VLAN_PRESENT));
+        self.out.actions.push(Action::Set(Field::VlanTci(tci as u16 & !VLAN_PRESENT)));
     }
 
     fn set(&mut self, field: &'static MatchField, masked: Masked) {
+        if field.slot == Slot::VLAN_TCI {
+            return self.write_vlan((masked.value as u64) << field.low, (masked.mask as u64) << field.low);
+        }
         let rest = field.all() & !masked.mask;
         if field.bits == 128 {
             let mut looked_at = Key::default();
@@ -229,9 +252,17 @@ impl Walk<'_, '_> {
         } else {
             self.out.looked_at.add(field.slot, (rest as u64) << field.low);
         }
-        field.set(&mut self.key, masked);
-        let value = field.get(&self.key);
-        let key = &self.key;
+        let mut changed = self.key;
+        field.set(&mut changed, masked);
+        let (value, key) = (field.get(&changed), &changed);
+        if matches!(field.slot, Slot::TP_SRC | Slot::TP_DST) && self.key.get(Slot::IP_FRAG) != 0 {
+            // Its ports are not matched, also when they have been written; bits of what nobody has read cannot stay.
+            if rest != 0 {
+                return;
+            }
+        } else {
+            self.key = changed;
+        }
         let written = match field.name {
             "dl_src" => Field::EthSrc(mac_of(value as u64)),
             "dl_dst" => Field::EthDst(mac_of(value as u64)),
@@ -280,12 +311,12 @@ impl Walk<'_, '_> {
 
     /// A bucket works on a copy: what comes behind the group has the packet as it was.
     fn bucket(&mut self, bucket: &Bucket) {
-        let (key, at) = (self.key, self.out.actions.len());
+        let (key, inner, at) = (self.key, self.inner.clone(), self.out.actions.len());
         self.out.actions.push(Action::Clone(0));
         self.carry_out(&bucket.actions);
-        self.key = key;
+        (self.key, self.inner) = (key, inner);
         let made = &self.out.actions[at + 1..];
-        if made.iter().any(|action| matches!(action, Action::Set(_))) {
+        if made.iter().any(|action| matches!(action, Action::Set(_) | Action::PushVlan(_) | Action::PopVlan)) {
             self.out.actions[at] = Action::Clone(made.len() as u16);
         } else {
             self.out.actions.remove(at);

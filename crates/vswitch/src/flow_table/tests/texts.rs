@@ -41,6 +41,18 @@ fn flows_are_printed_as_they_are_dumped() {
         ),
         ("tcp,actions=set_field:8080->tcp_dst,set_field:10.0.0.0/8->ip_dst,set_field:2->eth_src", ""),
         ("ip,actions=set_field:46->ip_dscp,set_field:1->ip_ecn", "ip actions=set_field:46->ip_dscp,mod_nw_ecn:1"),
+        (
+            "dl_vlan=0xffff,actions=push_vlan:0x8100,set_field:4101->vlan_vid,set_field:3->vlan_pcp,output:1",
+            "vlan_tci=0x0000/0x1fff actions=push_vlan:0x8100,set_field:4101->vlan_vid,set_field:3->dl_vlan_pcp,output:1",
+        ),
+        (
+            "dl_vlan=7,actions=set_field:9->dl_vlan,strip_vlan,output:1,mod_vlan_vid:3,mod_vlan_pcp:7,pop_vlan,output:2",
+            "dl_vlan=7 actions=set_field:9->dl_vlan,pop_vlan,output:1,mod_vlan_vid:3,mod_vlan_pcp:7,pop_vlan,output:2",
+        ),
+        (
+            "vlan_vid=0x1000/0x1000,actions=write_actions(pop_vlan,push_vlan:33024,output:1)",
+            "vlan_tci=0x1000/0x1000 actions=write_actions(pop_vlan,push_vlan:0x8100,output:1)",
+        ),
         ("actions=1,clear_actions,write_actions(output:2,dec_ttl),write_metadata:1/0xff,goto_table:3", ""),
         (
             "ip,actions=output:1,clear_actions,write_actions(output:2,dec_ttl),write_metadata:1/0xff,goto_table:3",
@@ -94,6 +106,11 @@ fn a_wrong_flow_is_refused_with_the_place_of_the_mistake() {
             "actions=resubmit(,1)",
             "actions=write_actions(output:1,output:2)",
             "actions=write_actions(output:1",
+            "actions=pop_vlan",
+            "dl_vlan=5,actions=pop_vlan,set_field:3->vlan_pcp",
+            "dl_vlan=5,actions=set_field:7->vlan_vid",
+            "actions=push_vlan:0x88a8",
+            "actions=mod_vlan_vid:4096",
             "\u{1b}[2J,actions=drop",
         ]
         .map(refused)
@@ -221,6 +238,11 @@ fn pieces() -> impl Strategy<Value = String> {
         "clear_actions",
         "write_actions(output:2,group:1)",
         "write_metadata:0x5/0x7",
+        "push_vlan:0x8100",
+        "pop_vlan",
+        "mod_vlan_vid:5",
+        "mod_vlan_pcp:5",
+        "set_field:0x1003/0x100f->vlan_vid",
         "goto_table:9",
         "goto_table:1",
     ]);
