@@ -179,7 +179,14 @@ impl<P> Graph<P> {
     ) {
         let before = driver.forwarding(packet);
         let forwarding = match field {
-            Field::EthSrc(_) | Field::VlanTci(_) | Field::Dscp(_) | Field::Ecn(_) | Field::Ttl(_) => return,
+            Field::EthSrc(_)
+            | Field::VlanTci(_)
+            | Field::Dscp(_)
+            | Field::Ecn(_)
+            | Field::Ttl(_)
+            | Field::QuotedSrc(_)
+            | Field::QuotedDst(_)
+            | Field::QuotedPorts(..) => return,
             // It belongs to the tree by which it came.
             Field::EthDst(mac) if is_group(mac) && before.to == FLOOD => Some(before),
             Field::EthDst(mac) if is_group(mac) => Some(self.flooding()),

@@ -13,7 +13,7 @@ use fabric::Fabric;
 use topology::{HostAddress, NodeId};
 use vswitch::spread::FlowHash;
 use vswitch::{Field, FlowKey, Forwarding, Pipelines};
-use wire::{Coverage, EthernetRepr, TAG_AT, ethertype, protocol, vlan_tag};
+use wire::{Coverage, EthernetRepr, TAG_AT, ethertype, protocol, tcp_flags, vlan_tag};
 
 /// The headers of a flow's frame, as far as bonds and switches look: Ethernet, IPv4, TCP.
 const BYTES: usize = 14 + IP_BYTES as usize;
@@ -338,6 +338,11 @@ fn frame(from: &HostAddress, to: &HostAddress, upper: Upper) -> Frame {
     };
     if matches!(upper, Upper::Fragment) {
         ip[6..8].copy_from_slice(&MORE_FRAGMENTS.to_be_bytes());
+    }
+    if protocol == protocol::TCP {
+        // Its header has no options; of a connection that goes on, all segments acknowledge.
+        ip[20 + 12] = 5 << 4;
+        ip[20 + 13] = tcp_flags::ACK;
     }
     ip[9] = protocol;
     ip[12..16].copy_from_slice(&from.ipv4.octets());

@@ -91,6 +91,19 @@ fn run_text(text: String) -> Outcome {
     })
 }
 
+/// Connection tracking translates as flows do that write addresses one way and the other; what it does not know, it keeps out.
+#[test]
+fn connections_are_translated_as_by_flows_of_their_own() {
+    let [tracked, written] = [pipelines::flows::tracked(RATE, &[]), pipelines::flows::file(RATE, &[])].map(run_text);
+    assert!(tracked.flows[0].delivered_bytes > 0);
+    assert_eq!(tracked.flows, written.flows);
+    assert_eq!(tracked.links[3].backward.packets, 0, "the monitor gets no copy");
+    let unknown = "priority=30,tcp,nw_src=10.0.0.3,actions=ct(zone=2,nat,table=2)";
+    let lost = run_text(pipelines::flows::tracked(RATE, &[unknown]));
+    assert!(lost.links[2].forward.packets > 0);
+    assert_eq!(lost.links[0].backward.packets, 0);
+}
+
 /// What goes over a trunk is longer by its tag; a host takes nothing that has one.
 #[test]
 fn a_trunk_carries_tags_that_hosts_do_not_see() {

@@ -12,6 +12,7 @@ use super::match_field::{Form, Masked, MatchField, Needs, number};
 use super::matching::Match;
 use super::ports::Ports;
 use super::scan::{Pair, Scan};
+use super::tracking::TrackAction;
 
 /// Tables of a switch.
 pub const TABLES: u8 = 254;
@@ -51,6 +52,10 @@ pub enum FlowAction {
     DecTtl,
     /// This group says.
     Group(u32),
+    /// It is shown to connection tracking.
+    Track(Box<TrackAction>),
+    /// What is known of its connection is forgotten.
+    ForgetConnection,
 }
 
 /// What a flow has done with packets: the instructions of `OpenFlow` 1.3, in the order in which they are carried out.
@@ -82,7 +87,7 @@ const MODIFIERS: [(&str, &str); 9] = [
 ];
 
 /// Words of actions and instructions, for hints.
-const WORDS: [&str; 21] = [
+const WORDS: [&str; 23] = [
     "output",
     "normal",
     "drop",
@@ -98,6 +103,8 @@ const WORDS: [&str; 21] = [
     "mod_vlan_vid",
     "mod_vlan_pcp",
     "dec_ttl",
+    "ct",
+    "ct_clear",
     "goto_table",
     "write_actions",
     "clear_actions",
@@ -150,9 +157,10 @@ impl FlowAction {
     pub fn needs(&self) -> Needs {
         match self {
             Self::Set(field, _) => needs_of_set(field).unwrap_or(Needs::Nothing),
-            Self::DecTtl => Needs::Ip,
+            Self::DecTtl | Self::Track(_) => Needs::Ip,
             Self::PopVlan => Needs::Vlan,
-            Self::PushVlan
+            Self::ForgetConnection
+            | Self::PushVlan
             | Self::VlanId(_)
             | Self::VlanPriority(_)
             | Self::Output(_)
@@ -176,6 +184,9 @@ impl FlowAction {
             Self::VlanPriority(_) => (3, "dl_vlan_pcp"),
             Self::Set(field, _) => (3, field.name),
             Self::Group(_) => (4, ""),
+            // They stand in no action set.
+            Self::Track(_) => (6, "ct"),
+            Self::ForgetConnection => (6, "ct_clear"),
             Self::Output(_) | Self::InPort | Self::Normal | Self::Flood | Self::All | Self::Controller(_) => {
                 (Self::OUTPUT, "")
             }
@@ -224,6 +235,8 @@ impl FlowAction {
                 Self::DecTtl.checked(pair, context).map(Some)
             }
             "set_field" => Self::set_field(pair, context).map(Some),
+            "ct" => Self::Track(Box::new(TrackAction::parse(pair, TABLES)?)).checked(pair, context).map(Some),
+            "ct_clear" => alone(Self::ForgetConnection),
             "push_vlan" => {
                 let (text, at) = pair.needed("push_vlan:0x8100")?;
                 if number(text) != Some(u128::from(ethertype::VLAN)) {
@@ -452,6 +465,10 @@ pub fn actions(text: &str, mut context: Context<'_>) -> Result<Vec<FlowAction>, 
 /// An action set has one action of each kind: a second one would take the first one's place.
 fn check_set(actions: &[FlowAction], at: Range<usize>) -> Result<(), FlowError> {
     let kinds = || actions.iter().map(FlowAction::kind);
+    if let Some(action) = actions.iter().find(|action| action.kind().0 > FlowAction::OUTPUT) {
+        let message = format!("`{}` can't be written into an action set", action.kind().1);
+        return Err(FlowError::new(at, message, "write it in front of `write_actions`"));
+    }
     let is_twice = kinds().enumerate().any(|(at, kind)| kinds().take(at).any(|other| other == kind));
     if is_twice {
         let hint = "an action set has one output, one group, and one value of each field";
@@ -486,6 +503,8 @@ impl fmt::Display for FlowAction {
             Self::DecTtl => f.write_str("dec_ttl"),
             Self::PushVlan => write!(f, "push_vlan:{:#06x}", ethertype::VLAN),
             Self::PopVlan => f.write_str("pop_vlan"),
+            Self::Track(track) => write!(f, "{track}"),
+            Self::ForgetConnection => f.write_str("ct_clear"),
             Self::VlanId(vlan) => write!(f, "mod_vlan_vid:{vlan}"),
             Self::VlanPriority(priority) => write!(f, "mod_vlan_pcp:{priority}"),
             Self::Group(group) => write!(f, "group:{group}"),

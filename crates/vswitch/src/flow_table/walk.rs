@@ -8,11 +8,14 @@ use wire::{ethertype, protocol};
 
 use super::actions::{FlowAction, Instructions};
 use super::classifier::Classifier;
+use super::frozen::FrozenStates;
 use super::group::{Bucket, Group, GroupKind};
 use super::key::{Key, LATER_FRAGMENT, Slot, VLAN_PRESENT, mac_of};
 use super::match_field::{Masked, MatchField, Needs};
 use super::ports::Ports;
+use super::tracking::TrackAction;
 use crate::action::Action;
+use crate::conntrack::Request;
 use crate::field::Field;
 
 /// Actions that one packet may come to. Groups that name groups could make it as many as one likes.
@@ -34,10 +37,23 @@ pub struct Lookup<'a> {
     pub down: &'a BTreeSet<PortId>,
 }
 
+/// A place among actions at which a packet is shown to connection tracking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tracking {
+    /// The number of the action that keeps the place; it does nothing itself.
+    pub at: u32,
+    /// What is asked; `None`: what is known of its connection is forgotten.
+    pub request: Option<Request>,
+    /// With what a copy of the packet goes on: the number of what is known besides its headers, and what is written into its metadata (value and mask).
+    pub goes_on: Option<(u16, (u64, u64))>,
+}
+
 /// What becomes of a packet, and of all that agree with it in what was looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     pub actions: Vec<Action>,
+    /// Where among them the packet is shown to connection tracking, in their order.
+    pub tracking: Vec<Tracking>,
     /// The entries that it has met, by their numbers.
     pub entries: Vec<u32>,
     /// The bits of the packet that it depends on.
@@ -51,6 +67,7 @@ pub struct Decision {
 impl Decision {
     pub fn clear(&mut self) {
         self.actions.clear();
+        self.tracking.clear();
         self.entries.clear();
         (self.looked_at, self.missed, self.is_too_long) = (Key::default(), None, false);
     }
@@ -73,6 +90,11 @@ struct Walk<'a, 'b> {
     inner: Vec<Key>,
     out: &'b mut Decision,
     groups_deep: u32,
+    /// Its action set.
+    set: ActionSet,
+    /// What has been written into its metadata: value and mask.
+    metadata: (u64, u64),
+    frozen: &'b mut FrozenStates,
 }
 
 /// The action set of a packet: one action of each kind.
@@ -99,20 +121,28 @@ impl ActionSet {
     }
 }
 
-/// Looks a packet up. The decision is empty before.
-pub fn walk(lookup: Lookup<'_>, key: &Key, out: &mut Decision) {
+/// Looks a packet up, from the first table on, or where it goes on behind `ct`. The decision is empty before.
+pub fn walk(lookup: Lookup<'_>, frozen: &mut FrozenStates, key: &Key, out: &mut Decision) {
     let in_port = PortId(key.get(Slot::IN_PORT) as u16);
-    out.looked_at.add(Slot::IN_PORT, Slot::IN_PORT.all());
-    let mut walk = Walk { lookup, in_port, key: *key, inner: Vec::new(), out, groups_deep: 0 };
-    walk.tables();
+    for slot in [Slot::IN_PORT, Slot::RECIRCULATION] {
+        out.looked_at.add(slot, slot.all());
+    }
+    let (mut table, mut set) = (0, ActionSet::default());
+    if let Some(state) = frozen.get(key.get(Slot::RECIRCULATION) as u16) {
+        table = state.table;
+        set.actions.clone_from(&state.set);
+    }
+    let (inner, metadata) = (Vec::new(), (0, 0));
+    let mut walk = Walk { lookup, in_port, key: *key, inner, out, groups_deep: 0, set, metadata, frozen };
+    walk.tables(table);
     if out.is_too_long {
         out.actions.clear();
+        out.tracking.clear();
     }
 }
 
 impl Walk<'_, '_> {
-    fn tables(&mut self) {
-        let (mut table, mut set) = (0, ActionSet::default());
+    fn tables(&mut self, mut table: u8) {
         loop {
             let Lookup { tables, instructions, .. } = self.lookup;
             let found = tables.get(usize::from(table)).and_then(|table| table.find(&self.key, &mut self.out.looked_at));
@@ -126,19 +156,22 @@ impl Walk<'_, '_> {
                 return;
             }
             if *clear {
-                set = ActionSet::default();
+                self.set = ActionSet::default();
             }
-            set.write(write);
+            self.set.write(write);
             if let Some((value, mask)) = metadata {
                 let old = self.key.get(Slot::METADATA);
                 self.key.set(Slot::METADATA, old & !mask | value & mask);
+                let (written, bits) = self.metadata;
+                self.metadata = (written & !mask | value & mask, bits | mask);
             }
             match goto_table {
                 Some(next) => table = *next,
                 None => break,
             }
         }
-        self.carry_out(&set.in_order());
+        let set = std::mem::take(&mut self.set).in_order();
+        self.carry_out(&set);
     }
 
     fn carry_out(&mut self, actions: &[FlowAction]) -> Then {
@@ -189,6 +222,8 @@ impl Walk<'_, '_> {
             FlowAction::VlanId(vlan) => self.write_vlan(u64::from(*vlan), 0xfff),
             FlowAction::VlanPriority(priority) => self.write_vlan(u64::from(*priority) << 13, 0xe000),
             FlowAction::Group(group) => self.group(*group),
+            FlowAction::Track(track) => return self.track(track),
+            FlowAction::ForgetConnection => self.forget_connection(),
         }
         Then::GoOn
     }
@@ -207,6 +242,38 @@ impl Walk<'_, '_> {
         let is_later = self.key.get(Slot::IP_FRAG) & u64::from(LATER_FRAGMENT) != 0;
         let is_upper = !matches!(needs, Needs::Ip | Needs::Ipv4 | Needs::Ipv6);
         needs.are_met(&self.key, &Key::ALL) && !(is_later && is_upper)
+    }
+
+    /// Whoever comes behind knows nothing of the packet's connection; a copy of it may go on with what is known.
+    fn track(&mut self, track: &TrackAction) -> Then {
+        if !self.has(Needs::Ip) {
+            return Then::GoOn;
+        }
+        let number = match track.table {
+            None => None,
+            Some(table) => {
+                let Some(number) = self.frozen.number(table, &self.set.actions) else {
+                    self.out.is_too_long = true;
+                    return Then::Stop;
+                };
+                Some((number, self.metadata))
+            }
+        };
+        let at = self.out.actions.len() as u32;
+        self.out.actions.push(Action::Clone(0));
+        self.out.tracking.push(Tracking { at, request: Some(track.request), goes_on: number });
+        self.key.forget_connection();
+        Then::GoOn
+    }
+
+    fn forget_connection(&mut self) {
+        self.key.forget_connection();
+        // Nothing is known of a packet that has just come in.
+        if !self.out.tracking.is_empty() || self.key.get(Slot::RECIRCULATION) != 0 {
+            let at = self.out.actions.len() as u32;
+            self.out.actions.push(Action::Clone(0));
+            self.out.tracking.push(Tracking { at, request: None, goes_on: None });
+        }
     }
 
     fn is_tagged(&mut self) -> bool {
@@ -312,11 +379,13 @@ impl Walk<'_, '_> {
     /// A bucket works on a copy: what comes behind the group has the packet as it was.
     fn bucket(&mut self, bucket: &Bucket) {
         let (key, inner, at) = (self.key, self.inner.clone(), self.out.actions.len());
+        let tracking = self.out.tracking.len();
         self.out.actions.push(Action::Clone(0));
         self.carry_out(&bucket.actions);
         (self.key, self.inner) = (key, inner);
         let made = &self.out.actions[at + 1..];
-        if made.iter().any(|action| matches!(action, Action::Set(_) | Action::PushVlan(_) | Action::PopVlan)) {
+        let changes = |action: &Action| matches!(action, Action::Set(_) | Action::PushVlan(_) | Action::PopVlan);
+        if self.out.tracking.len() > tracking || made.iter().any(changes) {
             self.out.actions[at] = Action::Clone(made.len() as u16);
         } else {
             self.out.actions.remove(at);
