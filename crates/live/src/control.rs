@@ -503,6 +503,9 @@ pub struct Refusals {
     /// Sent in a circle by the pipelines of switches, in no time.
     #[serde(default)]
     pub looped: u64,
+    /// Dropped by the flow that it met, or since it met none.
+    #[serde(default)]
+    pub dropped_by_flow: u64,
     /// For a bond of which no member may send.
     pub no_member: u64,
     /// Under way to a part that a new file removed.
@@ -521,6 +524,7 @@ impl Refusals {
         self.buffer_share += other.buffer_share;
         self.ring_full += other.ring_full;
         self.spoofed += other.spoofed;
+        self.dropped_by_flow += other.dropped_by_flow;
         self.no_route += other.no_route;
         self.looped += other.looped;
         self.no_member += other.no_member;

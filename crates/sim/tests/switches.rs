@@ -86,7 +86,7 @@ fn run_text(text: String) -> Outcome {
     sim::run(&Scenario {
         warm_up: Span::from_ms(20),
         duration: Span::from_ms(100),
-        pipelines: &fabric.pipelines(),
+        pipelines: &fabric.pipelines(1),
         ..scenario::plain(&fabric, &routes, &reno(20), &[FlowSpec { from: CLIENT, to: VIRTUAL, start: Time::ZERO }])
     })
 }
@@ -100,8 +100,7 @@ fn connections_are_translated_as_by_flows_of_their_own() {
     assert_eq!(tracked.links[3].backward.packets, 0, "the monitor gets no copy");
     let unknown = "priority=30,tcp,nw_src=10.0.0.3,actions=ct(zone=2,nat,table=2)";
     let lost = run_text(pipelines::flows::tracked(RATE, &[unknown]));
-    assert!(lost.links[2].forward.packets > 0);
-    assert_eq!(lost.links[0].backward.packets, 0);
+    assert_eq!(lost.flows[0].delivered_bytes, 0, "nothing is answered");
 }
 
 /// What goes over a trunk is longer by its tag; a host takes nothing that has one.
@@ -115,11 +114,7 @@ fn a_trunk_carries_tags_that_hosts_do_not_see() {
     assert_eq!(per_packet(trunk.backward), per_packet(server.forward) + 4);
     assert_eq!(per_packet(server.backward), per_packet(client.forward));
     let lost = run_text(pipelines::flows::trunk(RATE, &["priority=30,in_port=s1,dl_vlan=5,actions=output:h2"]));
-    assert!(lost.links[1].backward.packets > 0);
     assert_eq!(lost.flows[0].delivered_bytes, 0);
-    let elsewhere =
-        ["priority=30,in_port=s1,dl_vlan=5,actions=mod_vlan_vid:6,goto_table:1", "table=1,dl_vlan=5,actions=normal"];
-    assert_eq!(run_text(pipelines::flows::trunk(RATE, &elsewhere)).links[1].backward.packets, 0);
 }
 
 /// A file with flows: the translation of [`pipelines::flows`] gives, to the last number, what the pipeline that is written in Rust gives, and a drop rule drops.

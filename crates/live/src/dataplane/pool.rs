@@ -37,6 +37,8 @@ pub struct Content {
     pub entered: Time,
     /// Where the part of the buffer begins that is in use: in front of it is room for tags.
     start: u32,
+    /// Whether a link has flipped one of its bits since.
+    pub is_corrupt: bool,
     /// How much of the buffer is in use.
     len: u32,
     /// The frame with its virtio-net header, and more room maybe, behind the headroom.
@@ -51,6 +53,7 @@ impl Packet {
             number: 0,
             entered: Time::ZERO,
             start: HEADROOM as u32,
+            is_corrupt: false,
             len: 0,
             buffer: vec![0; HEADROOM + capacity].into(),
         }))

@@ -53,14 +53,14 @@ flows:
 pub fn trunk(rate: &str, more: &[&str]) -> String {
     let more: Vec<String> = more.iter().map(|flow| format!("    - {flow}\n")).collect();
     let of = |switch: &str, host: &str, other: &str| {
-        format!(
-            "\
-  {switch}:
-    - priority=20,in_port={host},dl_vlan=0xffff,actions=push_vlan:0x8100,set_field:4101->vlan_vid,output:{other}
-    - priority=20,in_port={other},dl_vlan=5,actions=pop_vlan,output:{host}
-    - priority=10,in_port={other},actions=drop
-"
-        )
+        let flows = [
+            format!(
+                "priority=20,in_port={host},dl_vlan=0xffff,actions=push_vlan:0x8100,set_field:4101->vlan_vid,output:{other}"
+            ),
+            format!("priority=20,in_port={other},dl_vlan=5,actions=pop_vlan,output:{host}"),
+            format!("priority=10,in_port={other},actions=drop"),
+        ];
+        format!("  {switch}:\n    - {}\n", flows.join("\n    - "))
     };
     format!(
         "\

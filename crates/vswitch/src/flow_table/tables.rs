@@ -184,10 +184,15 @@ impl FlowTables {
     /// Decides about a packet, and counts it.
     #[inline]
     fn decide<T>(&mut self, (now, bytes): (Time, u32), key: &Key, take: impl FnOnce(&Cached<'_>) -> T) -> T {
-        let Self { cache, frozen, tables, entries, groups, ports, down, too_long, .. } = self;
+        let Self { cache, frozen, tables, entries, groups, ports, seed, down, too_long, .. } = self;
         let decision = cache.find(key, |decision| {
             let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
-            walk(Lookup { tables, instructions: &instructions, groups, ports, down }, frozen, key, decision);
+            walk(
+                Lookup { tables, instructions: &instructions, groups, ports, seed: *seed, down },
+                frozen,
+                key,
+                decision,
+            );
         });
         *too_long += u64::from(decision.is_too_long);
         for entry in decision.entries {
@@ -202,9 +207,9 @@ impl FlowTables {
 
     /// Looks a packet up, past the caches; nothing is counted.
     pub(super) fn look_up(&self, frozen: &mut FrozenStates, key: &Key, decision: &mut Decision) {
-        let Self { tables, entries, groups, ports, down, .. } = self;
+        let Self { tables, entries, groups, ports, seed, down, .. } = self;
         let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
-        walk(Lookup { tables, instructions: &instructions, groups, ports, down }, frozen, key, decision);
+        walk(Lookup { tables, instructions: &instructions, groups, ports, seed: *seed, down }, frozen, key, decision);
     }
 
     /// What the entry of this number says.
