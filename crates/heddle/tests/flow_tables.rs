@@ -48,6 +48,30 @@ fn flows_are_added_shown_traced_and_removed() {
 }
 
 #[test]
+fn connections_are_shown_and_explained() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    assert_eq!(said(&["show", "connections"]), "");
+    said(&["flow", "add", "leaf1", "icmp,actions=ct(commit,zone=4,table=1)", "table=1,actions=normal"]);
+    said(&["ping", "h1", "h2"]);
+    let shown = said(&["show", "connections", "leaf1"]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 2, "{shown}");
+    assert!(lines[1].starts_with(" icmp,orig=(src=10.0.0.1,dst=10.0.0.2,id="), "{shown}");
+    assert!(lines[1].ends_with(",type=0,code=0),zone=4"), "{shown}");
+    let json: Value = serde_json::from_str(&said(&["show", "connections", "-o", "json"])).expect("it is JSON");
+    assert_eq!(json[0]["counters"]["committed"], 1, "{json}");
+    let traced = said(&["trace", "leaf1", "icmp,in_port=h1,nw_src=10.0.0.1,nw_dst=10.0.0.2,icmp_type=8"]);
+    assert!(traced.contains("ct_state=+new+trk,ct_zone=4"), "{traced}");
+    let refused = desk.expect(2, &["show", "connections", "spine1"]).1;
+    assert!(refused.contains("spine1 has no tables of flows"), "{refused}");
+}
+
+#[test]
 fn a_wrong_flow_is_refused_where_it_is_wrong() {
     if !may_run() {
         return;
