@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+pub mod chain;
 mod field;
 mod flow_key;
 pub mod flow_table;
