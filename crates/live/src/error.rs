@@ -210,6 +210,12 @@ pub enum Error {
     /// The file cannot be used.
     #[error("{0}")]
     File(String),
+    /// A network that several workers forward was given functions of service chains.
+    #[error("{workers} workers forward this network, and one with functions of service chains is one worker's")]
+    ChainsOfSeveralWorkers {
+        /// How many there are.
+        workers: usize,
+    },
     /// There is no such switch.
     #[error(transparent)]
     NoSuchSwitch(#[from] fabric::NoSuchSwitch),
@@ -316,6 +322,9 @@ impl Error {
             Self::NoSuchLink(error) => return Some(error.hint()),
             Self::NoTables { switch } => {
                 return Some(format!("`heddle flow add {switch} ..` gives it some; `heddle path` follows routes"));
+            }
+            Self::ChainsOfSeveralWorkers { .. } => {
+                return Some("`heddle down`, then `heddle up`: it begins with one worker then".to_owned());
             }
             Self::NoSuchSwitch(error) => return Some(error.hint.clone()),
             Self::Flow { error, switch, .. } => return Some(error.hint().replace("SWITCH", switch)),
