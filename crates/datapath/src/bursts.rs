@@ -31,6 +31,18 @@ pub(crate) struct Bursts<P> {
     chosen: Vec<Transmit>,
 }
 
+impl<P> Bursts<P> {
+    /// An empty buffer.
+    pub(crate) fn take_spare(&mut self) -> Vec<P> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// A buffer is empty again.
+    pub(crate) fn keep_spare(&mut self, spare: Vec<P>) {
+        self.spare.push(spare);
+    }
+}
+
 impl<P> Default for Bursts<P> {
     fn default() -> Self {
         Self { spare: Vec::new(), chosen: Vec::new() }
@@ -47,6 +59,9 @@ impl<P> Graph<P> {
         port: NetPort,
         packets: &mut Vec<P>,
     ) {
+        if !moment.tables.steering.is_empty() {
+            self.steer_burst(moment, driver, port, packets);
+        }
         self.send_burst(moment, driver, Origin::port(port), packets);
     }
 
@@ -59,6 +74,9 @@ impl<P> Graph<P> {
         packets: &mut Vec<P>,
     ) {
         let Moment { tables, now } = moment;
+        if !tables.steering.is_empty() {
+            return packets.drain(..).for_each(|packet| self.depart_by(moment, driver, port, packet));
+        }
         let Egress { far, kind, is_observed, link } = &self.egress[port];
         let is_at_once = *kind == EgressKind::InBond && !is_observed && link.takes_no_time(now) && driver.is_here(*far);
         let far = tables.map.member(*far).filter(|(end, _)| is_at_once && self.hears_an_external_bond(*end));
@@ -170,7 +188,7 @@ impl<P> Graph<P> {
     /// Sends a packet off from hop to hop.
     fn send_alone<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, from: Origin, packet: P) {
         match from.place() {
-            Err(port) => self.depart(moment, driver, port, packet),
+            Err(port) => self.depart_steered(moment, driver, port, packet),
             Ok(end) => {
                 self.go_on(moment, driver, end, packet);
                 self.follow_pending(moment, driver);

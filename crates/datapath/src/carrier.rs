@@ -24,6 +24,7 @@ impl<P> Graph<P> {
         for port in ends {
             self.report_carrier_to_pipeline(tables, port);
         }
+        self.report_carrier_to_functions(moment, driver, link, up);
         if !up {
             self.lose_what_is_under_way(driver, ends);
             if tables.rerouting == Rerouting::Follow {
@@ -113,6 +114,7 @@ impl<P> Graph<P> {
                 self.report_carrier(now, end, member, false);
             }
             self.report_carrier_to_pipeline(tables, port);
+            self.start_functions_without(tables, now, port);
         }
     }
 }

@@ -67,6 +67,9 @@ impl<P> Graph<P> {
         for ((_, made), pipeline) in kept_pipelines.filter(|((keeps, _), _)| **keeps) {
             std::mem::swap(made, pipeline);
         }
+        if was.steering == is.steering {
+            std::mem::swap(&mut self.chains, &mut old.chains);
+        }
         for (from, to) in kept(&renumbering.ends) {
             std::mem::swap(&mut self.ends[to], &mut old.ends[from]);
         }

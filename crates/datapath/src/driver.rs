@@ -46,6 +46,8 @@ pub enum Timer {
     End(BondEndId),
     /// The control machine of the switch with this number among the switches.
     Switch(u32),
+    /// The watches over functions of service chains.
+    Chains,
 }
 
 /// The clock's side of the graph: packets, their bytes, the queue of what is under way, hosts.
@@ -65,6 +67,21 @@ pub trait Driver {
 
     /// Has it go somewhere else.
     fn set_forwarding(&mut self, packet: &mut Self::Packet, forwarding: Forwarding);
+
+    /// Has this very packet go to a function of a chain, or on from there: others like it are elsewhere in the chain.
+    fn steer(&mut self, packet: &mut Self::Packet, forwarding: Forwarding) {
+        self.set_forwarding(packet, forwarding);
+    }
+
+    /// What a packet is known by again when it comes back from a function of a chain, as far as that has left it as it was.
+    fn signature(&self, packet: &Self::Packet) -> u64 {
+        vswitch::chain::signature(self.headers(packet))
+    }
+
+    /// A function of a chain, by its ingress, has gone down or come back.
+    fn function_changed(&mut self, now: Time, ingress: NodeId, up: bool) {
+        let _ = (now, ingress, up);
+    }
 
     /// What the end of a bond that sent it has written on it.
     fn tag(&self, packet: &Self::Packet) -> Tag;

@@ -108,6 +108,7 @@ impl<P> Graph<P> {
             }
         }
         self.start_pipelines(moment, driver);
+        self.ask_watches(moment, driver);
         self.follow_pending(moment, driver);
     }
 
@@ -326,6 +327,7 @@ impl<P> Graph<P> {
         match timer {
             Timer::End(end) => self.wake_end(moment, driver, end),
             Timer::Switch(switch) => self.wake_pipeline(moment, driver, switch as usize),
+            Timer::Chains => self.wake_watches(moment, driver),
         }
         self.follow_pending(moment, driver);
     }

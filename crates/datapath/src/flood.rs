@@ -97,7 +97,9 @@ impl<P> Graph<P> {
         }
         let routes = Arc::clone(&self.routes);
         let ports = routes.tree(node).iter().map(|port| tables.map.port(node, *port));
-        let ports = ports.filter(|port| *port != from);
+        // Functions of chains are no hosts to whom anybody says anything.
+        let is_function = |port: NetPort| tables.steering.is_function_port(tables.map.far_node(port));
+        let ports = ports.filter(|port| *port != from && !is_function(*port));
         self.put_each(driver, ports, packet, |graph, driver, port, packet| {
             // A host has chosen already.
             if is_host {

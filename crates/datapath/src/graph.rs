@@ -10,7 +10,8 @@ use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
 use vswitch::{Action, FLOOD, HostTable, Pipelines, Spread, Switch};
 
 use crate::bursts::Bursts;
-use crate::driver::{Driver, Loss};
+use crate::chains::{ChainState, Steering};
+use crate::driver::{Driver, Loss, Tag};
 use crate::ends::{EndSpec, EndState};
 use crate::flood::Passed;
 use crate::map::Map;
@@ -33,6 +34,8 @@ pub struct Tables {
     pub rerouting: Rerouting,
     /// What switches do besides forwarding along the routes.
     pub pipelines: Pipelines,
+    /// Which packets pass functions on their way.
+    pub steering: Steering,
 }
 
 impl Tables {
@@ -93,6 +96,8 @@ pub struct Graph<P> {
     pub pipelines: Vec<Option<Installed>>,
     /// Ends of bonds. Empty where there are none.
     pub ends: TiVec<BondEndId, Option<EndState<P>>>,
+    /// What service chains have counted, and how their functions do.
+    pub chains: ChainState,
     /// What an end has just handed on.
     pub(crate) released: Vec<P>,
     /// Packets that have come in by a port in no time, besides the one that is followed: of copies, and of what bonds send. They wait their turn here, so
@@ -245,6 +250,7 @@ impl<P> Default for Graph<P> {
             switches: Vec::new(),
             pipelines: Vec::new(),
             ends: TiVec::new(),
+            chains: ChainState::default(),
             released: Vec::new(),
             pending: VecDeque::new(),
             generation: 0,
@@ -282,6 +288,7 @@ impl<P> Graph<P> {
             switches: (0..map.switches()).map(switch).collect(),
             pipelines: pipelines(now, topology, tables),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
+            chains: ChainState::new(&tables.steering),
             routes,
             spread,
             ..Self::default()
@@ -291,14 +298,41 @@ impl<P> Graph<P> {
     /// Sends a packet off by a port, or by the bond that has it, or by whichever port of a multi-homed host its routes say, and follows it as long as no
     /// time passes.
     #[inline]
-    pub fn depart<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
+    pub fn depart<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, mut packet: P) {
+        if !moment.tables.steering.is_empty() {
+            let Some(steered) = self.steer(moment, driver, port, packet) else { return };
+            packet = steered;
+        }
+        self.depart_steered(moment, driver, port, packet);
+    }
+
+    /// The same of a packet that goes where it says, be it to a function of a chain or not.
+    #[inline]
+    pub(crate) fn depart_steered<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        port: NetPort,
+        packet: P,
+    ) {
         self.follow(moment, driver, port, packet);
         self.follow_pending(moment, driver);
     }
 
     /// Sends a packet off by this very port, be it in a bond or not, and follows it as long as no time passes.
     #[inline]
-    pub fn depart_by<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, packet: P) {
+    pub fn depart_by<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        port: NetPort,
+        mut packet: P,
+    ) {
+        // What a bond says by itself is for its other end.
+        if !moment.tables.steering.is_empty() && driver.tag(&packet) != Tag::Control {
+            let Some(steered) = self.steer(moment, driver, port, packet) else { return };
+            packet = steered;
+        }
         if let Some(arrived) = self.cross_or_show(moment, driver, port, packet)
             && let Some((port, packet)) = self.come_in(moment, driver, arrived)
         {

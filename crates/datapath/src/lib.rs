@@ -17,6 +17,7 @@
 mod announcements;
 mod bursts;
 mod carrier;
+mod chains;
 mod changeover;
 mod driver;
 mod ends;
@@ -29,6 +30,7 @@ mod parts;
 mod paths;
 mod pipeline;
 
+pub use chains::{ChainState, Course, CourseCounters, HopCounters, InstanceState, Steering};
 pub use changeover::Renumbering;
 pub use driver::{Driver, Loss, Tag, Timer};
 pub use ends::{EndSpec, EndState, Role};

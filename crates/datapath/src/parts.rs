@@ -31,6 +31,8 @@ impl<P> Graph<P> {
         egress_owner: impl Fn(NetPort) -> Owner,
     ) -> Vec<Self> {
         let mut split: Vec<Self> = (0..parts).map(|_| self.empty_part()).collect();
+        // Chains are in one part, with all that leads to their functions.
+        split[0].chains = self.chains;
         for (port, egress) in self.egress.into_iter_enumerated() {
             match egress_owner(port) {
                 Owner::One(part) => split[part].egress[port] = egress,
@@ -72,6 +74,7 @@ impl<P> Rebase for Graph<P> {
             switches: _,
             pipelines,
             ends,
+            chains,
             released: _,
             pending: _,
             generation: _,
@@ -84,6 +87,7 @@ impl<P> Rebase for Graph<P> {
         egress.raw.rebase(by);
         pipelines.rebase(by);
         ends.raw.rebase(by);
+        chains.rebase(by);
         passed.rebase(by);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datapath::{Graph, Map, Renumbering, Tables};
+use datapath::{Graph, Map, Renumbering, Steering, Tables};
 use link::LinkSpec;
 use machine::Time;
 use topology::{HostAddress, NetPort, NodeId, PortId, Rerouting, Routes, TiVec, Topology};
@@ -47,6 +47,7 @@ impl Network {
             bonds: TiVec::new(),
             rerouting: Rerouting::Follow,
             pipelines: Pipelines::default(),
+            steering: Steering::default(),
         });
         let routes = Arc::new(Routes::compute(topology));
         let graph = Graph::new(Time::ZERO, topology, &tables, routes, (Spread::Ecmp, 1));

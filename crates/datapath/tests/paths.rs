@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datapath::{Graph, Map, Tables};
+use datapath::{Graph, Map, Steering, Tables};
 use machine::Time;
 use proptest::prelude::*;
 use topology::{LinkId, NetPort, NodeId, PortId, Rerouting, Routes, TiVec, Topology};
@@ -69,6 +69,7 @@ impl Network {
             bonds: TiVec::new(),
             rerouting: Rerouting::Follow,
             pipelines: Pipelines::default(),
+            steering: Steering::default(),
         });
         let routes = Arc::new(Routes::compute(&topology));
         let graph = Graph::new(Time::ZERO, &topology, &tables, routes, (spread, 1));

@@ -20,7 +20,7 @@ use crate::source::{At, Place, Source};
 use crate::topologies::{Specs, TopologyText, explicit};
 use crate::tree::{Node, Value};
 use crate::vary::AxisText;
-use crate::{Experiment, Fabric, HostSetup, bonds, devices, flows, links, tree};
+use crate::{Experiment, Fabric, HostSetup, bonds, chains, devices, flows, links, tree};
 
 /// The most experiments of one file.
 const MOST_EXPERIMENTS: usize = 200;
@@ -59,6 +59,7 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
     let mtu = file.mtu.map_or(DEFAULT_MTU, |mtu| mtu.0);
     // A key that couldn't be read leaves a gap: what builds on the network would be reported wrongly.
     let mut graph = graph(&file, &node, problems)?;
+    let functions = chains::add_functions(&file, &mut graph, problems);
     if let Some(texts) = &file.bonds {
         bonds::bonds(texts, &varied_modes(&file), &mut graph, problems)?;
     } else if has_key(&node, "bonds") {
@@ -66,7 +67,9 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
     }
     devices::plug_in(&file, &mut graph, problems);
     let flow_tables = flows::flow_tables(&file, &graph.topology, problems);
-    let setups = setups(&file, &graph, problems);
+    let mut setups = setups(&file, &graph, problems);
+    setups.extend(functions.setups);
+    let chains = chains::chains(&file, &graph, functions.all, problems);
     let controllers = file.controllers.as_ref().filter(|text| text.sound);
     let controllers = controllers.and_then(|text| crate::controllers::controllers(&text.value, problems));
     let block = match &controllers {
@@ -91,6 +94,8 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
         mtu,
         seed: file.seed.map_or(1, |seed| seed.0),
         flow_tables,
+        chains,
+        simulated_functions: functions.simulated,
         setups,
         controllers,
         experiments,

@@ -9,6 +9,7 @@ use vswitch::Spread;
 
 use crate::addresses::Mac;
 use crate::bonds::BondText;
+use crate::chains::{ChainText, FunctionText};
 use crate::cluster::ClusterText;
 use crate::controllers::{ControllersText, Flag};
 use crate::error::Problems;
@@ -76,6 +77,10 @@ parameters! {
         "flows" => flows: Option<BySwitch>;
         /// Groups of switches, by their names, as `ovs-ofctl add-group` reads them: `leaf1: [ "group_id=1,type=select,bucket=output:2,bucket=output:3" ]`.
         "groups" => groups: Option<BySwitch>;
+        /// Functions of service chains, by name: what has two ports, and passes on by one what comes by the other.
+        "functions" => functions: Option<At<Mapping<Name, FunctionText>>>;
+        /// Service chains, by name: packets between some hosts pass functions in order. A packet that two would take goes by the first one.
+        "chains" => chains: Option<At<Mapping<Name, ChainText>>>;
         /// The controllers above the network. A file may have them alone, without a network.
         "controllers" => controllers: Option<At<ControllersText>>;
         /// What to measure, by name.

@@ -54,7 +54,7 @@ pub(crate) enum Block<'a> {
 
 impl<'a> Context<'a> {
     pub fn new(graph: &'a Graph, mtu: u32, controllers: Block<'a>) -> Self {
-        let hosts = graph.topology.hosts().map(|(id, node)| (node.name.as_str(), id)).collect();
+        let hosts = graph.topology.end_hosts().map(|(id, node)| (node.name.as_str(), id)).collect();
         Self { graph, mtu, hosts, controllers }
     }
 
@@ -145,7 +145,7 @@ impl<'a> Context<'a> {
 
     /// How many pairs of hosts the pattern with the most of them has.
     fn most_pairs(&self, traffic: &Traffic, axes: &[Axis]) -> u64 {
-        let hosts = u64::from(self.graph.topology.hosts);
+        let hosts = u64::from(self.graph.topology.end_host_count());
         let pairs = |pattern: &Pattern| match pattern {
             Pattern::AllToAll => hosts * hosts.saturating_sub(1),
             Pattern::Pairs(pairs) => pairs.len() as u64,
@@ -279,7 +279,7 @@ impl<'a> Context<'a> {
 
     /// A pattern with its hosts; `None`: it has a problem, which has been noted.
     pub fn pattern(&self, text: &PatternText, place: Place, problems: &mut Problems<'_>) -> Option<Pattern> {
-        let hosts = self.graph.topology.hosts;
+        let hosts = self.graph.topology.end_host_count();
         if hosts < 2 {
             problems.add(place, "traffic needs two hosts; there is one", "nobody to talk to", "add a host");
             return None;

@@ -209,10 +209,10 @@ impl Run<'_> {
         let topology = &self.graph.topology;
         let carries = |link: LinkId| !down.contains(&link) && self.is_in_every_case(link);
         let reached = topology.reached(NodeId(0), carries);
-        let hosts = topology.hosts().map(|(id, host)| (host, reached[id]));
+        let hosts = topology.end_hosts().map(|(id, host)| (host, reached[id]));
         // The first host is where the search began: if nobody else is reached, it is the one that is cut off.
         let others = hosts.clone().skip(1);
-        let alone = topology.hosts > 2 && others.clone().all(|(_, reached)| !reached);
+        let alone = topology.end_host_count() > 2 && others.clone().all(|(_, reached)| !reached);
         let lost = if alone { hosts.clone().next() } else { others.clone().find(|(_, reached)| !reached) };
         if let Some((host, _)) = lost {
             problems.add(

@@ -34,7 +34,7 @@ impl Graph {
 
 /// The hint for a host that doesn't exist in a network.
 pub fn host_hint(topology: &Topology, name: &str) -> String {
-    let names = || topology.hosts().map(|(_, node)| node.name.as_str());
+    let names = || topology.end_hosts().map(|(_, node)| node.name.as_str());
     if let Some(near) = nearest(name, names()) {
         return format!("did you mean `{near}`?");
     }
@@ -46,7 +46,7 @@ pub fn host_hint(topology: &Topology, name: &str) -> String {
 }
 
 /// Addresses in the networks above that end in `position`; the MAC address is a locally administered one.
-fn address(position: [u8; 3], pod: Option<u32>) -> HostAddress {
+pub(crate) fn address(position: [u8; 3], pod: Option<u32>) -> HostAddress {
     let [x, y, z] = position;
     let mut ipv6 = IPV6.0.segments();
     ipv6[5..].copy_from_slice(&[x.into(), y.into(), z.into()]);

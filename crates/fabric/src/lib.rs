@@ -16,6 +16,7 @@
 //! | `bonds` | links between two nodes that are used as one: `between` or `host`, `members`, `mode` and the options of Linux's bonding driver, `reorder`, `rebalance`; `ends` for what differs at one end |
 //! | `spread`, `routes`, `mtu`, `seed` | of the whole network |
 //! | `flows`, `groups` | what switches do with packets besides forwarding along the routes, as `ovs-ofctl` writes it |
+//! | `functions`, `chains` | what has two ports and passes packets on, and which packets pass which of them on their way |
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
 //! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat` (a number, or `until` the mean is known), `expect`, `report` of each |
 //!
@@ -27,6 +28,7 @@
 mod addresses;
 mod bonds;
 mod cases;
+mod chains;
 mod check;
 mod claim;
 mod cluster;
@@ -76,6 +78,7 @@ mod words;
 mod yaml;
 
 pub use bonds::BondSetting;
+pub use chains::FORWARDER;
 pub use check::parse;
 pub use cluster::LoadSetting;
 pub use controllers::ControllersSetting;

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use link::LinkSpec;
 use machine::Span;
 use serde::{Deserialize, Serialize, Serializer};
 use topology::{BondEnd, BondEndId, LinkId, NodeId, Rerouting, TiVec, Topology};
 use transport::TransportSpec;
 use transport::transfers::Sizes;
 use vswitch::Spread;
+use vswitch::chain::Chains;
 
 mod bond;
+mod chain;
 mod cluster;
 mod host;
 pub use bond::*;
+use chain::{WrittenChain, WrittenFunction, written_chains, written_functions};
 pub use cluster::*;
 pub use host::*;
 
@@ -39,6 +43,10 @@ pub struct Fabric {
     pub seed: u64,
     /// By switch: what its tables have when it starts. A switch that is not in it has none, and forwards along the routes.
     pub flow_tables: BTreeMap<NodeId, SwitchTables>,
+    /// Functions, and which packets pass them on their way.
+    pub chains: Chains,
+    /// By function: what it does to packets of both directions when simulated.
+    pub simulated_functions: Vec<LinkSpec>,
     /// By name of the host: what runs in it and what it finds there. Those that have nothing of this are left out.
     pub setups: BTreeMap<String, HostSetup>,
     /// The controllers. A file may have them and no network: then the topology is empty, and all experiments ask
@@ -65,6 +73,10 @@ impl Serialize for Fabric {
             seed: u64,
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             flow_tables: BTreeMap<&'a str, &'a SwitchTables>,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            functions: Vec<WrittenFunction<'a>>,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            chains: Vec<WrittenChain<'a>>,
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             setups: &'a BTreeMap<String, HostSetup>,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,10 +100,14 @@ impl Serialize for Fabric {
             mtu,
             seed,
             flow_tables,
+            chains,
+            simulated_functions,
             setups,
             controllers,
             experiments,
         } = self;
+        let functions = written_functions(topology, chains, simulated_functions);
+        let chains = written_chains(topology, chains);
         let flow_tables = flow_tables.iter().map(|(id, tables)| (topology.nodes[*id].name.as_str(), tables)).collect();
         let bonds = topology.bonds.iter().zip(bonds).map(|(place, bond)| WrittenBond { place, bond }).collect();
         let (spread, routes, mtu, seed) = (*spread, *rerouting, *mtu, *seed);
@@ -105,6 +121,8 @@ impl Serialize for Fabric {
             mtu,
             seed,
             flow_tables,
+            functions,
+            chains,
             setups,
             controllers,
             experiments,

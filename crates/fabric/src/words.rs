@@ -7,6 +7,7 @@ use topology::Rerouting;
 use transport::TransportKind;
 use transport::linux::CongestionControl;
 use vswitch::Spread;
+use vswitch::chain::OnFailure;
 
 use crate::error::Problems;
 use crate::names::{did_you_mean, one_of};
@@ -93,6 +94,7 @@ macro_rules! keywords {
 keywords! {
     Spread, "Spread", "a way to spread";
     Rerouting, "Routes", "a way to route";
+    OnFailure, "OnFailure", "what becomes of packets while a function is down";
     TransportKind, "Transport", "a transport";
     CongestionControl, "CongestionControl", "a congestion control";
 }

@@ -300,6 +300,14 @@ pub enum Command {
     /// The process behind `up`: holds the namespaces, forwards the packets
     #[command(hide = true)]
     Daemon(Daemon),
+    /// Pass frames on between two devices: `up` starts it in functions of chains that name no program
+    #[command(hide = true)]
+    Forward {
+        /// One device
+        ingress: String,
+        /// The other one
+        egress: String,
+    },
     /// The ends of a flow of datagrams: `run` starts them in hosts
     #[command(hide = true)]
     Datagrams {

@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod capture;
+mod chains;
 mod cluster;
 mod compare;
 mod connections;
@@ -11,6 +12,7 @@ mod datagrams;
 mod describe;
 mod file;
 mod flow;
+mod forward;
 mod graph;
 mod host_shell;
 mod import;
@@ -36,6 +38,7 @@ pub use controller::controller;
 pub use datagrams::datagrams;
 pub use describe::{check, new, plan, schema};
 pub use flow::{flow, group, trace};
+pub use forward::forward;
 pub use graph::graph;
 pub use host_shell::host_shell;
 pub use import::import;

@@ -115,6 +115,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Man { folder } => commands::man(&folder)?,
         Command::Reference { folder } => commands::reference(&folder)?,
         Command::Daemon(args) => commands::daemon(&args)?,
+        Command::Forward { ingress, egress } => commands::forward([&ingress, &egress])?,
         Command::Pings(args) => commands::pings(&args)?,
         Command::Connections { ports } => commands::connections(&ports)?,
         Command::Datagrams { end } => commands::datagrams(&end)?,

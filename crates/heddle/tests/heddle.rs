@@ -6,6 +6,7 @@ extern crate self as libfuzzer_sys;
 mod architecture;
 mod audit;
 mod capture;
+mod chains;
 mod cluster;
 mod cluster_check;
 mod cluster_runs;

@@ -64,7 +64,7 @@ impl NoPairs {
 /// # Errors
 /// If the pattern makes no sense in this fabric.
 pub fn pairs(fabric: &Fabric, pattern: &Pattern, rng: &mut Rng) -> Result<Vec<(NodeId, NodeId)>, NoPairs> {
-    let n = fabric.topology.hosts;
+    let n = fabric.topology.end_host_count();
     if n < 2 {
         return Err(NoPairs::TooFewHosts { hosts: n });
     }
@@ -137,8 +137,8 @@ struct Places {
 
 impl Places {
     fn new(fabric: &Fabric) -> Self {
-        let keys: Vec<(Option<u32>, u32)> = (0..fabric.topology.hosts).map(|x| place(fabric, x)).collect();
-        let mut order: Vec<u32> = (0..fabric.topology.hosts).collect();
+        let keys: Vec<(Option<u32>, u32)> = (0..fabric.topology.end_host_count()).map(|x| place(fabric, x)).collect();
+        let mut order: Vec<u32> = (0..fabric.topology.end_host_count()).collect();
         order.sort_by_key(|&x| (keys[x as usize], x));
         let mut ranges = vec![[(0, 0); 2]; order.len()];
         for (level, same) in [same_edge as SamePlace, same_pod as SamePlace].into_iter().enumerate() {

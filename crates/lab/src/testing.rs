@@ -11,6 +11,7 @@ use machine::{Rng, Span};
 use topology::{HostAddress, NodeId, Rerouting, Side, TiVec, Topology};
 use transport::{TransportKind, TransportSpec};
 use vswitch::Spread;
+use vswitch::chain::Chains;
 
 use crate::labels::Labels;
 use crate::measure::environment::{Environment, SimulatorSpeed, Timing};
@@ -67,6 +68,8 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
         mtu: 1_500,
         seed: 7,
         flow_tables: BTreeMap::new(),
+        chains: Chains::default(),
+        simulated_functions: Vec::new(),
         setups: BTreeMap::new(),
         controllers: None,
         experiments: Vec::new(),

@@ -3,6 +3,8 @@
 //! Pure: bytes in, values out; no socket. The client speaks first, with [`Request::Hello`]; then each request has one
 //! reply. A line that cannot be read ends the conversation, since nobody knows where the next one would start.
 
+mod bonds;
+mod chains;
 mod flows;
 
 use std::fmt;
@@ -15,10 +17,12 @@ use crate::convergence::UnconvergedBond;
 use crate::files::FileMount;
 use crate::port::Unsent;
 use crate::programs::ProgramState;
+pub use bonds::{BondState, MemberState};
+pub use chains::{ChainCounters, ChainHop};
 pub use flows::{ConnectionEntry, FlowCounters, FlowEntry, SwitchConnections, SwitchFlows, TracedPacket};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -335,44 +339,11 @@ pub struct Counters {
     /// Ends of bonds, in the order of [`fabric::Fabric::bonds`]; MAC-learning ports of a switch are not among them.
     #[serde(default)]
     pub bonds: Vec<BondState>,
+    /// Courses of service chains, in the order of the file.
+    #[serde(default)]
+    pub chains: Vec<ChainCounters>,
     /// The threads that forward.
     pub workers: Vec<WorkerCounters>,
-}
-
-/// An end of a bond: how it is, and what it has done.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BondState {
-    /// The node that it is at.
-    pub node: String,
-    /// Its name there.
-    pub name: String,
-    /// The mode as in the file: `balance-rr`, ...
-    pub mode: String,
-    /// Whether it can be used at all.
-    pub carrier: bool,
-    /// The members, in the order of the file.
-    pub members: Vec<MemberState>,
-    /// Frames that were accepted.
-    pub accepted: u64,
-    /// Frames that were dropped since their member did not receive.
-    pub inactive: u64,
-    /// What resequencing did, where it is on.
-    pub reordering: Option<bond::reorder::Counters>,
-}
-
-/// A member of a bond.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberState {
-    /// The name of the member: `eth0`, ...
-    pub name: String,
-    /// The node that its link leads to.
-    pub to: String,
-    /// The state of its link: `up`, `down`, ...
-    pub link: String,
-    /// Whether the bond sends on it.
-    pub sends: bool,
-    /// How that was decided.
-    pub why: String,
 }
 
 /// A link's two directions.

@@ -210,6 +210,12 @@ pub enum Error {
     /// The file cannot be used.
     #[error("{0}")]
     File(String),
+    /// A network that several workers forward was given functions of service chains.
+    #[error("{workers} workers forward this network, and one with functions of service chains is one worker's")]
+    ChainsOfSeveralWorkers {
+        /// How many there are.
+        workers: usize,
+    },
     /// There is no such switch.
     #[error(transparent)]
     NoSuchSwitch(#[from] fabric::NoSuchSwitch),
@@ -317,6 +323,9 @@ impl Error {
             Self::NoTables { switch } => {
                 return Some(format!("`heddle flow add {switch} ..` gives it some; `heddle path` follows routes"));
             }
+            Self::ChainsOfSeveralWorkers { .. } => {
+                return Some("`heddle down`, then `heddle up`: it begins with one worker then".to_owned());
+            }
             Self::NoSuchSwitch(error) => return Some(error.hint.clone()),
             Self::Flow { error, switch, .. } => return Some(error.hint().replace("SWITCH", switch)),
             Self::CaptureTarget(error) => return Some(error.hint()),
@@ -333,6 +342,9 @@ impl Error {
             }
             Self::HostSysctl { source, .. } if source.kind() == io::ErrorKind::InvalidInput => {
                 "the kernel takes other values there: its ip-sysctl.rst describes them"
+            }
+            Self::HostSysctl { name, .. } if name.ends_with("tcp_congestion_control") => {
+                "net.ipv4.tcp_available_congestion_control lists those that this kernel has, and net.ipv4.tcp_allowed_congestion_control those that it lets hosts of ordinary users have"
             }
             Self::HostSysctl { .. } => "only what belongs to a host's own network can be set in it",
             Self::Sleep { .. } => {

@@ -11,11 +11,11 @@ use fabric::{Fabric, NetSysctl};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::route::RouteScope;
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
-use topology::{HostAddress, Node, NodeKind};
+use topology::{HostAddress, Node};
 
 use crate::Error;
 use crate::namespace::Namespace;
-use crate::tap::{DEVICE, Tap};
+use crate::tap::{DEVICE, EGRESS, Tap};
 
 /// Index of the TAP device: a fresh namespace has `lo` as 1, and may have the kernel's fall-back tunnels between.
 const LOOPBACK: u32 = 1;
@@ -50,20 +50,49 @@ pub struct HostSpec {
     pub mtu: u32,
     /// Kernel parameters of its network that are not as they would be.
     pub sysctls: Vec<NetSysctl>,
+    /// If it is a port of a function of service chains: which.
+    pub function: Option<FunctionPort>,
+}
+
+/// A port of a function of service chains: a device that passes on frames of others, and has no address of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FunctionPort {
+    /// The device [`DEVICE`].
+    Ingress,
+    /// The device [`EGRESS`] in the namespace of the function's ingress, which has this name.
+    Egress(String),
 }
 
 impl HostSpec {
     /// The hosts of `fabric` that are made, in its order.
     pub fn of(fabric: &Fabric) -> impl Iterator<Item = Self> + '_ {
-        fabric.topology.nodes.iter().filter(|node| !node.is_external()).filter_map(
-            move |Node { name, kind, .. }| match kind {
-                NodeKind::Host(address) => {
-                    let sysctls = fabric.setups.get(name).map(|setup| setup.sysctls.clone()).unwrap_or_default();
-                    Some(Self { name: name.clone(), address: address.clone(), mtu: fabric.mtu, sysctls })
+        let topology = &fabric.topology;
+        let made = topology.hosts().filter(|(_, node)| !node.is_external());
+        made.filter_map(move |(id, Node { name, .. })| {
+            let function = topology.other_function_port(id).map(|other| {
+                if other < id {
+                    FunctionPort::Egress(topology.nodes[other].name.clone())
+                } else {
+                    FunctionPort::Ingress
                 }
-                NodeKind::Switch { .. } => None,
-            },
-        )
+            });
+            let sysctls = fabric.setups.get(name).map(|setup| setup.sysctls.clone()).unwrap_or_default();
+            let address = topology.address(id)?.clone();
+            Some(Self { name: name.clone(), address, mtu: fabric.mtu, sysctls, function })
+        })
+    }
+
+    /// What its device is called.
+    pub const fn device(&self) -> &'static str {
+        match self.function {
+            Some(FunctionPort::Egress(_)) => EGRESS,
+            Some(FunctionPort::Ingress) | None => DEVICE,
+        }
+    }
+
+    /// Of the egress of a function: its ingress.
+    pub fn ingress(&self) -> Option<&str> {
+        if let Some(FunctionPort::Egress(ingress)) = &self.function { Some(ingress) } else { None }
     }
 }
 
@@ -80,31 +109,46 @@ pub struct Host {
 }
 
 impl Host {
-    /// Makes all of `specs`, side by side; all or none.
-    pub fn create_all(specs: &[HostSpec]) -> Result<Vec<Self>, Error> {
+    /// Makes all of `specs`, side by side; all or none. The egress of a function follows its ingress, which is one of them or one of `existing`.
+    pub fn create_all(specs: &[HostSpec], existing: &[Self]) -> Result<Vec<Self>, Error> {
         // Namespaces take a few milliseconds each, mostly waiting for the kernel's grace periods: threads share the wait.
         const AT_ONCE: usize = 32;
-        let mut hosts = Vec::with_capacity(specs.len());
+        let mut hosts: Vec<Self> = Vec::with_capacity(specs.len());
         for batch in specs.chunks(AT_ONCE) {
+            let (egresses, others): (Vec<_>, Vec<_>) = batch.iter().partition(|spec| spec.ingress().is_some());
             let made: Vec<_> = thread::scope(|scope| {
-                let threads: Vec<_> = batch.iter().map(|spec| scope.spawn(|| Self::create(spec.clone()))).collect();
+                let threads: Vec<_> =
+                    others.into_iter().map(|spec| scope.spawn(|| Self::create(spec.clone(), None))).collect();
                 threads.into_iter().map(|thread| thread.join().expect("a host's thread does not panic")).collect()
             });
             for host in made {
                 hosts.push(host?);
             }
+            for spec in egresses {
+                let ingress = hosts.iter().chain(existing).find(|host| Some(host.spec.name.as_str()) == spec.ingress());
+                let namespace = ingress.map(Self::namespace);
+                let made = thread::scope(|scope| scope.spawn(|| Self::create(spec.clone(), namespace)).join());
+                hosts.push(made.expect("a host's thread does not panic")?);
+            }
         }
+        let place = |name: &str| specs.iter().position(|spec| spec.name == name);
+        hosts.sort_by_key(|host| place(&host.spec.name));
         Ok(hosts)
     }
 
-    /// Makes one in the calling thread, which stays in the new namespace and is expected to end.
-    fn create(spec: HostSpec) -> Result<Self, Error> {
+    /// Makes one in the calling thread, which stays in its namespace and is expected to end. It is a new one, unless it shares one.
+    fn create(spec: HostSpec, shared: Option<&Namespace>) -> Result<Self, Error> {
         let at = |step| failure(&spec.name, step);
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
-            .map_err(|errno| at("make a network namespace")(errno.into()))?;
+        match shared {
+            Some(namespace) => {
+                namespace.enter().map_err(|errno| at("enter its network namespace")(errno.into()))?;
+            }
+            None => nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+                .map_err(|errno| at("make a network namespace")(errno.into()))?,
+        }
         let namespace = Namespace::current().map_err(at("open its network namespace"))?;
-        let tap = Tap::create().map_err(at("make its TAP device"))?;
-        silence_ipv6().map_err(at("set up IPv6"))?;
+        let tap = Tap::create(spec.device()).map_err(at("make its TAP device"))?;
+        silence_ipv6(&spec).map_err(at("set up IPv6"))?;
         configure(&spec, &[])?;
         let before = set_sysctls(&spec, &BTreeMap::new())?;
         Ok(Self { spec, half: None, before, namespace, tap: Arc::new(tap) })
@@ -142,8 +186,8 @@ impl Host {
             }
         };
         let tap = self.inside(|| {
-            let tap = Tap::create().map_err(at("make it a new TAP device"))?;
-            silence_ipv6().map_err(at("set up IPv6"))?;
+            let tap = Tap::create(spec.device()).map_err(at("make it a new TAP device"))?;
+            silence_ipv6(spec).map_err(at("set up IPv6"))?;
             configure(spec, &[])?;
             Ok(tap)
         })?;
@@ -191,12 +235,15 @@ fn failure(host: &str, step: &'static str) -> impl Fn(io::Error) -> Error {
     }
 }
 
-/// Makes the namespace's IPv6 quiet: addresses are unique by construction, so none is probed for, and there is no router to ask for.
-fn silence_ipv6() -> io::Result<()> {
-    let folder = Path::new("/proc/sys/net/ipv6/conf").join(DEVICE);
+/// Makes the namespace's IPv6 quiet: addresses are unique by construction, so none is probed for, and there is no router to ask for. A port of a function has no IPv6.
+fn silence_ipv6(spec: &HostSpec) -> io::Result<()> {
+    let folder = Path::new("/proc/sys/net/ipv6/conf").join(spec.device());
     if !folder.exists() {
         tracing::warn!("this kernel has no IPv6: hosts have IPv4 addresses only");
         return Ok(());
+    }
+    if spec.function.is_some() {
+        fs::write(folder.join("disable_ipv6"), "1")?;
     }
     for (key, value) in [("accept_dad", "0"), ("router_solicitations", "0"), ("accept_ra", "0")] {
         fs::write(folder.join(key), value)?;
@@ -245,6 +292,9 @@ fn configure(spec: &HostSpec, old: &[&HostAddress]) -> Result<(), Error> {
             hint: (!old.is_empty()).then_some(RESTART_HINT),
         })
     })?;
+    if spec.function.is_some() {
+        return Ok(());
+    }
     await_ipv6(spec, old.is_empty()).map_err(at("look for its IPv6 addresses"))
 }
 
@@ -291,8 +341,10 @@ async fn set_up(
 ) -> Result<(), (&'static str, rtnetlink::Error)> {
     let at = |step| move |error| (step, error);
     let address = &spec.address;
-    let index = device_index().map_err(|errno| ("find its device", rtnetlink::Error::NamespaceError(errno)))?;
-    for old in old {
+    let index =
+        device_index(spec.device()).map_err(|errno| ("find its device", rtnetlink::Error::NamespaceError(errno)))?;
+    let is_function = spec.function.is_some();
+    for old in old.iter().filter(|_| !is_function) {
         for ip in [IpAddr::V4(old.ipv4), IpAddr::V6(old.ipv6)] {
             // An address that is gone already, by the hand of a program in the host, is no failure.
             let message = handle.address().add(index, ip, prefix(old, ip)).message_mut().clone();
@@ -309,6 +361,9 @@ async fn set_up(
         .up()
         .build();
     handle.link().set(device).execute().await.map_err(at("raise its device"))?;
+    if is_function {
+        return Ok(());
+    }
     for ip in [IpAddr::V4(address.ipv4), IpAddr::V6(address.ipv6)] {
         if ip.is_ipv6() && !has_ipv6() {
             continue;
@@ -342,15 +397,15 @@ const fn prefix(address: &HostAddress, ip: IpAddr) -> u8 {
     }
 }
 
-fn device_index() -> Result<u32, String> {
-    nix::net::if_::if_nametoindex(DEVICE).map_err(|errno| errno.to_string())
+fn device_index(device: &str) -> Result<u32, String> {
+    nix::net::if_::if_nametoindex(device).map_err(|errno| errno.to_string())
 }
 
 /// The addresses that name a host, for `/etc/hosts`.
 pub fn hosts_file(fabric: &Fabric) -> String {
     use std::fmt::Write as _;
     let mut text = format!("127.0.0.1 localhost\n{} localhost ip6-localhost\n", Ipv6Addr::LOCALHOST);
-    for (id, node) in fabric.topology.hosts() {
+    for (id, node) in fabric.topology.end_hosts() {
         let Some(address) = fabric.topology.address(id) else { continue };
         let (v4, v6): (Ipv4Addr, Ipv6Addr) = (address.ipv4, address.ipv6);
         // Writing to a string cannot fail.
@@ -398,6 +453,7 @@ fd000000000000000000000000000001 02 40 00 82     eth0
             name: "h1".to_owned(),
             mtu: 1_500,
             sysctls: Vec::new(),
+            function: None,
             address: HostAddress {
                 mac: [2, 0, 0, 0, 0, number],
                 ipv4: Ipv4Addr::new(10, 0, 0, number),
@@ -416,7 +472,7 @@ fd000000000000000000000000000001 02 40 00 82     eth0
         };
         // In a thread, which ends in the host's namespace.
         let make_and_change = || {
-            let host = Host::create(spec(1)).expect("root makes hosts");
+            let host = Host::create(spec(1), None).expect("root makes hosts");
             check(1);
             configure(&spec(2), &[&host.spec.address]).expect("its addresses are changed");
             check(2);

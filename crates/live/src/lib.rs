@@ -32,6 +32,7 @@ mod dataplane;
 mod device;
 mod error;
 mod files;
+pub mod forward;
 mod host;
 mod instance;
 mod inventory;

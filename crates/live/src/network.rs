@@ -239,6 +239,7 @@ impl Network {
         let routes = Routes::compute(&fabric.topology);
         let before = self.plane.as_ref().map(DataPlane::plan);
         // Tests have pipelines of their own.
+        check_workers(&fabric, before)?;
         let pipelines = if self.pipelines.is_empty() { fabric.pipelines(fabric.seed) } else { self.pipelines.clone() };
         let plan = Plan::new(fabric, routes, default_workers(), pipelines, before);
         // Those of `heddle run` are there to be measured.
@@ -246,7 +247,7 @@ impl Network {
         let known: BTreeMap<_, _> =
             self.hosts.iter().enumerate().map(|(at, host)| (host.spec().name.clone(), at)).collect();
         let missing: Vec<_> = specs.iter().filter(|spec| !known.contains_key(&spec.name)).cloned().collect();
-        let mut made = Host::create_all(&missing)?.into_iter();
+        let mut made = Host::create_all(&missing, &self.hosts)?.into_iter();
         let changes = specs.iter().filter_map(|spec| Some((*known.get(&spec.name)?, spec.clone()))).collect();
         let undo = self.change_hosts(changes)?;
         let places: Vec<_> = specs.iter().map(|spec| known.get(&spec.name).copied()).collect();
@@ -436,7 +437,13 @@ impl Network {
             overrides: self.overrides.clone(),
             changed_links: self.changed_links.clone(),
             fabric: fabric.map(|fabric| fabric.name.clone()).unwrap_or_default(),
-            hosts: self.hosts.iter().map(|host| host.spec().name.clone()).collect(),
+            hosts: self
+                .hosts
+                .iter()
+                .map(Host::spec)
+                .filter(|host| host.ingress().is_none())
+                .map(|host| host.name.clone())
+                .collect(),
             switches: fabric.map_or(0, |fabric| fabric.topology.switches().len()),
             links: fabric.map_or(0, |fabric| fabric.topology.links.len()),
             shaped: fabric.is_some_and(|fabric| fabric.topology.is_shaped()),
@@ -525,6 +532,14 @@ fn check_devices(fabric: &Fabric) -> Result<(), Error> {
         Some(node) => {
             Err(Error::DeviceCount { host: node.name.clone(), links: node.ports.len(), devices: node.devices.len() })
         }
+    }
+}
+
+/// Chains are one worker's, and nodes stay at their workers.
+fn check_workers(fabric: &Fabric, before: Option<&Plan>) -> Result<(), Error> {
+    match before.map_or(1, Plan::workers) {
+        workers @ 2.. if !fabric.chains.functions.is_empty() => Err(Error::ChainsOfSeveralWorkers { workers }),
+        _ => Ok(()),
     }
 }
 

@@ -28,6 +28,9 @@ pub const LARGEST_FRAME: usize = 65_536 + 22;
 /// What a device in a host is called.
 pub const DEVICE: &str = "eth0";
 
+/// What the egress of a function of service chains is called; its ingress is [`DEVICE`].
+pub const EGRESS: &str = "eth1";
+
 /// `_IOW('T', 226, int)` of `linux/if_tun.h`; the `libc` crate does not have it.
 const TUNSETCARRIER: libc::c_ulong = 0x4004_54e2;
 
@@ -47,12 +50,12 @@ impl Tap {
         OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")
     }
 
-    /// Makes the device [`DEVICE`] in the calling thread's network namespace.
-    pub fn create() -> io::Result<Self> {
+    /// Makes a device of this name in the calling thread's network namespace.
+    pub fn create(name: &str) -> io::Result<Self> {
         let file = Self::open()?;
         // SAFETY: an all-zero `ifreq` is valid: names, unions of integers, and a null pointer.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(DEVICE.bytes()) {
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = libc::c_char::try_from(from).expect("the name is ASCII");
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;

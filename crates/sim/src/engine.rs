@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use datapath::{Driver as _, Graph, Map, Tables, Timer};
+use datapath::{Driver as _, Graph, Map, Steering, Tables, Timer};
 use fabric::LinkFault;
 use link::Link;
 use machine::{Control, Span, Step, Time, mix};
@@ -14,10 +14,11 @@ use vswitch::spread::FlowHash;
 use vswitch::{Forwarding, HostTable};
 
 use crate::cores::Cores;
+use crate::functions::Functions;
 use crate::headers::{Header, Headers, Upper};
 use crate::joining::Joining;
 use crate::latency::HostLatency;
-use crate::medium::{BOND, Event, HOST, Medium, Packet, START, SWITCH, TIMER};
+use crate::medium::{BOND, Event, FUNCTION, HOST, Medium, Packet, START, SWITCH, TIMER, WATCHES};
 use crate::neighbours::{AddressLearned, Neighbours};
 use crate::pool::{Content, Pool};
 use crate::transfers::Transfers;
@@ -28,6 +29,7 @@ mod connections;
 mod cores;
 mod datagrams;
 mod flow;
+mod functions;
 
 pub(crate) use flow::Flow;
 
@@ -85,6 +87,8 @@ pub(crate) struct Engine<'a> {
     joining: Option<Joining>,
     /// Where hosts cost something: what they run on.
     cores: Option<Cores>,
+    /// Of service chains.
+    functions: Functions,
     /// When `packet_hops` reaches the number, the clock must have left the time behind.
     moved: (u64, Option<Time>),
     segment_bytes: u64,
@@ -100,12 +104,14 @@ impl<'a> Engine<'a> {
             bonds: fabric.ends_of_bonds(|id| mix(scenario.seed ^ u64::from(id.0))),
             rerouting: fabric.rerouting,
             pipelines: scenario.pipelines.clone(),
+            steering: Steering::new(topology, &fabric.chains),
         };
         let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
         let kind = scenario.transport.kind;
         let notifies = kind == TransportKind::Linux && scenario.transport.linux.asks_for_ecn();
         let is_tuned = scenario.transport.window == ReceiveWindow::Auto;
         let packets = Pool::new(matches!(kind, TransportKind::Sack | TransportKind::Linux), notifies, is_tuned);
+        let functions = Functions::of(scenario, &tables.map);
         let mut engine = Self {
             graph: Graph::new(Time::ZERO, topology, &tables, routes, randomness),
             tables,
@@ -124,6 +130,7 @@ impl<'a> Engine<'a> {
             latency: HostLatency::of(scenario),
             joining: Joining::of(scenario),
             cores: scenario.hosts.map(Cores::new),
+            functions,
             moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
         };
@@ -222,7 +229,11 @@ impl<'a> Engine<'a> {
     /// Something happens that is no packet at the end of a link.
     fn handle_other(&mut self, now: Time, event: Event) {
         if event.at < SWITCH {
-            return self.core_done(now, event);
+            if event.at & FUNCTION == 0 {
+                return self.core_done(now, event);
+            }
+            let packet = Packet { id: event.packet, header: event.header };
+            return self.leave_function(now, NetPort(event.at & !(HOST | FUNCTION)), packet);
         }
         self.end_joining();
         self.wake(now, event);
@@ -302,6 +313,9 @@ impl<'a> Engine<'a> {
     #[expect(clippy::inline_always, reason = "it is called from two places, one of which is most of what happens")]
     #[inline(always)]
     fn receive(&mut self, now: Time, port: NetPort, packet: Packet) {
+        if port >= self.functions.first_port {
+            return self.come_to_function(now, port, packet);
+        }
         if packet.is_frame() {
             return self.hear(port, packet);
         }
@@ -526,6 +540,7 @@ impl<'a> Engine<'a> {
     fn wake(&mut self, now: Time, event: Event) {
         let timer = match event.at {
             BOND => Some(Timer::End(BondEndId(event.header))),
+            SWITCH if event.header == WATCHES => Some(Timer::Chains),
             SWITCH => Some(Timer::Switch(event.header)),
             _ => None,
         };

@@ -46,6 +46,16 @@ struct Fields {
     original: u32,
     /// Of an original: all that it was rewritten into.
     rewritten: Vec<u32>,
+    /// The header before it was steered into a chain.
+    unsteered: u32,
+    /// Of one that is not steered: where others like it are on their way to in chains, and their headers.
+    steered: Vec<(NodeId, u32)>,
+}
+
+impl Fields {
+    const fn new(frame: Frame, original: u32, unsteered: u32) -> Self {
+        Self { frame, original, rewritten: Vec::new(), unsteered, steered: Vec::new() }
+    }
 }
 
 /// The bytes of a header. At most one tag: switches take a frame with a second one for a malformed one.
@@ -104,7 +114,7 @@ pub(crate) enum Upper {
 impl Headers {
     /// None yet, for a network with the bonds of this fabric, and with these pipelines.
     pub(crate) fn new(fabric: &Fabric, pipelines: &Pipelines) -> Self {
-        let has_fields = !fabric.bonds.is_empty() || !pipelines.is_empty();
+        let has_fields = !fabric.bonds.is_empty() || !pipelines.is_empty() || !fabric.chains.functions.is_empty();
         let mut headers = Self { has_fields, ..Self::default() };
         for bond in &fabric.bonds {
             if headers.summaries.iter().all(|(known, _)| *known != bond.config.policy) {
@@ -117,7 +127,7 @@ impl Headers {
     /// The header of a flow's packets in one direction, `from` and `to` these hosts.
     pub(crate) fn add(&mut self, header: Header, (from, to): (&HostAddress, &HostAddress), upper: Upper) -> u32 {
         let original = self.all.len() as u32;
-        self.push(header, || Fields { frame: frame(from, to, upper), original, rewritten: Vec::new() })
+        self.push(header, || Fields::new(frame(from, to, upper), original, original))
     }
 
     fn push(&mut self, header: Header, fields: impl FnOnce() -> Fields) -> u32 {
@@ -209,7 +219,7 @@ impl Headers {
         let hash = FlowKey::parse(frame.bytes()).expect("each header is a whole one").hash();
         let original = self.all.len() as u32;
         let header = Header { forwarding: Forwarding { to, hash }, ..*self.get(like) };
-        self.push(header, || Fields { frame, original, rewritten: Vec::new() })
+        self.push(header, || Fields::new(frame, original, original))
     }
 
     /// The same header of packets of another length.
@@ -220,7 +230,7 @@ impl Headers {
         let original = self.all.len() as u32;
         let frame = self.fields.get(header as usize).map(|fields| fields.frame);
         let like = *self.get(header);
-        let fields = || Fields { frame: frame.expect("there are fields"), original, rewritten: Vec::new() };
+        let fields = || Fields::new(frame.expect("there are fields"), original, original);
         let new = self.push(Header { bytes, ..like }, fields);
         self.of_length.insert((header, bytes), new);
         new
@@ -235,6 +245,7 @@ impl Headers {
             all.forwarding.hash = hash;
             let Some(fields) = self.fields.get_mut(header as usize) else { continue };
             to_do.extend(&fields.rewritten);
+            to_do.extend(fields.steered.iter().map(|(_, steered)| *steered));
             let ports = fields.frame.behind_mut(PORTS);
             ports[..2].copy_from_slice(&src.to_be_bytes());
             ports[2..].copy_from_slice(&dst.to_be_bytes());
@@ -243,6 +254,24 @@ impl Headers {
                     Summary { bytes: all.bytes, ..Summary::by_policy(*policy, fields.frame.bytes()) };
             }
         }
+    }
+
+    /// The header of packets like those with this one that are on their way to another host: a function of a chain, or where they go behind the last one.
+    pub(crate) fn steered(&mut self, header: u32, to: NodeId) -> u32 {
+        let base = self.fields[header as usize].unsteered;
+        if self.all[base as usize].forwarding.to == to {
+            return base;
+        }
+        let known = self.fields[base as usize].steered.iter().find(|(known, _)| *known == to);
+        if let Some((_, known)) = known {
+            return *known;
+        }
+        let (frame, like) = (*self.frame(base), self.all[base as usize]);
+        let number = self.all.len() as u32;
+        let forwarding = Forwarding { to, ..like.forwarding };
+        let new = self.push(Header { forwarding, ..like }, || Fields::new(frame, number, base));
+        self.fields[base as usize].steered.push((to, new));
+        new
     }
 
     /// The same header with another destination address.
@@ -305,7 +334,7 @@ impl Headers {
         if let Some(known) = known.find(|known| *self.frame(*known) == wanted) {
             return known;
         }
-        let fields = Fields { frame: wanted, original, rewritten: Vec::new() };
+        let fields = Fields::new(wanted, original, self.all.len() as u32);
         let new = self.push(Header { bytes, ..self.all[header as usize] }, || fields);
         self.fields[original as usize].rewritten.push(new);
         new

@@ -13,6 +13,7 @@
 pub mod cluster;
 mod cores;
 mod engine;
+mod functions;
 mod headers;
 mod joining;
 mod latency;
@@ -27,6 +28,6 @@ mod transfers;
 mod udp;
 
 pub use cores::{BACKLOG, HostCosts, PacketCost};
-pub use outcome::{BondOutcome, FlowOutcome, FlowSample, LinkOutcome, Outcome, Sample};
+pub use outcome::{BondOutcome, FlowOutcome, FlowSample, FunctionOutcome, LinkOutcome, Outcome, Sample};
 pub use run::{run, run_while};
 pub use scenario::{FlowSpec, Scenario};

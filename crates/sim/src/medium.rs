@@ -23,6 +23,10 @@ pub(crate) const SWITCH: u32 = u32::MAX - 3;
 pub(crate) const HOST: u32 = 1 << 31;
 /// The same with this: with a packet that leaves by it.
 pub(crate) const SENDS: u32 = 1 << 30;
+/// [`HOST`] with this and a port: a function has done with a packet, which leaves by that port.
+pub(crate) const FUNCTION: u32 = 1 << 29;
+/// [`Event::header`] with [`SWITCH`]: it is no switch that wakes, but those that watch functions.
+pub(crate) const WATCHES: u32 = u32::MAX;
 /// [`Packet::header`] of a frame that has bytes; [`Packet::id`] is its place among the frames.
 const FRAME: u32 = u32::MAX;
 
@@ -152,6 +156,18 @@ impl Driver for Medium {
         } else {
             self.headers.set_forwarding(packet.header, forwarding);
         }
+    }
+
+    fn steer(&mut self, packet: &mut Packet, forwarding: Forwarding) {
+        if packet.is_frame() {
+            self.frame_of_mut(*packet).forwarding = forwarding;
+        } else {
+            packet.header = self.headers.steered(packet.header, forwarding.to);
+        }
+    }
+
+    fn signature(&self, packet: &Packet) -> u64 {
+        u64::from(packet.id)
     }
 
     fn tag(&self, packet: &Packet) -> Tag {
@@ -343,6 +359,7 @@ impl Driver for Medium {
         let (header, kind) = match timer {
             Timer::End(end) => (end.0, BOND),
             Timer::Switch(switch) => (switch, SWITCH),
+            Timer::Chains => (WATCHES, SWITCH),
         };
         self.calendar.push(at, Event { packet: 0, header, at: kind });
     }

@@ -15,6 +15,10 @@ pub struct Outcome {
     /// In the order of [`Fabric::bonds`](fabric::Fabric::bonds); warm-up included.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bonds: Vec<BondOutcome>,
+    /// What each instance of each chain's functions has got and given back, on both courses, in the order of [`Fabric::chains`](fabric::Fabric::chains); warm-up
+    /// included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<[FunctionOutcome; 2]>,
     /// One packet or ACK over one link is one packet-hop; warm-up included.
     pub packet_hops: u64,
     /// How it stood when measuring began, after each step of [`Scenario::time_series`](crate::Scenario::time_series), and at the end.
@@ -23,6 +27,17 @@ pub struct Outcome {
     /// Packets that came to hosts which had too many to handle; `None` where hosts cost nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_drops: Option<u64>,
+}
+
+/// What a function of a service chain has done on one course.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FunctionOutcome {
+    /// Packets that went to it.
+    pub in_packets: u64,
+    /// Packets that came back from it.
+    pub out_packets: u64,
+    /// How long it took, on the mean of those that were timed; with the links to it.
+    pub delay_mean: Option<Span>,
 }
 
 /// How a run stood at a moment.

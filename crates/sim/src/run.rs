@@ -49,7 +49,15 @@ pub fn run_while(scenario: &Scenario<'_>, goes_on: &dyn Fn() -> bool) -> Option<
             flow.transfers = Some(came);
         }
     }
-    Some(Outcome { flows, links, bonds: engine.bonds(), packet_hops: engine.packet_hops(), samples, host_drops })
+    Some(Outcome {
+        flows,
+        links,
+        bonds: engine.bonds(),
+        functions: engine.functions(),
+        packet_hops: engine.packet_hops(),
+        samples,
+        host_drops,
+    })
 }
 
 /// How much is simulated before it is asked whether to go on: some ten thousand packets of one fast link.

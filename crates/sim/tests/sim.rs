@@ -2,6 +2,7 @@
 
 mod autotuning;
 mod bonds;
+mod chains;
 mod cluster;
 mod congestion;
 mod cores;

@@ -26,6 +26,29 @@ impl Topology {
         self.add_node(name, NodeKind::Switch { tier, pod })
     }
 
+    /// Adds a function of service chains to a network that is laid out, as two hosts behind the others: its ingress and its egress, which have no links yet.
+    /// Switches have other numbers then.
+    pub fn add_function(&mut self, ports: [(String, HostAddress); 2]) -> [NodeId; 2] {
+        let first = NodeId(self.hosts);
+        let ids = [first, NodeId(first.0 + 1)];
+        let behind = |node: &mut NodeId| node.0 += if *node >= first { 2 } else { 0 };
+        for link in &mut self.links {
+            behind(&mut link.a.node);
+            behind(&mut link.b.node);
+        }
+        for bond in &mut self.bonds {
+            behind(&mut bond.node);
+        }
+        let switches = self.nodes.raw.split_off(self.hosts as usize);
+        for (name, address) in ports {
+            self.add_node(name, NodeKind::Host(address));
+        }
+        self.nodes.raw.extend(switches);
+        self.hosts += 2;
+        self.function_ports += 2;
+        ids
+    }
+
     fn add_node(&mut self, name: String, kind: NodeKind) -> NodeId {
         let (ports, devices) = (TiVec::new(), Vec::new());
         self.nodes.push_and_get_key(Node { name, kind, ports, forwards: false, devices, x_permille: 0 })

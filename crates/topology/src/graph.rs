@@ -15,6 +15,9 @@ pub struct Topology {
     pub nodes: TiVec<NodeId, Node>,
     /// How many of `nodes` are hosts.
     pub hosts: u32,
+    /// How many of the hosts, the last ones, are ports of functions of service chains: the ingress and the egress of each, one after the other.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub function_ports: u32,
     /// The links of bonds' further members come last.
     pub links: TiVec<LinkId, Link>,
     /// Both ends of each bond, one after the other.
@@ -55,6 +58,11 @@ pub enum NodeKind {
         /// The pod it belongs to, where the topology has pods.
         pod: Option<u32>,
     },
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

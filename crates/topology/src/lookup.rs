@@ -17,6 +17,31 @@ impl Topology {
         self.nodes[..NodeId(self.hosts)].iter_enumerated()
     }
 
+    /// The hosts that are no ports of functions, with their ids, in order: those that talk to each other.
+    pub fn end_hosts(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> + ExactSizeIterator + Clone {
+        self.nodes[..NodeId(self.end_host_count())].iter_enumerated()
+    }
+
+    /// How many hosts are no ports of functions.
+    pub const fn end_host_count(&self) -> u32 {
+        self.hosts - self.function_ports
+    }
+
+    /// Whether a node is a port of a function of service chains.
+    #[inline]
+    pub const fn is_function_port(&self, id: NodeId) -> bool {
+        id.0 < self.hosts && id.0 >= self.hosts - self.function_ports
+    }
+
+    /// The other port of the same function; `None` for a node that is none.
+    pub const fn other_function_port(&self, id: NodeId) -> Option<NodeId> {
+        if !self.is_function_port(id) {
+            return None;
+        }
+        let first = self.end_host_count();
+        Some(NodeId(first + ((id.0 - first) ^ 1)))
+    }
+
     /// The switches with their ids, in order.
     pub fn switches(&self) -> impl ExactSizeIterator<Item = (NodeId, &Node)> {
         self.nodes.iter_enumerated().skip(self.hosts as usize)

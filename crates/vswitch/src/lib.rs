@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+pub mod chain;
 pub mod conntrack;
 mod field;
 mod flow_key;

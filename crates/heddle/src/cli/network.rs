@@ -89,6 +89,9 @@ pub struct Show {
     pub topic: ShowTopic,
     #[command(flatten)]
     pub from: FromArg,
+    /// Show it again and again, every so many seconds (1 when not given), until interrupted
+    #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
+    pub watch: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -107,6 +110,8 @@ pub enum ShowTopic {
     Bonds,
     /// What each link and each host's port carried and dropped, and what was refused
     Counters,
+    /// Service chains: what passes each function, how long it takes, and whether it is up
+    Chains,
     /// Programs that hosts start with the network: whether they run, how they ended, and where their output is
     Programs,
 }

@@ -190,7 +190,7 @@ pub fn note_doubts(source: &Source, fabric: &Fabric) {
 fn counts(fabric: &Fabric) -> Vec<(&'static str, usize)> {
     let cases = fabric.experiments.iter().map(|experiment| experiment.cases().len()).sum();
     let mut counts = vec![
-        ("host", fabric.topology.hosts as usize),
+        ("host", fabric.topology.end_host_count() as usize),
         ("switch", fabric.topology.switches().len()),
         ("link", fabric.topology.links.len()),
         ("experiment", fabric.experiments.len()),

@@ -38,7 +38,7 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     let topology = definition(&instance)?.topology;
     let hosts: Vec<NodeId> = match (&args.from, &args.to) {
         (Some(from), Some(to)) => vec![host(&topology, from)?, host(&topology, to)?],
-        _ => topology.hosts().filter(|(_, node)| !node.is_external()).map(|(id, _)| id).collect(),
+        _ => topology.end_hosts().filter(|(_, node)| !node.is_external()).map(|(id, _)| id).collect(),
     };
     if hosts.len() < 2 || hosts[0] == hosts[1] {
         return Err(miette!("there is nobody to ask: expected two hosts"));

@@ -1,6 +1,7 @@
 //! `show`: rows about a running network or a file.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fabric::Fabric;
 use live::{Instance, Phase, ProgramState};
@@ -8,6 +9,7 @@ use miette::{Report, miette};
 use serde_json::json;
 use topology::{LinkId, NodeKind, Rerouting, Routes};
 
+use super::chains::{chains, chains_of_file};
 use super::explain;
 use super::flow::{show_connections, show_flows};
 use super::instance::{Subject, connect, running, subject};
@@ -27,7 +29,12 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
         Subject::Running(instance, _) if args.topic == ShowTopic::Flows => {
             return show_flows(&instance.flows(None, "").map_err(explain)?, format);
         }
-        Subject::Running(instance, fabric) => of_instance(&instance, &fabric, args.topic)?,
+        Subject::Running(instance, fabric) => {
+            let Some(seconds) = args.watch else {
+                return put(&of_instance(&instance, &fabric, args.topic)?.render(format));
+            };
+            return watch(&instance, &fabric, (args.topic, Duration::from_secs(u64::from(seconds.max(1)))), format);
+        }
     };
     put(&rows.render(format))
 }
@@ -37,6 +44,23 @@ fn connections(args: &Show, format: Format) -> Result<(), Report> {
     let how = "`HEDDLE_NETWORK=NETWORK heddle show connections SWITCH`";
     let instance = connect(&running(args.from.network.name.as_deref(), how)?)?;
     show_connections(&instance.connections(args.from.from.as_deref()).map_err(explain)?, format)
+}
+
+/// Shows it again and again, as long as the network is up. JSON comes as one array a line.
+fn watch(
+    instance: &Instance,
+    fabric: &Fabric,
+    (topic, every): (ShowTopic, Duration),
+    format: Format,
+) -> Result<(), Report> {
+    loop {
+        let rows = of_instance(instance, fabric, topic)?;
+        match format {
+            Format::Json => put(&(json!(rows.objects()).to_string() + "\n"))?,
+            Format::Table | Format::Csv => put(&(rows.render(format) + "\n"))?,
+        }
+        std::thread::sleep(every);
+    }
 }
 
 fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report> {
@@ -49,6 +73,7 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
                 "routes, flows, counters and bonds are those of a running network"
             ))
         }
+        ShowTopic::Chains => Ok(chains_of_file(fabric)),
         ShowTopic::Programs => Ok(programs_of_file(fabric)),
     }
 }
@@ -62,6 +87,7 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result
         }
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
+        ShowTopic::Chains => chains(instance)?,
         ShowTopic::Programs => programs(&instance.programs().map_err(explain)?),
     })
 }

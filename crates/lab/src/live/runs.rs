@@ -387,7 +387,7 @@ impl<'a> LiveRuns<'a> {
             return Ok(());
         }
         let buffers = tuning::receive_buffers(spec, is_shaped, &self.own_buffers);
-        for (id, node) in self.fabric.topology.hosts().filter(|(_, node)| !node.is_external()) {
+        for (id, node) in self.fabric.topology.end_hosts().filter(|(_, node)| !node.is_external()) {
             let failed = |message: String| Error::Tuning { host: node.name.clone(), message };
             let Some(address) = self.fabric.topology.address(id) else { continue };
             let script = tuning::script(spec, address, &buffers);
@@ -413,7 +413,7 @@ impl<'a> LiveRuns<'a> {
 
 /// What `tcp_rmem` is in a host that nobody has set up yet: every host starts with the same.
 fn own_buffers(network: &Instance, fabric: &Fabric) -> Result<String, Error> {
-    let Some((_, host)) = fabric.topology.hosts().find(|(_, node)| !node.is_external()) else {
+    let Some((_, host)) = fabric.topology.end_hosts().find(|(_, node)| !node.is_external()) else {
         return Ok(tuning::LINUX_BUFFERS.to_owned());
     };
     let output = Instance::command(network, &host.name, "cat", ["/proc/sys/net/ipv4/tcp_rmem"])?

@@ -99,6 +99,8 @@ pub struct Edge {
     pub(super) entering: Vec<Packet>,
     /// Where captures look. Nearly always empty.
     pub(super) tap_points: Vec<TapPoint>,
+    /// What the log says about functions of chains.
+    pub(super) function_log: LogQuota,
     /// Whether the log says that packets under way crowd the pool. It says so once a network.
     is_crowded: bool,
     /// What the present network is counted as. All workers go over to the next one, but each by itself.
@@ -134,6 +136,7 @@ impl Edge {
             read: Vec::new(),
             entering: Vec::new(),
             tap_points: Vec::new(),
+            function_log: LogQuota::default(),
             is_crowded: false,
             epoch,
             poller,
@@ -487,7 +490,7 @@ impl Driver for Edge {
         let header = VirtioNetPacket::new_checked(packet.bytes(), VNET_LAYOUT).ok();
         let missing = header.and_then(|header| header.missing_checksum());
         // A checksum that a kernel has left undone is of what that has sent, and whoever receives this has to look at it.
-        packet.buffer()[..VNET_HEADER].fill(0);
+        packet.clear_header();
         let frame = packet.frame();
         if let Some((at, sum)) = missing {
             frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
@@ -565,7 +568,8 @@ impl Driver for Edge {
             }
         }
         // What a mirror shows to another host is no flow of that host's. What was corrupted on the way, the host won't take.
-        if self.plan.counts_flows() && [host, FLOOD].contains(&packet.forwarding.to) && !packet.is_corrupt {
+        let is_its_own = [host, FLOOD].contains(&packet.forwarding.to) && !packet.is_corrupt;
+        if self.plan.counts_flows() && is_its_own && !self.plan.is_function_port(host.into()) {
             self.watch(due, &packet);
         }
         // All members of a bond of ours are one device.
@@ -588,6 +592,10 @@ impl Driver for Edge {
 
     fn wake_at(&mut self, at: Time, timer: Timer) {
         self.state.flight.add_timer(at, Due::Timer(timer));
+    }
+
+    fn function_changed(&mut self, now: Time, ingress: NodeId, up: bool) {
+        self.log_function(now, ingress, up);
     }
 
     fn note(&mut self, now: Time, end: BondEndId, output: &Output) {

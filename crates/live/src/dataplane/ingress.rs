@@ -27,6 +27,8 @@ struct Entry {
     port: NetPort,
     /// Of a host that is not made.
     is_device: bool,
+    /// Of a function of service chains.
+    is_function: bool,
 }
 
 impl Worker {
@@ -38,7 +40,8 @@ impl Worker {
         let is_device = port.tap().is_none();
         // All members of a bond of ours are one device.
         let device = if is_device { key.device } else { 0 };
-        let entry = Entry { key, port: self.plan.port(PortKey { device, ..key }), is_device };
+        let (port, is_function) = (self.plan.port(PortKey { device, ..key }), self.plan.is_function_port(key.host));
+        let entry = Entry { key, port, is_device, is_function };
         if self.plan.is_shaped() {
             return self.read_to_cut(entry, now);
         }
@@ -161,7 +164,14 @@ impl Worker {
     /// Decides about a frame that came in from a host. What crosses the fabric leaves with its burst: [`Worker::send_entering`].
     #[inline]
     fn enter(&mut self, entry: Entry, now: Time, mut packet: Packet) {
-        let Entry { key, port, is_device } = entry;
+        let Entry { key, port, is_device, is_function } = entry;
+        if is_function {
+            if let Err(packet) = self.edge.enter_from_function(key.host, now, packet) {
+                self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
+                self.edge.pool.put(packet);
+            }
+            return;
+        }
         if is_device {
             return self.enter_by_device(entry, now, packet);
         }
@@ -309,7 +319,7 @@ impl Worker {
 impl Edge {
     /// Writes on a packet that enters the fabric what has been found out about it.
     #[inline]
-    fn stamp(&mut self, now: Time, packet: &mut Packet, forwarding: Forwarding, tag: Tag) {
+    pub(super) fn stamp(&mut self, now: Time, packet: &mut Packet, forwarding: Forwarding, tag: Tag) {
         self.state.entered += 1;
         (packet.entered, packet.is_corrupt) = (now, false);
         (packet.forwarding, packet.tag, packet.number) = (forwarding, tag, self.state.entered as u32);

@@ -8,6 +8,7 @@
 mod bond_log;
 mod bond_state;
 mod burst;
+mod chains;
 mod changeover;
 mod convergence;
 mod edge;

@@ -6,13 +6,13 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use bond::end::Partner;
-use datapath::{EndSpec, Map, Owner, Tables};
+use datapath::{EndSpec, Map, Owner, Steering, Tables};
 use fabric::Fabric;
 use machine::mix;
 use topology::{
     BondEndId, LinkId, NetPort, Node, NodeId, NullDevice, PortId, Rerouting, Routes, TiSlice, TiVec, Topology,
 };
-use vswitch::{HostTable, Pipelines};
+use vswitch::{HostTable, Pipelines, Spread};
 
 use super::poller::PortKey;
 use super::renumbering::node_map;
@@ -47,6 +47,9 @@ impl Plan {
         // Where nothing waits on links, each worker has all switches, and what they must share is the hosts. A pipeline is in one place.
         let is_shared = !is_shaped && pipelines.is_empty();
         let most = if is_shared { topology.hosts as usize } else { topology.switch_count() };
+        let steering = Steering::new(topology, &fabric.chains);
+        // What comes back from a function is known by what went there: one worker sees both.
+        let most = if steering.is_empty() { most } else { 1 };
         let workers = workers.clamp(1, most.max(1)).max(before.map_or(0, Self::workers));
         let tables = Tables {
             map: Map::new(topology),
@@ -54,6 +57,7 @@ impl Plan {
             bonds: ends_of_bonds(&fabric),
             rerouting: fabric.rerouting,
             pipelines,
+            steering,
         };
         let owner = owners(topology, workers, is_shared, before);
         let map = &tables.map;
@@ -160,6 +164,18 @@ impl Plan {
         !self.tables.bonds.is_empty()
             && self.map().taker(self.map().port(host, PortId(0))).is_in_bond()
             && !self.fabric.topology.nodes[host].is_external()
+    }
+
+    /// Whether a host is a port of a function of service chains.
+    #[inline]
+    pub const fn is_function_port(&self, host: usize) -> bool {
+        self.fabric.topology.is_function_port(NodeId(host as u32))
+    }
+
+    /// Whether anybody asks what flow a packet is of that comes from a function.
+    #[inline]
+    pub fn asks_functions_for_flows(&self) -> bool {
+        self.counts_flows || (self.fabric.spread == Spread::Ecmp && self.fabric.topology.switch_count() > 1)
     }
 
     /// Which worker owns `node`.

@@ -35,10 +35,10 @@ pub struct Content {
     pub number: u32,
     /// When that was.
     pub entered: Time,
-    /// Where the part of the buffer begins that is in use: in front of it is room for tags.
-    start: u32,
     /// Whether a link has flipped one of its bits since.
     pub is_corrupt: bool,
+    /// Where the part of the buffer begins that is in use: in front of it is room for tags.
+    start: u32,
     /// How much of the buffer is in use.
     len: u32,
     /// The frame with its virtio-net header, and more room maybe, behind the headroom.
@@ -52,8 +52,8 @@ impl Packet {
             tag: Tag::None,
             number: 0,
             entered: Time::ZERO,
-            start: HEADROOM as u32,
             is_corrupt: false,
+            start: HEADROOM as u32,
             len: 0,
             buffer: vec![0; HEADROOM + capacity].into(),
         }))
@@ -83,6 +83,11 @@ impl Content {
     pub fn buffer(&mut self) -> &mut [u8] {
         self.start = HEADROOM as u32;
         &mut self.buffer[HEADROOM..]
+    }
+
+    /// Leaves nothing to be done: an all-zero virtio-net header.
+    pub fn clear_header(&mut self) {
+        self.buffer[self.start as usize..][..VNET_HEADER].fill(0);
     }
 
     /// Says how much of the buffer is in use.

@@ -7,12 +7,15 @@ use machine::{Time, nanos};
 use topology::{BondEndId, Direction, NetPort, NodeId, Side};
 
 use super::bond_state;
+use super::chains;
 use super::changeover::Next;
 use super::edge::EdgeState;
 use super::plan::Plan;
 use super::pool::Packet;
 use super::renumbering::Renumbering;
-use crate::control::{self, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters};
+use crate::control::{
+    self, ChainCounters, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters,
+};
 
 /// What one worker counted, by the plan's numbers.
 #[derive(Debug)]
@@ -25,6 +28,7 @@ pub struct Report {
     forwarded: Vec<(usize, usize, u64)>,
     flows: Vec<control::FlowCounters>,
     bonds: Vec<(BondEndId, control::BondState)>,
+    chains: Vec<ChainCounters>,
     refused: Refusals,
     worker: WorkerCounters,
 }
@@ -48,6 +52,7 @@ impl Report {
             bonds: ends
                 .filter_map(|(id, end)| Some((id, bond_state::state(plan, id, end.as_ref()?.bonded()?, at))))
                 .collect(),
+            chains: chains::counters(&graph.chains, plan, at),
             refused: edge.refused,
             worker: edge.counters,
         }
@@ -87,6 +92,7 @@ impl Report {
         }
         counters.flows.extend(self.flows);
         counters.bonds.extend(self.bonds.into_iter().map(|(_, bond)| bond));
+        counters.chains.extend(self.chains);
         counters.refused.add(&self.refused);
         counters.workers.push(self.worker);
     }

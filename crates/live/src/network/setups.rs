@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use fabric::{Fabric, HostFile};
+use fabric::{Fabric, HostFile, Program};
 
 use super::Network;
 use crate::Error;
@@ -18,6 +18,18 @@ pub(super) struct LaidOut {
     hosts: BTreeMap<String, (Vec<HostFile>, Vec<FileMount>)>,
     /// How often any was laid out: each time in a folder of its own, since programs that run see the one before.
     count: u64,
+}
+
+/// A program that is this one is started from where this one is.
+fn by_path(program: &Program) -> Program {
+    let mut program = program.clone();
+    if let Some(name) = program.run.first_mut().filter(|name| *name == fabric::FORWARDER)
+        && let Ok(path) = std::env::current_exe()
+        && let Some(path) = path.to_str()
+    {
+        path.clone_into(name);
+    }
+    program
 }
 
 impl Network {
@@ -75,7 +87,7 @@ impl Network {
                 };
                 wanted.push(Launch {
                     host: name.clone(),
-                    program: program.clone(),
+                    program: by_path(program),
                     namespace,
                     inode: host.namespace().inode(),
                     hosts_file: self.hosts_path.to_string_lossy().into_owned(),

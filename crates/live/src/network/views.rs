@@ -6,6 +6,8 @@ use fabric::{Fabric, HostSetup, SwitchTables};
 use link::LinkSpec;
 use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Side};
 use vswitch::Spread;
+use vswitch::chain::{Chain, OnFailure};
+use vswitch::flow_table::Match;
 
 use crate::control::Applied;
 
@@ -17,6 +19,7 @@ pub(super) fn is_same(old: &Fabric, new: &Fabric) -> bool {
         && old.bonds == new.bonds
         && old.flow_tables == new.flow_tables
         && old.setups == new.setups
+        && (&old.chains, &old.simulated_functions) == (&new.chains, &new.simulated_functions)
         && (old.spread, old.rerouting, old.mtu, old.seed) == (new.spread, new.rerouting, new.mtu, new.seed)
 }
 
@@ -35,8 +38,27 @@ pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
     compare(old.map_or_else(BTreeMap::new, node_views), node_views(new), &mut applied);
     compare(old.map_or_else(BTreeMap::new, link_views), link_views(new), &mut applied);
     compare(old.map_or_else(BTreeMap::new, bond_views), bond_views(new), &mut applied);
+    compare(old.map_or_else(BTreeMap::new, chain_views), chain_views(new), &mut applied);
     applied
 }
+
+/// Each chain: from whom to whom, by which functions, and what it takes.
+fn chain_views(fabric: &Fabric) -> BTreeMap<String, ChainView<'_>> {
+    let names = |hosts: &[NodeId]| hosts.iter().map(|host| fabric.topology.nodes[*host].name.as_str()).collect();
+    let functions =
+        |chain: &Chain| chain.functions.iter().map(|at| fabric.chains.functions[*at].name.as_str()).collect();
+    let view = |chain: &Chain| [names(&chain.from), names(&chain.to), functions(chain)];
+    let chains = fabric.chains.chains.iter();
+    chains
+        .map(|chain| {
+            let own = (chain.matching, chain.is_both_ways, chain.on_failure);
+            (format!("chain {}", chain.name), (view(chain), own))
+        })
+        .collect()
+}
+
+/// What distinguishes a chain.
+type ChainView<'a> = ([Vec<&'a str>; 3], (Match, bool, OnFailure));
 
 /// Each end of each bond.
 fn bond_views(fabric: &Fabric) -> BTreeMap<String, BondView<'_>> {

@@ -10,6 +10,7 @@ use machine::Span;
 use topology::{HostAddress, NodeId, TiVec, Topology};
 use transport::{TransportKind, TransportSpec};
 use vswitch::Spread;
+use vswitch::chain::Chains;
 
 /// 1 Gbit/s, 50 us, 250 packets: every link of spec 3.
 pub const GIGABIT: LinkSpec = LinkSpec {
@@ -41,6 +42,8 @@ pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fab
         mtu: 1_500,
         seed: 1,
         flow_tables: BTreeMap::new(),
+        chains: Chains::default(),
+        simulated_functions: Vec::new(),
         setups: BTreeMap::new(),
         controllers: None,
         experiments: Vec::new(),

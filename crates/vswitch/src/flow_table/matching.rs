@@ -149,6 +149,36 @@ impl Match {
         is_narrower && self.key.agrees(&other.key, &self.mask)
     }
 
+    /// What packets match that come back from those which this matches: sources and destinations have changed places. ICMP's types and codes stay, since they are
+    /// in the places of ports.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        let protocol = self.key.get(Slot::IP_PROTO) as u8;
+        let is_icmp = matches!(protocol, protocol::ICMP | protocol::ICMPV6) && self.mask.get(Slot::IP_PROTO) != 0;
+        let swap = |key: &Key| {
+            let mut swapped = *key;
+            let slots = [(Slot::ETH_SRC, Slot::ETH_DST), (Slot::TP_SRC, Slot::TP_DST)];
+            for (src, dst) in slots.into_iter().filter(|(src, _)| !is_icmp || *src != Slot::TP_SRC) {
+                swapped.set(src, key.get(dst));
+                swapped.set(dst, key.get(src));
+            }
+            swapped.set_wide(Slot::SRC_LOW, key.wide(Slot::DST_LOW));
+            swapped.set_wide(Slot::DST_LOW, key.wide(Slot::SRC_LOW));
+            swapped
+        };
+        Self { key: swap(&self.key), mask: swap(&self.mask) }
+    }
+
+    /// Whether all packets are matched.
+    pub fn is_for_all(&self) -> bool {
+        self.mask == Key::default()
+    }
+
+    /// Whether a frame is matched. What is malformed is not.
+    pub fn has_frame(&self, frame: &[u8]) -> bool {
+        Key::parse(0, frame).is_ok_and(|key| self.has(&key))
+    }
+
     /// The port that packets have come in by, if that is matched.
     pub fn in_port(&self) -> Option<PortId> {
         (self.mask.get(Slot::IN_PORT) != 0).then(|| PortId(self.key.get(Slot::IN_PORT) as u16))

@@ -185,14 +185,10 @@ impl FlowTables {
     #[inline]
     fn decide<T>(&mut self, (now, bytes): (Time, u32), key: &Key, take: impl FnOnce(&Cached<'_>) -> T) -> T {
         let Self { cache, frozen, tables, entries, groups, ports, seed, down, too_long, .. } = self;
+        let seed = *seed;
         let decision = cache.find(key, |decision| {
             let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
-            walk(
-                Lookup { tables, instructions: &instructions, groups, ports, seed: *seed, down },
-                frozen,
-                key,
-                decision,
-            );
+            walk(Lookup { tables, instructions: &instructions, groups, ports, seed, down }, frozen, key, decision);
         });
         *too_long += u64::from(decision.is_too_long);
         for entry in decision.entries {
@@ -209,7 +205,8 @@ impl FlowTables {
     pub(super) fn look_up(&self, frozen: &mut FrozenStates, key: &Key, decision: &mut Decision) {
         let Self { tables, entries, groups, ports, seed, down, .. } = self;
         let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
-        walk(Lookup { tables, instructions: &instructions, groups, ports, seed: *seed, down }, frozen, key, decision);
+        let lookup = Lookup { tables, instructions: &instructions, groups, ports, seed: *seed, down };
+        walk(lookup, frozen, key, decision);
     }
 
     /// What the entry of this number says.

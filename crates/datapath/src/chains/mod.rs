@@ -1,0 +1,190 @@
+//! Service chains, compiled: what a packet is asked where it leaves a host, and what has become of those that were steered.
+//!
+//! ```text
+//!   host --depart--> classified by rule, once --> forwarding.to = ingress of the first function --> routes
+//!   function --depart--> its port says chain, course and function --> forwarding.to = the next function, or the destination --> routes
+//! ```
+//!
+//! A packet is steered where it leaves a host, by writing another destination on it: so links, switches, bonds, flow tables and remembered paths
+//! carry it as any other, over as many switches as there are.
+
+mod state;
+mod steer;
+
+use machine::Span;
+use topology::{NetPort, NodeId, Topology};
+use vswitch::chain::{Chains, OnFailure};
+use vswitch::flow_table::Match;
+
+pub use state::{ChainState, CourseCounters, HopCounters, InstanceState};
+
+/// Which way a packet goes through a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// From its `from` to its `to`.
+    Forward,
+    /// Back.
+    Reverse,
+}
+
+impl Course {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Forward, Self::Reverse];
+
+    /// Its place in [`Course::BOTH`].
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Forward => 0,
+            Self::Reverse => 1,
+        }
+    }
+
+    /// Its name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Reverse => "reverse",
+        }
+    }
+}
+
+/// The chains of a network in the form in which packets look them up. Does not change.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Steering {
+    /// By host; empty where there are no chains.
+    steps: Vec<Step>,
+    /// By number in [`Step::Classify`]: which packets enter which chain; the first one that fits counts.
+    rules: Vec<Vec<Rule>>,
+    /// By chain.
+    paths: Vec<ServicePath>,
+    /// Of all functions of all chains, in order.
+    instances: Vec<Instance>,
+}
+
+/// What is done with a packet that leaves a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing.
+    Plain,
+    /// It may enter a chain.
+    Classify(u32),
+    /// It has come from this instance of a function, by its egress or its ingress: it is on this course.
+    Continue(u32, Course),
+    /// It has come from a function that no chain has, or by the port that its chain only sends to: nobody waits for it.
+    Stray,
+}
+
+/// Which packets enter a chain.
+#[derive(Debug, PartialEq, Eq)]
+struct Rule {
+    chain: u32,
+    course: Course,
+    /// For these hosts, ascending.
+    to: Box<[NodeId]>,
+    /// `None`: all of those.
+    matching: Option<Match>,
+}
+
+/// A chain.
+#[derive(Debug, PartialEq, Eq)]
+struct ServicePath {
+    /// By function: the first of its instances, and how many there are.
+    hops: Vec<(u32, u32)>,
+    /// By course: where its packets go in the end, if that is one host only.
+    ends: [Option<NodeId>; 2],
+    on_failure: OnFailure,
+}
+
+/// An instance of a function that a chain has.
+#[derive(Debug, PartialEq, Eq)]
+struct Instance {
+    chain: u32,
+    /// Its function's place in the chain.
+    hop: u32,
+    /// Its ingress and its egress.
+    ports: [NodeId; 2],
+    timeout: Span,
+}
+
+impl Steering {
+    /// The chains of a network.
+    pub fn new(topology: &Topology, chains: &Chains) -> Self {
+        if chains.functions.is_empty() {
+            return Self::default();
+        }
+        let mut steering = Self { steps: vec![Step::Plain; topology.hosts as usize], ..Self::default() };
+        for (host, step) in steering.steps.iter_mut().enumerate() {
+            if topology.is_function_port(host.into()) {
+                *step = Step::Stray;
+            }
+        }
+        for (number, chain) in chains.chains.iter().enumerate() {
+            let mut hops = Vec::with_capacity(chain.functions.len());
+            for (hop, function) in chain.functions.iter().map(|function| &chains.functions[*function]).enumerate() {
+                hops.push((steering.instances.len() as u32, function.instances.len() as u32));
+                for ports in &function.instances {
+                    let id = steering.instances.len() as u32;
+                    let instance =
+                        Instance { chain: number as u32, hop: hop as u32, ports: *ports, timeout: function.timeout };
+                    steering.instances.push(instance);
+                    steering.steps[usize::from(ports[1])] = Step::Continue(id, Course::Forward);
+                    if chain.is_both_ways {
+                        steering.steps[usize::from(ports[0])] = Step::Continue(id, Course::Reverse);
+                    }
+                }
+            }
+            let only = |hosts: &[NodeId]| if let [only] = hosts { Some(*only) } else { None };
+            let (ends, on_failure) = ([only(&chain.to), only(&chain.from)], chain.on_failure);
+            steering.paths.push(ServicePath { hops, ends, on_failure });
+            let matching = Some(chain.matching).filter(|matching| !matching.is_for_all());
+            steering.classify(&chain.from, &chain.to, (number as u32, Course::Forward), matching);
+            if chain.is_both_ways {
+                let reversed = matching.map(|matching| matching.reversed());
+                steering.classify(&chain.to, &chain.from, (number as u32, Course::Reverse), reversed);
+            }
+        }
+        steering
+    }
+
+    fn classify(&mut self, from: &[NodeId], to: &[NodeId], (chain, course): (u32, Course), matching: Option<Match>) {
+        for host in from {
+            let step = &mut self.steps[usize::from(*host)];
+            let number = if let Step::Classify(number) = *step {
+                number
+            } else {
+                *step = Step::Classify(self.rules.len() as u32);
+                self.rules.push(Vec::new());
+                self.rules.len() as u32 - 1
+            };
+            self.rules[number as usize].push(Rule { chain, course, to: to.into(), matching });
+        }
+    }
+
+    /// Whether no packet is steered.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// What is done with what leaves a host.
+    #[inline]
+    fn step(&self, node: NodeId) -> Step {
+        self.steps.get(usize::from(node)).copied().unwrap_or(Step::Plain)
+    }
+
+    /// Whether a host is a port of a function.
+    pub(crate) fn is_function_port(&self, node: NodeId) -> bool {
+        matches!(self.step(node), Step::Continue(..) | Step::Stray)
+    }
+
+    /// The instance that has this host as a port, and whether that is its egress.
+    fn instance_at(&self, node: NodeId) -> Option<(usize, bool)> {
+        let position = |ports: &[NodeId; 2]| ports.iter().position(|port| *port == node);
+        self.instances.iter().enumerate().find_map(|(id, instance)| Some((id, position(&instance.ports)? == 1)))
+    }
+
+    /// The port of the switch that leads to the ingress of an instance.
+    fn towards_ingress(&self, map: &crate::Map, instance: usize) -> NetPort {
+        map.far(map.port(self.instances[instance].ports[0], topology::PortId(0)))
+    }
+}

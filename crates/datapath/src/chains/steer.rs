@@ -1,0 +1,291 @@
+//! Steering: another destination is written on a packet that is on its way through a chain.
+
+use machine::Time;
+use topology::{LinkId, NetPort, NodeId};
+use vswitch::chain::{OnFailure, WatchStep, flow_of, rendezvous};
+use vswitch::spread::FlowHash;
+use vswitch::{FLOOD, FlowKey, Forwarding};
+use wire::is_group;
+
+use super::state::Sample;
+use super::{Course, Step};
+use crate::driver::{Driver, Loss, Tag, Timer};
+use crate::graph::{Graph, Moment, Tables};
+
+/// The ethertype of probes: that for experiments within one network (IEEE 802, 9.2.4).
+const PROBE_TYPE: u16 = 0x88b5;
+
+/// From whom probes are, and to whom: locally administered addresses that no host has. A bridge passes them on, as it does all that it has not learned.
+const PROBE_FROM: [u8; 6] = [0x06, b'h', b'e', b'd', b'd', 0];
+const PROBE_TO: [u8; 6] = [0x06, b'h', b'e', b'd', b'd', 1];
+
+/// The shortest frame, without its check sequence.
+const PROBE_BYTES: usize = 60;
+
+impl<P> Graph<P> {
+    /// A packet leaves a host in a network that has chains. It is returned with the destination that it has next, unless it goes nowhere.
+    #[inline(never)]
+    pub(crate) fn steer<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        port: NetPort,
+        packet: P,
+    ) -> Option<P> {
+        let tables = moment.tables;
+        match tables.steering.step(tables.map.node(port)) {
+            Step::Plain => Some(packet),
+            Step::Classify(number) => self.classify(moment, driver, number, packet),
+            Step::Continue(instance, course) => self.go_on_from(moment, driver, (instance as usize, course), packet),
+            Step::Stray => {
+                driver.count(Loss::NoRoute);
+                driver.free(packet);
+                None
+            }
+        }
+    }
+
+    /// The same of packets that leave together, in their order.
+    pub(crate) fn steer_burst<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        port: NetPort,
+        packets: &mut Vec<P>,
+    ) {
+        let mut steered = self.bursts.take_spare();
+        steered.extend(packets.drain(..).filter_map(|packet| self.steer(moment, driver, port, packet)));
+        std::mem::swap(packets, &mut steered);
+        self.bursts.keep_spare(steered);
+    }
+
+    /// A packet leaves a host whose packets may be for a chain.
+    fn classify<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        number: u32,
+        packet: P,
+    ) -> Option<P> {
+        let to = driver.forwarding(&packet).to;
+        let fits = |rule: &&super::Rule| {
+            rule.to.binary_search(&to).is_ok()
+                && rule.matching.as_ref().is_none_or(|matching| matching.has_frame(driver.headers(&packet)))
+        };
+        let rules = &moment.tables.steering.rules[number as usize];
+        let Some(rule) = rules.iter().find(fits).filter(|_| to != FLOOD) else { return Some(packet) };
+        self.chains.courses[rule.chain as usize][rule.course.index()].entered += 1;
+        self.hand_to_next(moment, driver, (rule.chain as usize, rule.course, 0), packet)
+    }
+
+    /// A packet has come back from a function.
+    fn go_on_from<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        (id, course): (usize, Course),
+        packet: P,
+    ) -> Option<P> {
+        let steering = &moment.tables.steering;
+        let instance = &steering.instances[id];
+        let chain = instance.chain as usize;
+        let state = &mut self.chains.instances[id];
+        if state.watch.returned() {
+            driver.function_changed(moment.now, instance.ports[0], true);
+        }
+        if driver.frame(&packet).is_some_and(is_probe) {
+            driver.free(packet);
+            return None;
+        }
+        if driver.forwarding(&packet).to == FLOOD {
+            self.chains.courses[chain][course.index()].stray += 1;
+            driver.free(packet);
+            return None;
+        }
+        let bytes = driver.bytes(&packet);
+        state.count_out(moment.now, course, bytes, || driver.signature(&packet));
+        let hops = steering.paths[chain].hops.len();
+        let done = match course {
+            Course::Forward => instance.hop as usize + 1,
+            Course::Reverse => hops - instance.hop as usize,
+        };
+        self.hand_to_next(moment, driver, (chain, course, done), packet)
+    }
+
+    /// Has a packet go on that has done with so many functions of its chain.
+    fn hand_to_next<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        (chain, course, done): (usize, Course, usize),
+        mut packet: P,
+    ) -> Option<P> {
+        let Moment { tables, now } = moment;
+        let path = &tables.steering.paths[chain];
+        let hash = driver.forwarding(&packet).hash;
+        for step in done..path.hops.len() {
+            let hop = match course {
+                Course::Forward => step,
+                Course::Reverse => path.hops.len() - 1 - step,
+            };
+            if let Some(id) = self.choose_instance(driver, path.hops[hop], &packet) {
+                let to = tables.steering.instances[id].ports[course.index()];
+                self.count_hand_over(now, driver, (id, course), &packet);
+                driver.steer(&mut packet, Forwarding { to, hash });
+                return Some(packet);
+            }
+            let counters = &mut self.chains.courses[chain][course.index()];
+            match path.on_failure {
+                OnFailure::Bypass => counters.bypassed += 1,
+                OnFailure::Block => {
+                    counters.blocked += 1;
+                    driver.free(packet);
+                    return None;
+                }
+            }
+        }
+        let counters = &mut self.chains.courses[chain][course.index()];
+        let to = path.ends[course.index()].or_else(|| destination(tables, driver.destination(&packet)));
+        let Some(to) = to else {
+            counters.stray += 1;
+            driver.free(packet);
+            return None;
+        };
+        counters.left += 1;
+        driver.steer(&mut packet, Forwarding { to, hash });
+        Some(packet)
+    }
+
+    /// The instance of a function that takes a packet.
+    #[inline]
+    fn choose_instance<D: Driver<Packet = P>>(
+        &mut self,
+        driver: &D,
+        (first, count): (u32, u32),
+        packet: &P,
+    ) -> Option<usize> {
+        let (first, count) = (first as usize, count as usize);
+        let instances = &mut self.chains.instances[first..first + count];
+        if let [only] = instances {
+            return only.watch.takes().then_some(first);
+        }
+        // A probe that is a packet of somebody's goes where the packet goes when all is well.
+        let flow = FlowKey::parse(driver.headers(packet)).map_or(FlowHash(0), |key| flow_of(&key));
+        let own = rendezvous(flow, count, |_| true)?;
+        if instances[own].watch.takes() {
+            return Some(first + own);
+        }
+        rendezvous(flow, count, |instance| instances[instance].watch.is_up()).map(|instance| first + instance)
+    }
+
+    #[inline]
+    fn count_hand_over<D: Driver<Packet = P>>(
+        &mut self,
+        now: Time,
+        driver: &mut D,
+        (id, course): (usize, Course),
+        packet: &P,
+    ) {
+        let bytes = driver.bytes(packet);
+        let state = &mut self.chains.instances[id];
+        if state.count_in(now, course, bytes) {
+            state.samples[course.index()] = Some(Sample { signature: driver.signature(packet), at: now });
+        }
+        if let Some(until) = state.watch.handed(now) {
+            self.arm_watches(driver, until);
+        }
+    }
+
+    fn arm_watches<D: Driver<Packet = P>>(&mut self, driver: &mut D, until: Time) {
+        if until < self.chains.armed {
+            self.chains.armed = until;
+            driver.wake_at(until, Timer::Chains);
+        }
+    }
+
+    /// The time has come that watches have wanted.
+    #[cold]
+    pub(crate) fn wake_watches<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D) {
+        if self.chains.armed != moment.now {
+            // An earlier one was armed in its place.
+            return;
+        }
+        self.ask_watches(moment, driver);
+    }
+
+    /// Asks all watches what they want; what they were to be woken for is forgotten.
+    pub(crate) fn ask_watches<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D) {
+        self.chains.armed = Time::NEVER;
+        let mut next = Time::NEVER;
+        for id in 0..self.chains.instances.len() {
+            loop {
+                match self.chains.instances[id].watch.poll(moment.now) {
+                    WatchStep::Wait(until) => {
+                        next = next.min(until);
+                        break;
+                    }
+                    WatchStep::Probe => self.send_probe(moment, driver, id),
+                    WatchStep::Down => {
+                        driver.function_changed(moment.now, moment.tables.steering.instances[id].ports[0], false);
+                        self.send_probe(moment, driver, id);
+                    }
+                }
+            }
+        }
+        self.arm_watches(driver, next);
+    }
+
+    /// Sends a frame to the ingress of a function, which should come out of its egress.
+    fn send_probe<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, id: usize) {
+        let tables = moment.tables;
+        let to = tables.steering.instances[id].ports[0];
+        if let Some(packet) = driver.make(&probe(), Forwarding { to, hash: FlowHash(0) }, Tag::None) {
+            self.put(moment, driver, tables.steering.towards_ingress(&tables.map, id), packet);
+        }
+    }
+
+    /// Functions hear of the carrier of a link.
+    pub(crate) fn report_carrier_to_functions<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        link: LinkId,
+        up: bool,
+    ) {
+        let tables = moment.tables;
+        for node in tables.map.ends(link).map(|port| tables.map.node(port)) {
+            let Some((id, is_egress)) = tables.steering.instance_at(node) else { continue };
+            let watch = &mut self.chains.instances[id].watch;
+            let was_up = watch.is_up();
+            watch.set_carrier(moment.now, is_egress, up);
+            if watch.is_up() != was_up {
+                let is_up = watch.is_up();
+                driver.function_changed(moment.now, tables.steering.instances[id].ports[0], is_up);
+            }
+        }
+    }
+
+    /// The same of a link that has no carrier from the beginning.
+    pub(crate) fn start_functions_without(&mut self, tables: &Tables, now: Time, port: NetPort) {
+        if let Some((id, is_egress)) = tables.steering.instance_at(tables.map.node(port)) {
+            self.chains.instances[id].watch.set_carrier(now, is_egress, false);
+        }
+    }
+}
+
+/// The host that has an address, which nobody has if it is a group's.
+fn destination(tables: &Tables, mac: [u8; 6]) -> Option<NodeId> {
+    if is_group(mac) { None } else { tables.host_table.by_mac(mac) }
+}
+
+fn probe() -> [u8; PROBE_BYTES] {
+    let mut frame = [0; PROBE_BYTES];
+    frame[..6].copy_from_slice(&PROBE_TO);
+    frame[6..12].copy_from_slice(&PROBE_FROM);
+    frame[12..14].copy_from_slice(&PROBE_TYPE.to_be_bytes());
+    frame
+}
+
+fn is_probe(frame: &[u8]) -> bool {
+    frame.get(12..14) == Some(&PROBE_TYPE.to_be_bytes()) && frame.starts_with(&PROBE_TO)
+}

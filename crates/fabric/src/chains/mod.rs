@@ -1,0 +1,20 @@
+//! Service chains, and the functions that they lead through.
+//!
+//! ```yaml
+//! functions:
+//!   firewall: { at: s1, programs: { nft: exec ./firewall.sh } }
+//!   ids: { at: s1, devices: ['vhost-user:', 'vhost-user:'] }
+//! chains:
+//!   web: { from: h1, to: h2, match: 'tcp,tp_dst=80', functions: [firewall, ids], on-failure: bypass }
+//! ```
+
+mod check;
+mod text;
+
+pub(crate) use check::chains;
+pub(crate) use text::{ChainText, FunctionText};
+
+mod functions;
+
+pub use functions::FORWARDER;
+pub(crate) use functions::add as add_functions;

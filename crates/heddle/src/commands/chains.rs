@@ -1,0 +1,112 @@
+//! `show chains`: what passes each function of each service chain.
+
+use std::time::Duration;
+
+use fabric::Fabric;
+use live::Instance;
+use live::control::ChainCounters;
+use miette::Report;
+use serde_json::{Value, json};
+
+use super::explain;
+use crate::output::Rows;
+
+/// Rates are those of this time.
+const RATED: Duration = Duration::from_millis(500);
+
+/// One row for what enters each course of each chain, one for each instance of its functions, and one for what leaves it.
+pub fn chains(instance: &Instance) -> Result<Rows, Report> {
+    let read = || instance.counters().map_err(explain);
+    let before = read()?;
+    if before.chains.is_empty() {
+        return Ok(rows(&[], &[], 1.0));
+    }
+    std::thread::sleep(RATED);
+    let after = read()?;
+    let seconds = after.at.as_ns().saturating_sub(before.at.as_ns()) as f64 / 1e9;
+    Ok(rows(&before.chains, &after.chains, seconds))
+}
+
+/// The same of a file, which says what there is.
+pub fn chains_of_file(fabric: &Fabric) -> Rows {
+    let mut rows = Rows::new(&["chain", "from", "to", "match", "functions", "directions", "on-failure"]);
+    for chain in &fabric.chains.chains {
+        let names = |hosts: &[topology::NodeId]| {
+            let names = hosts.iter().map(|host| fabric.topology.nodes[*host].name.as_str());
+            json!(names.collect::<Vec<_>>().join(" "))
+        };
+        let functions = chain.functions.iter().map(|at| &fabric.chains.functions[*at]);
+        let functions = functions.map(|function| match function.instances.len() {
+            1 => function.name.clone(),
+            several => format!("{} x{several}", function.name),
+        });
+        rows.push([
+            json!(chain.name),
+            names(&chain.from),
+            names(&chain.to),
+            json!(chain.matching.to_string()),
+            json!(functions.collect::<Vec<_>>().join(" ")),
+            json!(if chain.is_both_ways { "both" } else { "forward" }),
+            json!(chain.on_failure.name()),
+        ]);
+    }
+    rows
+}
+
+fn rows(before: &[ChainCounters], after: &[ChainCounters], seconds: f64) -> Rows {
+    let mut rows = Rows::new(&[
+        "chain",
+        "course",
+        "hop",
+        "state",
+        "in-pps",
+        "out-pps",
+        "in-packets",
+        "out-packets",
+        "drops",
+        "delay-us",
+        "delay-max-us",
+        "failures",
+    ]);
+    let rate = |now: u64, was: Option<u64>| json!((now.saturating_sub(was.unwrap_or(now)) as f64 / seconds).round());
+    for chain in after {
+        let was = before.iter().find(|was| (&was.chain, &was.course) == (&chain.chain, &chain.course));
+        let end = |what: &str, packets: u64, was: Option<u64>| -> [Value; 12] {
+            let null = || Value::Null;
+            let (name, course) = (json!(chain.chain), json!(chain.course));
+            let pps = rate(packets, was);
+            [name, course, json!(what), null(), pps, null(), json!(packets), null(), null(), null(), null(), null()]
+        };
+        rows.push(end("enters", chain.entered, was.map(|was| was.entered)));
+        for (number, hop) in chain.hops.iter().enumerate() {
+            let was = was.and_then(|was| was.hops.get(number));
+            let state = match hop.down_ms {
+                _ if hop.up => json!("up"),
+                Some(ms) => json!(format!("down for {} s", ms / 1_000)),
+                None => json!("down"),
+            };
+            rows.push([
+                json!(chain.chain),
+                json!(chain.course),
+                json!(hop.function),
+                state,
+                rate(hop.in_packets, was.map(|was| was.in_packets)),
+                rate(hop.out_packets, was.map(|was| was.out_packets)),
+                json!(hop.in_packets),
+                json!(hop.out_packets),
+                // What is in the function just now among them.
+                json!(hop.in_packets.saturating_sub(hop.out_packets)),
+                json!(hop.delay_total_ns.checked_div(hop.timed).map(|ns| ns as f64 / 1e3)),
+                json!((hop.timed > 0).then_some(hop.delay_max_ns as f64 / 1e3)),
+                json!(hop.failures),
+            ]);
+        }
+        rows.push(end("leaves", chain.left, was.map(|was| was.left)));
+        for (what, packets) in [("bypasses", chain.bypassed), ("blocked", chain.blocked), ("for nobody", chain.stray)] {
+            if packets > 0 {
+                rows.push(end(what, packets, None));
+            }
+        }
+    }
+    rows
+}

@@ -1,0 +1,106 @@
+//! Service chains: frames that come from functions, and what is told about them.
+
+use datapath::{ChainState, Course, Tag};
+use machine::Time;
+use topology::NodeId;
+use vswitch::spread::FlowHash;
+use vswitch::{FLOOD, FlowKey, Forwarding};
+use wire::is_group;
+
+use super::edge::Edge;
+use super::plan::Plan;
+use super::pool::Packet;
+use crate::control::{ChainCounters, ChainHop};
+use crate::tap::VNET_HEADER;
+
+/// What the shortest frame has that can be looked at: an Ethernet header.
+const HEADER: usize = 14;
+
+impl Edge {
+    /// Decides about a frame that a function has sent: its port says where it goes next. It is returned if it is none.
+    #[inline]
+    pub(super) fn enter_from_function(&mut self, host: usize, now: Time, mut packet: Packet) -> Result<(), Packet> {
+        let bytes = packet.bytes().len();
+        if bytes < VNET_HEADER + HEADER || bytes > self.plan.frame_limit() {
+            return Err(packet);
+        }
+        let frame = packet.ethernet();
+        // Nobody's packets through a chain are for a group.
+        let to = if frame.first_chunk().is_some_and(|to| is_group(*to)) { FLOOD } else { NodeId(host as u32) };
+        let key = self.plan.asks_functions_for_flows().then(|| FlowKey::parse(frame).ok()).flatten();
+        let hash = key.map_or(FlowHash(0), |key| key.hash());
+        self.stamp(now, &mut packet, Forwarding { to, hash }, Tag::None);
+        self.entering.push(packet);
+        Ok(())
+    }
+
+    /// Says in the log that a function has gone down, or is back.
+    #[cold]
+    pub(super) fn log_function(&mut self, now: Time, ingress: NodeId, up: bool) {
+        if let Some(lines) = self.function_log.take_left_out(now) {
+            tracing::warn!("{lines} more changes of functions in a minute are not in this log");
+        }
+        if !self.function_log.take(now) {
+            return;
+        }
+        let name = &self.plan.fabric().topology.nodes[ingress].name;
+        if up {
+            tracing::info!("function {name} is back");
+        } else {
+            tracing::warn!("function {name} is down: it gives nothing back, or a port of it has no carrier");
+        }
+    }
+}
+
+/// How chains do, at `now`; none of a worker that has none.
+pub(super) fn counters(state: &ChainState, plan: &Plan, now: Time) -> Vec<ChainCounters> {
+    let chains = &plan.fabric().chains;
+    let nodes = &plan.fabric().topology.nodes;
+    let (mut rows, mut first) = (Vec::new(), 0);
+    for (chain, courses) in chains.chains.iter().zip(&state.courses) {
+        let functions = chain.functions.iter().map(|function| &chains.functions[*function]);
+        let ports: Vec<NodeId> =
+            functions.flat_map(|function| function.instances.iter().map(|ports| ports[0])).collect();
+        let instances = &state.instances[first..first + ports.len()];
+        first += ports.len();
+        for course in Course::BOTH {
+            let at = course.index();
+            if course == Course::Reverse && !chain.is_both_ways {
+                continue;
+            }
+            let mut hops: Vec<ChainHop> = (ports.iter().zip(instances))
+                .map(|(port, instance)| {
+                    let hop = instance.hops[at];
+                    ChainHop {
+                        function: nodes[*port].name.clone(),
+                        up: instance.watch.is_up(),
+                        failures: instance.watch.failures(),
+                        down_ms: instance.watch.down_since().map(|since| now.since(since).as_ns() / 1_000_000),
+                        in_packets: hop.in_packets,
+                        in_bytes: hop.in_bytes,
+                        out_packets: hop.out_packets,
+                        out_bytes: hop.out_bytes,
+                        timed: hop.timed,
+                        delay_total_ns: hop.delay_total.as_ns(),
+                        delay_max_ns: hop.delay_max.as_ns(),
+                    }
+                })
+                .collect();
+            if course == Course::Reverse {
+                hops.reverse();
+            }
+            let counted = courses[at];
+            rows.push(ChainCounters {
+                chain: chain.name.clone(),
+                course: course.name().to_owned(),
+                entered: counted.entered,
+                left: counted.left,
+                bypassed: counted.bypassed,
+                blocked: counted.blocked,
+                stray: counted.stray,
+                hops,
+            });
+        }
+    }
+    rows
+}
