@@ -187,12 +187,8 @@ impl Egress {
 
     /// Offers the link the second one of a packet that comes twice. It comes later than now, be it by a nanosecond: so it need not be followed.
     fn offer_second<D: Driver>(&mut self, now: Time, driver: &mut D, mut packet: D::Packet) {
-        let impaired = match self.link.offer(now, driver.bytes(&packet)) {
-            Verdict::Dropped => return driver.free(packet),
-            Verdict::Impaired(impaired) => impaired,
-            Verdict::Arrives(at) => Impaired { at, marks: false, is_duplicated: false, flips: None },
-            Verdict::Marks(at) => Impaired { at, marks: true, is_duplicated: false, flips: None },
-        };
+        let verdict = self.link.offer(now, driver.bytes(&packet));
+        let Some(impaired) = verdict.impaired() else { return driver.free(packet) };
         self.do_to(driver, &mut packet, impaired);
         let later = impaired.at.max(now + Span::from_ns(1));
         if let Some(packet) = driver.carry(now, later, self.far, packet) {

@@ -20,6 +20,18 @@ pub struct Impaired {
     pub flips: Option<u64>,
 }
 
+impl Verdict {
+    /// All that happens to the packet; `None` if it is dropped.
+    pub const fn impaired(self) -> Option<Impaired> {
+        match self {
+            Self::Arrives(at) => Some(Impaired { at, marks: false, is_duplicated: false, flips: None }),
+            Self::Marks(at) => Some(Impaired { at, marks: true, is_duplicated: false, flips: None }),
+            Self::Impaired(impaired) => Some(impaired),
+            Self::Dropped => None,
+        }
+    }
+}
+
 impl Impaired {
     /// Of a packet to which nothing happens but that it arrives, less is to be done.
     pub(crate) const fn verdict(self) -> Verdict {

@@ -1,7 +1,7 @@
 //! Packets that pass functions of service chains.
 
 use datapath::{Driver as _, HopCounters};
-use link::Verdict;
+use link::{Impaired, Verdict};
 use machine::{Span, Time};
 use topology::NetPort;
 
@@ -13,17 +13,35 @@ impl Engine<'_> {
     /// A packet has come to a function, by either of its ports.
     #[cold]
     pub(super) fn come_to_function(&mut self, now: Time, port: NetPort, packet: Packet) {
-        let network = (&self.scenario.fabric.topology, &self.tables.map);
-        let (verdict, out) = self.functions.offer(now, network, port, self.medium.bytes(&packet));
-        match verdict {
-            // Whoever forwards frames marks none.
-            Verdict::Arrives(at) | Verdict::Marks(at) if at > now => {
-                let event = Event { packet: packet.id, header: packet.header, at: HOST | FUNCTION | out.0 };
-                self.medium.calendar.push(at, event);
+        let (verdict, out) = self.offer_to_function(now, port, packet);
+        let Some(impaired) = verdict.impaired() else { return self.medium.free(packet) };
+        if impaired.is_duplicated
+            && let Some(second) = self.medium.copy(&packet)
+        {
+            let (verdict, out) = self.offer_to_function(now, port, second);
+            match verdict.impaired() {
+                Some(impaired) => self.pass_function((now, impaired), out, second),
+                None => self.medium.free(second),
             }
-            Verdict::Arrives(_) | Verdict::Marks(_) => self.leave_function(now, out, packet),
-            Verdict::Dropped => self.medium.free(packet),
         }
+        self.pass_function((now, impaired), out, packet);
+    }
+
+    fn offer_to_function(&mut self, now: Time, port: NetPort, packet: Packet) -> (Verdict, NetPort) {
+        let network = (&self.scenario.fabric.topology, &self.tables.map);
+        self.functions.offer(now, network, port, self.medium.bytes(&packet))
+    }
+
+    /// A function passes a packet on. Whoever forwards frames marks none.
+    fn pass_function(&mut self, (now, impaired): (Time, Impaired), out: NetPort, mut packet: Packet) {
+        if let Some(bits) = impaired.flips {
+            self.medium.corrupt(&mut packet, bits);
+        }
+        if impaired.at <= now {
+            return self.leave_function(now, out, packet);
+        }
+        let event = Event { packet: packet.id, header: packet.header, at: HOST | FUNCTION | out.0 };
+        self.medium.calendar.push(impaired.at, event);
     }
 
     /// A packet leaves a function.
