@@ -23,7 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fabric::{HostFile, Program, Restart};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -179,8 +179,9 @@ impl Shared {
     fn signal(&self, signal: Signal) {
         let state = self.lock();
         if let Some(pid) = state.pid {
-            // It may have left its group, or may have ended.
+            // It may have left its group, or may have ended; its children may be in it still.
             let _ = killpg(pid, signal);
+            let _ = kill(pid, signal);
         }
     }
 }
@@ -331,6 +332,8 @@ fn run(launch: &Launch, shared: &Shared, output: &Arc<Output>) -> io::Result<Exi
     // Its number stays its own until it has been waited for.
     while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(nix::errno::Errno::EINTR) {}
     let mut state = shared.lock();
+    // As long as nobody has waited for it, its group is its own. What it has left behind must not be in the way of what is started next.
+    let _ = killpg(pid, Signal::SIGKILL);
     state.pid = None;
     child.wait()
 }

@@ -73,7 +73,12 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
             "addNAT" => network.note(line, "a way to the outside (`addNAT`)"),
             "dict" => {
                 if let Some(target) = call.target {
-                    reading.options.insert(target, call.arguments);
+                    let mut options = call.arguments;
+                    if options.len() > OPTIONS_MAX {
+                        network.note(line, format!("of `{}`, all but the first {OPTIONS_MAX} options", shown(target)));
+                        options.truncate(OPTIONS_MAX);
+                    }
+                    reading.options.insert(target, options);
                 }
             }
             _ => {}
@@ -81,6 +86,9 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
     }
     Some(network)
 }
+
+/// So many options one `dict` has: each link that takes them has them all.
+const OPTIONS_MAX: usize = 64;
 
 /// Logical lines, each from its indentation on: what is within brackets or quotes goes on on the next one. Comments are left out.
 fn statements(text: &str) -> Vec<(usize, &str)> {

@@ -47,8 +47,10 @@ pub fn import(source: &Source) -> Result<Imported, Error> {
         Format::GraphMl => graphml::read(source, &mut problems),
         Format::Mininet => mininet::read(source, &mut problems),
     };
-    let network = network.filter(|_| problems.is_empty());
-    let Some(network) = network else { return Err(problems.into_error()) };
+    if !problems.is_empty() {
+        return Err(problems.into_error());
+    }
+    let network = network.unwrap_or_default();
     if network.is_empty() {
         let place = Place { offset: 0, len: source.text.lines().next().unwrap_or_default().len() };
         let hint = "containerlab has `topology: { nodes: .., links: .. }`, GraphML `<node>` and `<edge>`, Mininet `addHost`, `addSwitch` and `addLink`";

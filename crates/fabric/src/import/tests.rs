@@ -164,6 +164,7 @@ fn what_is_no_network_is_refused_with_its_line() {
         ("a.graphml", "<graphml><graph><node></graph>", "this is no XML"),
         ("a.graphml", "<!DOCTYPE x [<!ENTITY a 'b'>]><graphml/>", "this is no XML"),
         ("a.py", "print('hello')\n", "there is no network in this file"),
+        ("a.graphml", "<graphml/>", "there is no network in this file"),
     ] {
         let error = import(&Source { name: name.to_owned(), text: text.to_owned() }).expect_err(text);
         let said: Vec<&str> = error.problems().iter().map(|problem| problem.message.as_str()).collect();

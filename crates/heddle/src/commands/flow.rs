@@ -1,12 +1,12 @@
 //! `flow`, `group`, `trace`: tables of flows of a running network.
 
 use std::fmt::Write as _;
-use std::io::BufRead;
+use std::io::Read as _;
 
 use fabric::{FlowCommand, find_switch, selection, table_changes};
 use live::control::{FlowEntry, SwitchConnections, SwitchFlows};
 use live::{Error, Instance};
-use miette::{IntoDiagnostic, Report};
+use miette::{IntoDiagnostic, Report, miette};
 use serde_json::json;
 use vswitch::flow_table::PRIORITY;
 
@@ -54,6 +54,9 @@ fn all_if_none(texts: &[String]) -> Vec<String> {
     if texts.is_empty() { vec![String::new()] } else { texts.to_vec() }
 }
 
+/// Bytes of flows on standard input: as JSON, they fit a request to a network.
+const INPUT_MAX: u64 = 5 << 20;
+
 /// What stands on the command line, or, for `-`, the lines of standard input that are neither empty nor comments.
 fn texts(words: &[String]) -> Result<Vec<String>, Report> {
     let mut texts = Vec::new();
@@ -62,10 +65,17 @@ fn texts(words: &[String]) -> Result<Vec<String>, Report> {
             texts.push(word.clone());
             continue;
         }
-        for line in std::io::stdin().lock().lines() {
-            let line = line.into_diagnostic()?;
+        let mut all = String::new();
+        std::io::stdin().take(INPUT_MAX + 1).read_to_string(&mut all).into_diagnostic()?;
+        if all.len() as u64 > INPUT_MAX {
+            return Err(miette!(
+                help = "give them in several commands: `split -C 4m FLOWS part.; for part in part.*; do heddle flow add SWITCH - < $part; done`",
+                "standard input has more than {INPUT_MAX} bytes, as many as a network takes at once"
+            ));
+        }
+        for line in all.lines() {
             if !line.trim().is_empty() && !line.trim_start().starts_with('#') {
-                texts.push(line);
+                texts.push(line.to_owned());
             }
         }
     }

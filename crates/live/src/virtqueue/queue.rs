@@ -16,6 +16,12 @@ use crate::tap::VNET_HEADER;
 const AHEAD: usize = 32;
 /// Chains over which one frame is spread at most: a guest's buffers have 64 bytes or more.
 const CHAINS_MAX: u16 = 1_024;
+
+/// So many buffers are looked at for one frame, in all chains together: 64 KiB in buffers of 64 bytes. Whoever has shorter ones does not get it.
+const BUFFERS_MAX: u32 = 1_024;
+
+/// So many chains in a row that are no frame are passed over at once: who has others to serve must not be kept by a guest that goes on writing such.
+const NOTHING_MAX: usize = 8;
 /// The shortest frame: an Ethernet header.
 const SHORTEST: usize = 14;
 /// The header with the number of buffers.
@@ -85,13 +91,14 @@ impl Transmitq {
         &mut self.ring
     }
 
-    /// Reads one frame with its header into `buffer`; `None` when there is none. What is no frame is passed over and counted in `losses`.
+    /// Reads one frame with its header into `buffer`; `None` when there is none. What is no frame is passed over and counted in `losses`; many of them in a row
+    /// are as one frame without a byte.
     ///
     /// # Errors
     /// If the guest has written nonsense into the ring.
     #[inline]
     pub fn read(&mut self, buffer: &mut [u8], losses: &mut u64) -> Result<Option<usize>, RingError> {
-        loop {
+        for _ in 0..NOTHING_MAX {
             if self.at == self.end && !self.look_ahead()? {
                 return Ok(None);
             }
@@ -106,6 +113,7 @@ impl Transmitq {
                 Taken::Nothing => *losses += 1,
             }
         }
+        Ok(Some(0))
     }
 
     /// Looks up the next chains; whether there are any.
@@ -255,6 +263,7 @@ impl Receiveq {
         // Where the header is, of a frame that may be spread over several chains.
         let mut header_at = 0;
         let mut chains = 0;
+        let mut buffers = 0;
         loop {
             if chains == CHAINS_MAX || self.ring.available(chains + 1)? <= chains {
                 return Ok(false);
@@ -263,6 +272,10 @@ impl Receiveq {
             let mut chain = self.ring.chain(self.ring.descriptor(head)?, true)?;
             let mut written = 0;
             while let Some((addr, len)) = chain.next_buffer()? {
+                buffers += 1;
+                if buffers > BUFFERS_MAX {
+                    return Ok(false);
+                }
                 let (mut addr, mut room) = (addr, len as usize);
                 if !header_rest.is_empty() {
                     if self.layout.is_mergeable && room < LONG_HEADER {

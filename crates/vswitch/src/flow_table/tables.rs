@@ -223,6 +223,17 @@ impl FlowTables {
     fn outdate(&mut self) {
         self.cache.outdate();
         self.frozen.clear();
+        self.forget_deadlines();
+    }
+
+    /// Deadlines of flows that are no more are passed over when they come; here, where they are most of all.
+    fn forget_deadlines(&mut self) {
+        const SPARE: usize = 1_024;
+        if self.deadlines.len() <= 2 * (self.entries.len() - self.free.len()) + SPARE {
+            return;
+        }
+        let of = |(id, entry): (usize, &Option<EntryState>)| Some((deadline(entry.as_ref()?)?, id as u32));
+        self.deadlines = self.entries.iter().enumerate().filter_map(of).collect();
     }
 
     /// The place for connections is made when a flow first asks for them, and not when a packet comes.

@@ -18,6 +18,9 @@ use crate::action::Action;
 use crate::conntrack::Request;
 use crate::field::Field;
 
+/// A packet may come to so many buckets: groups of groups would be as many as all their paths.
+const BUCKETS_MAX: u32 = 4_096;
+
 /// Actions that one packet may come to. Groups that name groups could make it as many as one likes.
 const ACTIONS_MAX: usize = 1_024;
 
@@ -92,6 +95,8 @@ struct Walk<'a, 'b> {
     inner: Vec<Key>,
     out: &'b mut Decision,
     groups_deep: u32,
+    /// Buckets that it has come to.
+    buckets: u32,
     /// Its action set.
     set: ActionSet,
     /// What has been written into its metadata: value and mask.
@@ -135,7 +140,7 @@ pub fn walk(lookup: Lookup<'_>, frozen: &mut FrozenStates, key: &Key, out: &mut 
         set.actions.clone_from(&state.set);
     }
     let (inner, metadata) = (Vec::new(), (0, 0));
-    let mut walk = Walk { lookup, in_port, key: *key, inner, out, groups_deep: 0, set, metadata, frozen };
+    let mut walk = Walk { lookup, in_port, key: *key, inner, out, groups_deep: 0, buckets: 0, set, metadata, frozen };
     walk.tables(table);
     if out.is_too_long {
         out.actions.clear();
@@ -352,7 +357,7 @@ impl Walk<'_, '_> {
 
     fn group(&mut self, id: u32) {
         let Some(group) = self.lookup.groups.get(&id) else { return };
-        if self.groups_deep == GROUPS_DEEP_MAX {
+        if self.out.is_too_long || self.groups_deep == GROUPS_DEEP_MAX {
             self.out.is_too_long = true;
             return;
         }
@@ -380,6 +385,14 @@ impl Walk<'_, '_> {
 
     /// A bucket works on a copy: what comes behind the group has the packet as it was.
     fn bucket(&mut self, bucket: &Bucket) {
+        // Buckets without an output leave nothing behind that could be counted instead.
+        self.buckets += 1;
+        if self.buckets > BUCKETS_MAX {
+            self.out.is_too_long = true;
+        }
+        if self.out.is_too_long {
+            return;
+        }
         let (key, inner, at) = (self.key, self.inner.clone(), self.out.actions.len());
         let tracking = self.out.tracking.len();
         self.out.actions.push(Action::Clone(0));

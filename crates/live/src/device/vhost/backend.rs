@@ -15,6 +15,7 @@ use crate::virtqueue::{
     Call, GuestMemory, Layout, OFFLOADS_OFFERED, Offloads, Receiveq, Ring, RingSpec, SIZE_MAX, Transmitq,
 };
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{AddressFamily, SockaddrLike as _, SockaddrStorage, getsockname};
 
 /// `VIRTIO_NET_F_MRG_RXBUF`
 const MERGEABLE: u64 = 1 << 15;
@@ -182,8 +183,9 @@ fn take_over(file: &File) -> io::Result<Kind> {
     let flags = OFlag::from_bits_retain(fcntl(file.as_fd(), FcntlArg::F_GETFL)?);
     fcntl(file.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
     let kind = file.metadata()?.file_type();
-    // What User-Mode Linux calls a pipe is a pair of sockets.
-    if kind.is_fifo() || kind.is_socket() {
+    // What User-Mode Linux calls a pipe is a pair of sockets. One of a network may wait when it is closed.
+    let is_local = || getsockname::<SockaddrStorage>(file.as_raw_fd()).is_ok_and(|at| at.family() == Some(AddressFamily::Unix));
+    if kind.is_fifo() || kind.is_socket() && is_local() {
         return Ok(Kind::Pipe);
     }
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;

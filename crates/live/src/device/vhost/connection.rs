@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 
 use super::message::{HEADER, Header, MessageError, REGIONS_MAX, Request};
 
@@ -39,6 +39,9 @@ impl From<io::Error> for ConnectionError {
         }
     }
 }
+
+/// So many descriptors may come with one message (`SCM_MAX_FD` of the kernel).
+const DESCRIPTORS_MAX: usize = 253;
 
 /// See above.
 #[derive(Debug)]
@@ -74,12 +77,13 @@ impl Connection {
 
     /// The beginning of a message, with which its files come.
     fn begin(&self, bytes: &mut [u8; HEADER]) -> Result<(usize, Vec<File>), ConnectionError> {
-        let mut space = nix::cmsg_space!([RawFd; REGIONS_MAX]);
+        // What does not fit would be lost with its number: descriptors that nobody closes any more.
+        let mut space = nix::cmsg_space!([RawFd; DESCRIPTORS_MAX]);
         let mut vectors = [IoSliceMut::new(bytes)];
         let received = recvmsg::<()>(self.0.as_raw_fd(), &mut vectors, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC);
         let received = received.map_err(io::Error::from)?;
         let mut files = Vec::new();
-        // Where there was no room for all, none are taken: the connection ends.
+        // There is room for as many as the kernel takes.
         let messages = received.cmsgs().map_err(|_| ConnectionError::Closed)?;
         for message in messages {
             if let ControlMessageOwned::ScmRights(descriptors) = message {
@@ -87,6 +91,7 @@ impl Connection {
                 files.extend(descriptors.into_iter().map(|descriptor| unsafe { File::from_raw_fd(descriptor) }));
             }
         }
+        files.iter().for_each(close_at_once);
         if received.bytes == 0 { Err(ConnectionError::Closed) } else { Ok((received.bytes, files)) }
     }
 
@@ -110,6 +115,16 @@ impl Connection {
     /// If it is not read, or the other side has gone.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
         Ok(self.0.write_all(bytes)?)
+    }
+}
+
+/// What was passed may be a socket whose close waits until its data has been read, as long as its sender likes.
+fn close_at_once(file: &File) {
+    let is_socket = file.metadata().is_ok_and(|metadata| metadata.file_type().is_socket());
+    if is_socket {
+        let never = nix::libc::linger { l_onoff: 0, l_linger: 0 };
+        // One for which this is refused is none that waits.
+        let _ = setsockopt(file, sockopt::Linger, &never);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use machine::{Span, Time};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, socket};
 
 use super::backend::Backend;
 use super::connection::{Connection, ConnectionError};
@@ -21,6 +22,9 @@ use crate::log_quota::LogQuota;
 /// How long it is until it connects again: at first, and at last.
 const RECONNECT_MIN: Duration = Duration::from_millis(20);
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// How long the end of a port waits for its thread.
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// How long who was cut off waits until he is served again.
 const PENALTY: Duration = Duration::from_millis(100);
@@ -113,10 +117,30 @@ impl Drop for Control {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
         if let Some(thread) = self.thread.take() {
-            // If it has panicked, the panic is in the log.
-            let _ = thread.join();
+            join_soon(thread);
         }
     }
+}
+
+/// Waits for the end of a thread, which may hang in a system call that its front end does not let end: it is left alone then, and ends when that does.
+fn join_soon(thread: JoinHandle<()>) {
+    let asked = Instant::now();
+    while !thread.is_finished() {
+        if asked.elapsed() > END_MAX {
+            return tracing::warn!("the thread of a vhost-user port hangs in what its front end gave it");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    // If it has panicked, the panic is in the log.
+    let _ = thread.join();
+}
+
+/// Connects to a socket at which somebody listens, and does not wait where too many do so already.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let stream = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    nix::sys::socket::connect(stream.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(stream.into())
 }
 
 /// Does what the next message says, and replies to it.
@@ -161,17 +185,20 @@ impl Talk {
                     self.look(Some(listener.socket.as_fd()), PollTimeout::NONE);
                     listener.socket.accept().map(|(stream, _)| stream)
                 }
-                Endpoint::Client(path) => UnixStream::connect(path),
+                Endpoint::Client(path) => connect(path),
             };
             match connected.and_then(|stream| self.serve(stream)) {
-                Ok(()) => wait = RECONNECT_MIN,
+                Ok(true) => wait = RECONNECT_MIN,
+                // Who waits for front ends takes the next one.
+                Ok(false) if matches!(endpoint, Endpoint::Server(_)) => {}
                 // Nobody has connected, or too many files are open: it is tried again.
                 Err(error) if matches!(endpoint, Endpoint::Server(_)) => {
                     if error.kind() != io::ErrorKind::WouldBlock {
                         self.pause(PENALTY);
                     }
                 }
-                Err(_) => {
+                // Nobody is there, or nobody who goes on.
+                Ok(false) | Err(_) => {
                     self.pause(wait);
                     wait = (wait * 2).min(RECONNECT_MAX);
                 }
@@ -203,8 +230,8 @@ impl Talk {
         }
     }
 
-    /// Serves a front end until it goes.
-    fn serve(&mut self, stream: UnixStream) -> io::Result<()> {
+    /// Serves a front end until it goes. Whether a guest was attached.
+    fn serve(&mut self, stream: UnixStream) -> io::Result<bool> {
         self.keep(Some(stream.try_clone()?));
         let mut connection = Connection::new(stream)?;
         let mut backend = Backend::new(Arc::clone(&self.shared));
@@ -249,7 +276,7 @@ impl Talk {
                 self.pause(PENALTY);
             }
         }
-        Ok(())
+        Ok(was_attached)
     }
 
     fn keep(&self, stream: Option<UnixStream>) {
