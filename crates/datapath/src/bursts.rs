@@ -214,8 +214,8 @@ impl<P> Graph<P> {
         let mut cross = |driver: &mut D, member: MemberId, packet: P| {
             let egress = &mut egress[members[member.index()]];
             match egress.link.offer(now, driver.bytes(&packet)) {
-                // Nothing waits where no time passes, so there are no marks.
-                Verdict::Arrives(_) | Verdict::Marks(_) => Some((egress.far, packet)),
+                // Nothing waits where no time passes, so there are no marks; nor is anything random about such a link.
+                Verdict::Arrives(_) | Verdict::Marks(_) | Verdict::Impaired(_) => Some((egress.far, packet)),
                 Verdict::Dropped => {
                     driver.free(packet);
                     None

@@ -33,6 +33,8 @@ pub enum Loss {
     Storm,
     /// A switch's pipeline looks at headers that it does not have, or writes them.
     Malformed,
+    /// A switch's pipeline drops it.
+    Pipeline,
     /// The pipelines of switches send packets in a circle that takes no time.
     Loop,
 }
@@ -156,6 +158,9 @@ pub trait Driver {
 
     /// A packet has found a long queue. Whether it is marked now (CE, RFC 3168), since its sender understands that.
     fn mark(&mut self, packet: &mut Self::Packet) -> bool;
+
+    /// Flips a bit behind the Ethernet header of a packet, whichever `bits` say: checksums stay as they were, so that its receiver finds out.
+    fn corrupt(&mut self, packet: &mut Self::Packet, bits: u64);
 
     /// A packet has done what it was for, or is lost.
     fn free(&mut self, packet: Self::Packet);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bond::Transmit;
-use link::{Link, LinkSpec, Verdict};
+use link::{Impaired, Link, LinkSpec, Verdict};
 use machine::{Rebase, Rng, Span, Time};
 use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
 use vswitch::{Action, FLOOD, HostTable, Pipelines, Spread, Switch};
@@ -157,10 +157,55 @@ impl Egress {
                 }
                 Some((at, packet))
             }
+            Verdict::Impaired(impaired) => Some(self.impair(now, driver, packet, impaired)),
             Verdict::Dropped => {
                 driver.free(packet);
                 None
             }
+        }
+    }
+
+    /// Does to a packet what its link does at random.
+    #[cold]
+    #[inline(never)]
+    fn impair<D: Driver>(
+        &mut self,
+        now: Time,
+        driver: &mut D,
+        mut packet: D::Packet,
+        impaired: Impaired,
+    ) -> (Time, D::Packet) {
+        if impaired.is_duplicated
+            && let Some(second) = driver.copy(&packet)
+        {
+            self.link.count_duplicate();
+            self.offer_second(now, driver, second);
+        }
+        self.do_to(driver, &mut packet, impaired);
+        (impaired.at, packet)
+    }
+
+    /// Offers the link the second one of a packet that comes twice. It comes later than now, be it by a nanosecond: so it need not be followed.
+    fn offer_second<D: Driver>(&mut self, now: Time, driver: &mut D, mut packet: D::Packet) {
+        let impaired = match self.link.offer(now, driver.bytes(&packet)) {
+            Verdict::Dropped => return driver.free(packet),
+            Verdict::Impaired(impaired) => impaired,
+            Verdict::Arrives(at) => Impaired { at, marks: false, is_duplicated: false, flips: None },
+            Verdict::Marks(at) => Impaired { at, marks: true, is_duplicated: false, flips: None },
+        };
+        self.do_to(driver, &mut packet, impaired);
+        let later = impaired.at.max(now + Span::from_ns(1));
+        if let Some(packet) = driver.carry(now, later, self.far, packet) {
+            driver.free(packet);
+        }
+    }
+
+    fn do_to<D: Driver>(&mut self, driver: &mut D, packet: &mut D::Packet, impaired: Impaired) {
+        if impaired.marks && driver.mark(packet) {
+            self.link.count_mark();
+        }
+        if let Some(bits) = impaired.flips {
+            driver.corrupt(packet, bits);
         }
     }
 

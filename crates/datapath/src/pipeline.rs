@@ -82,10 +82,10 @@ impl<P> Graph<P> {
         actions: &[Action],
     ) -> Option<(NetPort, P)> {
         // The last one that sends it takes the packet itself; what comes behind that has no effect.
-        let last = last_that_sends(actions);
+        let Some(last) = last_that_sends(actions) else { return lose(driver, Loss::Pipeline, packet) };
         let mut has_destination = true;
         let mut number = 0;
-        while let Some(action) = actions.get(number).filter(|_| last.is_some_and(|last| number <= last)) {
+        while let Some(action) = actions.get(number).filter(|_| number <= last) {
             match *action {
                 Action::Set(field) => {
                     if driver.rewrite(&mut packet, field).is_err() {
@@ -106,7 +106,7 @@ impl<P> Graph<P> {
                     }
                     number = end - 1;
                 }
-                Action::Normal | Action::Output(_) if Some(number) == last => {
+                Action::Normal | Action::Output(_) if number == last => {
                     return self.send(moment, driver, visit, *action, packet);
                 }
                 Action::Normal | Action::Output(_) => {

@@ -155,6 +155,10 @@ impl Driver for Part {
         false
     }
 
+    fn corrupt(&mut self, packet: &mut Packet, bits: u64) {
+        unreachable!("no link here flips bit {bits} of {packet:?}");
+    }
+
     fn free(&mut self, _: Packet) {}
 
     fn count(&mut self, loss: Loss) {

@@ -60,12 +60,12 @@ impl Serialize for SwitchTables {
 }
 
 impl Fabric {
-    /// What switches with tables do; to be made anew when `flow_tables` changes.
-    pub fn pipelines(&self) -> Pipelines {
+    /// What switches with tables do; to be made anew when `flow_tables` changes. `seed` is where their hashes start.
+    pub fn pipelines(&self, seed: u64) -> Pipelines {
         if self.flow_tables.is_empty() {
             return Pipelines::default();
         }
-        let (all, seed) = (self.flow_tables.clone(), self.seed);
+        let all = self.flow_tables.clone();
         Pipelines::new_at(move |now, topology, switch| {
             let tables = tables_of(now, topology, switch, seed, all.get(&switch)?);
             Some(Box::new(tables) as Box<dyn Pipeline>)

@@ -212,6 +212,24 @@ keys! {
         /// By how much the delay of a packet is shorter or longer at most, on every link.
         "links.jitter" => #[serde(rename = "link-jitter")] Jitter(Span)
     };
+    /// The share of packets that come twice, at random and each by itself, as `duplicate` of tc-netem(8): the second one is sent behind the first. None when not
+    /// given.
+    "duplicate" => duplicate: Percent, EveryLink, |spec, ppb| spec.duplicate_ppb = ppb, |spec| given(spec.duplicate_ppb), vary {
+        /// The share of packets that come twice over every link, at random.
+        "links.duplicate" => #[serde(rename = "link-duplicate")] Duplicate(u32)
+    };
+    /// The share of packets of which a bit is flipped on the way, at random and each by itself, as `corrupt` of tc-netem(8): behind the Ethernet header, with no frame
+    /// check sequence that would tell, so that receivers find out by the checksums of IP, TCP and UDP. None when not given.
+    "corrupt" => corrupt: Percent, EveryLink, |spec, ppb| spec.corrupt_ppb = ppb, |spec| given(spec.corrupt_ppb), vary {
+        /// The share of packets of which every link flips a bit, at random.
+        "links.corrupt" => #[serde(rename = "link-corrupt")] Corrupt(u32)
+    };
+    /// The share of packets that don't take the link's delay, at random and each by itself, as `reorder` of tc-netem(8): they overtake those that were sent before. None
+    /// when not given.
+    "reorder" => reorder: Percent, EveryLink, |spec, ppb| spec.reorder_ppb = ppb, |spec| given(spec.reorder_ppb), vary {
+        /// The share of packets that don't take the delay of every link, at random.
+        "links.reorder" => #[serde(rename = "link-reorder")] Reordered(u32)
+    };
 }
 
 section! {
@@ -279,10 +297,22 @@ pub(crate) fn merged(own: &LinkText, defaults: Option<&LinkText>) -> LinkSpec {
     }
 }
 
-/// Notes what is written in vain for a link on which nothing takes time. `sound`: all that is written about it could be read, its rate among it.
+/// Notes what is written in vain for a link on which nothing takes time. `sound`: all that is written about it could be read, its rate and delay among it.
 pub(crate) fn note_idle(own: &LinkText, spec: LinkSpec, sound: bool, problems: &mut Problems<'_>) {
     if sound && spec.rate_bps.is_none() {
         own.note_idle(problems);
+    }
+    if let Some(text) = &own.reorder
+        && sound
+        && spec.reorder_ppb > 0
+        && spec.delay == Span::ZERO
+    {
+        problems.add(
+            text.place,
+            "a reorder without a delay: no packet is under way for so long that another could overtake it",
+            "no delay that some would not take",
+            "add `delay:`, or remove `reorder:`",
+        );
     }
 }
 

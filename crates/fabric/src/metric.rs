@@ -43,6 +43,12 @@ pub enum Metric {
     Marks,
     /// Packets that links lost at random.
     LinkLosses,
+    /// Packets that links made two of, at random, over all links.
+    LinkDuplicates,
+    /// Packets of which links flipped a bit, at random, over all links.
+    LinkCorruptions,
+    /// Packets that did not take the delay of a link, at random, over all links.
+    LinkOvertakes,
     /// Mean utilisation of the links between switches, and between hosts that forward and switches, 0 to 1.
     UtilisationMean,
     /// Utilisation of the busiest link direction, 0 to 1.
@@ -140,6 +146,9 @@ words!(Metric, "Metric", "a metric", {
     "queue-mean" => Metric::QueueMean,
     "marks" => Metric::Marks,
     "link-losses" => Metric::LinkLosses,
+    "link-duplicates" => Metric::LinkDuplicates,
+    "link-corruptions" => Metric::LinkCorruptions,
+    "link-overtakes" => Metric::LinkOvertakes,
     "utilisation-mean" => Metric::UtilisationMean,
     "utilisation-max" => Metric::UtilisationMax,
     "delay-min" => Metric::Delay(Statistic::Min),
@@ -264,6 +273,9 @@ impl Metric {
             | Self::QueueMean
             | Self::Marks
             | Self::LinkLosses
+            | Self::LinkDuplicates
+            | Self::LinkCorruptions
+            | Self::LinkOvertakes
             | Self::Lost
             | Self::Duplicates
             | Self::Unfinished

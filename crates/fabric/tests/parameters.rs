@@ -17,7 +17,7 @@ const TRANSFERS: &str = "traffic: { pattern: random, transfers: { size: 1B, ever
 const CLUSTER: &str = "cluster: { requests: 1 }";
 
 /// Of each axis: what the experiment does, and two values.
-const AXES: [(&str, &str, [&str; 2]); 31] = [
+const AXES: [(&str, &str, [&str; 2]); 34] = [
     ("spread", TRAFFIC, ["single", "ecmp"]),
     ("routes", TRAFFIC, ["follow", "fixed"]),
     ("pattern", TRAFFIC, ["stride(1)", "{ pairs: [[h1, h2]] }"]),
@@ -38,6 +38,9 @@ const AXES: [(&str, &str, [&str; 2]); 31] = [
     ("links.coalesce", TRAFFIC, ["0", "125us"]),
     ("links.loss", TRAFFIC, ["0", "0.1%"]),
     ("links.jitter", TRAFFIC, ["0", "1ms"]),
+    ("links.duplicate", TRAFFIC, ["0", "1%"]),
+    ("links.corrupt", TRAFFIC, ["0", "0.01%"]),
+    ("links.reorder", TRAFFIC, ["0", "2%"]),
     ("mode", TRAFFIC, ["balance-rr", "802.3ad"]),
     ("reorder", TRAFFIC, ["off", "{ buffer: 64 }"]),
     ("members", TRAFFIC, ["1", "2"]),
@@ -131,11 +134,13 @@ fn each_key_of_links_is_set_shown_and_taken_away_while_a_network_runs() {
     let axes: Vec<&str> = AXES.iter().filter_map(|(axis, ..)| axis.strip_prefix("links.")).collect();
     assert_eq!(keys, axes);
     for (key, (_, _, [_, value])) in keys.into_iter().zip(AXES.iter().filter(|(axis, ..)| axis.starts_with("links."))) {
-        let changed = change(&format!("{key}={value}"), &with_rate);
+        // What needs more than a rate.
+        let sound = if key == "reorder" { change("delay=1ms", &with_rate) } else { with_rate };
+        let changed = change(&format!("{key}={value}"), &sound);
         let shown = link_keys(&changed).into_iter().find(|(shown, _)| *shown == key);
         let (_, shown) = shown.unwrap_or_else(|| panic!("{key} is not shown"));
-        assert_eq!(change(&format!("{key}={shown}"), &with_rate), changed, "what is shown is read again");
-        let before = if key == "rate" { LinkSpec::default() } else { with_rate };
+        assert_eq!(change(&format!("{key}={shown}"), &sound), changed, "what is shown is read again");
+        let before = if key == "rate" { LinkSpec::default() } else { sound };
         assert_eq!(change(&format!("{key}=none"), &changed), before, "{key}");
     }
 }

@@ -31,19 +31,26 @@ pub fn put(text: &str) -> Result<(), Report> {
 /// Data in rows. A cell is a JSON string, number, boolean or null.
 pub struct Rows {
     columns: Vec<&'static str>,
-    rows: Vec<Vec<Value>>,
+    /// Those that a table leaves out where no row has anything there.
+    rare: &'static [&'static str],
+    cells: Vec<Vec<Value>>,
 }
 
 impl Rows {
     /// No rows yet.
     pub fn new(columns: &[&'static str]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+        Self { columns: columns.to_vec(), rare: &[], cells: Vec::new() }
+    }
+
+    /// The same with columns that a table leaves out where every row has nothing or zero there. JSON and CSV have them always.
+    pub fn with_rare(self, rare: &'static [&'static str]) -> Self {
+        Self { rare, ..self }
     }
 
     /// Adds a row with one cell a column.
     pub fn push<const N: usize>(&mut self, row: [Value; N]) {
         assert_eq!(N, self.columns.len(), "a row has one cell a column");
-        self.rows.push(row.into());
+        self.cells.push(row.into());
     }
 
     /// The text to print, with a final line break.
@@ -57,9 +64,15 @@ impl Rows {
 
     fn table(&self) -> String {
         let mut table = comfy_table::Table::new();
-        table.load_style(comfy_table::TableStyle::new()).set_header(&self.columns);
-        for row in &self.rows {
-            table.add_row(row.iter().map(|cell| {
+        let is_shown = |at: usize| {
+            let has_something = |row: &Vec<Value>| !row[at].is_null() && row[at] != 0;
+            !self.rare.contains(&self.columns[at]) || self.cells.iter().any(has_something)
+        };
+        let shown: Vec<usize> = (0..self.columns.len()).filter(|&at| is_shown(at)).collect();
+        table.load_style(comfy_table::TableStyle::new()).set_header(shown.iter().map(|&at| self.columns[at]));
+        for row in &self.cells {
+            table.add_row(shown.iter().map(|&at| {
+                let cell = &row[at];
                 // Whoever chose it must not make a row of it.
                 let aligned = comfy_table::Cell::new(text(cell).replace('\n', "\\u{a}"));
                 if cell.is_number() { aligned.set_alignment(comfy_table::CellAlignment::Right) } else { aligned }
@@ -73,7 +86,7 @@ impl Rows {
 
     /// The rows as JSON objects, to stand within a larger one.
     pub fn objects(&self) -> Vec<Value> {
-        self.rows
+        self.cells
             .iter()
             .map(|row| self.columns.iter().map(ToString::to_string).zip(row.iter().cloned()).collect())
             .collect()
@@ -87,7 +100,7 @@ impl Rows {
     fn csv(&self) -> String {
         let header = self.columns.join(",");
         let lines =
-            self.rows.iter().map(|row| row.iter().map(|cell| lab::quoted(&text(cell))).collect::<Vec<_>>().join(","));
+            self.cells.iter().map(|row| row.iter().map(|cell| lab::quoted(&text(cell))).collect::<Vec<_>>().join(","));
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
     }
 }
@@ -136,6 +149,19 @@ mod tests {
         assert_eq!(rows.render(Format::Table), "name\nx\\u{a}forged  row\n");
         assert_eq!(rows.render(Format::Csv), "name\n\"x\nforged  row\"\n");
         assert_eq!(harmless("a\nb \u{e4}"), "a\nb \u{e4}");
+    }
+
+    #[test]
+    fn a_table_leaves_out_rare_columns_that_have_nothing() {
+        let rare = |packets: [u64; 2]| {
+            let mut rows = Rows::new(&["name", "packets", "note"]).with_rare(&["packets"]);
+            rows.push(["h1".into(), packets[0].into(), "a".into()]);
+            rows.push(["h2".into(), packets[1].into(), "b".into()]);
+            rows
+        };
+        assert_eq!(rare([0, 0]).render(Format::Table), "name  note\nh1    a\nh2    b\n");
+        assert_eq!(rare([0, 5]).render(Format::Table).lines().next(), Some("name  packets  note"));
+        assert_eq!(rare([0, 0]).render(Format::Csv), "name,packets,note\nh1,0,a\nh2,0,b\n");
     }
 
     #[test]

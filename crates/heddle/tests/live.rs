@@ -516,6 +516,40 @@ experiments:
     assert!(table.contains("all 8 expectations are met"), "{table}");
 }
 
+/// A thousand datagrams over a link that does to a tenth of them whatever a link may do, live and simulated. What is corrupted, receivers find out and drop.
+#[test]
+fn links_duplicate_corrupt_and_reorder_packets_live_and_simulated() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    let file = "\
+name: bad
+nodes: { h1: host, h2: host, s1: switch }
+links:
+  - { between: [h1, s1], rate: 50Mbit, delay: 8ms, duplicate: 10%, corrupt: 10%, reorder: 10% }
+  - { between: [h2, s1], rate: 50Mbit }
+experiments:
+  bad:
+    traffic: { pattern: { pairs: [[h1, h2]] }, transport: udp, rate: 500 pps }
+    for: 2s
+    # Each is done to 100 on the mean, with a deviation of 10. What overtakes comes three places too early.
+    expect:
+      link-duplicates: [ { is: \">= 60\" }, { is: \"<= 160\" } ]
+      link-corruptions: \">= 60\"
+      link-overtakes: \">= 60\"
+      lost: [ { is: \">= 60\" }, { is: \"<= 180\" } ]
+      reordered: \">= 100\"
+      drops: \"<= 0\"
+";
+    desk.write("bad.fabric.yaml", file);
+    let (table, _) = desk.expect(0, &["run", "bad.fabric.yaml", "--quiet"]);
+    assert!(table.contains("all 16 expectations are met"), "{table}");
+    desk.write("vain.fabric.yaml", &file.replace(", delay: 8ms", ""));
+    let (_, stderr) = desk.expect(2, &["check", "vain.fabric.yaml"]);
+    assert!(stderr.contains("a reorder without a delay"), "{stderr}");
+}
+
 #[test]
 fn who_names_no_host_or_no_network_sees_which_there_are() {
     if !may_run() {

@@ -234,6 +234,9 @@ fn links(fabric: &Fabric, rng: &mut Rng) -> Vec<LinkRecord> {
                 marks: 0,
                 cut: 0,
                 losses: 0,
+                duplicates: 0,
+                corruptions: 0,
+                overtakes: 0,
                 utilisation: Some((rng.fraction() * 1_000.0).round() / 1_000.0),
                 queue_mean: Some(0.5),
             });

@@ -21,6 +21,15 @@ pub struct Counters {
     /// Packets that the link accepted and then lost at random.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub losses: u64,
+    /// Packets that the link accepted and made two of, at random. The second ones are among what was offered to it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub duplicates: u64,
+    /// Packets of which the link flipped a bit, at random.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub corruptions: u64,
+    /// Packets that did not take the link's delay, at random.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub overtakes: u64,
     /// Time spent transmitting what was accepted (zero without a rate). It is counted modulo 2^64 ps (213 days): [`Span::wrapping_sub`] gives what lies
     /// between two readings.
     pub busy: Span,
@@ -41,6 +50,9 @@ impl Counters {
         self.marks += other.marks;
         self.cut += other.cut;
         self.losses += other.losses;
+        self.duplicates += other.duplicates;
+        self.corruptions += other.corruptions;
+        self.overtakes += other.overtakes;
         self.busy = self.busy.wrapping_add(other.busy);
         self.queue_peak = self.queue_peak.max(other.queue_peak);
         self.waited = self.waited.wrapping_add(other.waited);

@@ -1,11 +1,35 @@
-//! What is random about a link: packets are lost, and delays differ.
+//! What is random about a link: packets are lost, come twice, are corrupted, overtake each other, and delays differ.
 
 use machine::{Rebase, Rng, Span, Time};
 
-use crate::LinkSpec;
+use crate::{Counters, LinkSpec, Verdict};
 
 /// [`LinkSpec::loss_ppb`] counts parts of so many packets.
 const PPB: u32 = 1_000_000_000;
+
+/// What happens to a packet on its way, besides that it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Impaired {
+    /// It reaches the other end then.
+    pub at: Time,
+    /// [`Verdict::Marks`].
+    pub marks: bool,
+    /// A second one like it is offered to the link behind it ([`Link::count_duplicate`](crate::Link::count_duplicate)).
+    pub is_duplicated: bool,
+    /// One of its bits is flipped: these say which.
+    pub flips: Option<u64>,
+}
+
+impl Impaired {
+    /// Of a packet to which nothing happens but that it arrives, less is to be done.
+    pub(crate) const fn verdict(self) -> Verdict {
+        match self {
+            Self { is_duplicated: false, flips: None, marks: false, at } => Verdict::Arrives(at),
+            Self { is_duplicated: false, flips: None, marks: true, at } => Verdict::Marks(at),
+            _ => Verdict::Impaired(self),
+        }
+    }
+}
 
 /// Draws for each packet of a link what happens to it.
 #[derive(Clone, Debug)]
@@ -13,12 +37,23 @@ pub(crate) struct Impairments {
     rng: Rng,
     /// When the last packet arrives that the link has accepted: the next one does not overtake it.
     latest: Time,
+    counted: Counted,
+}
+
+/// [`Counters::losses`], [`Counters::duplicates`], [`Counters::corruptions`], [`Counters::overtakes`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    losses: u64,
+    duplicates: u64,
+    corruptions: u64,
+    overtakes: u64,
 }
 
 impl Impairments {
     /// Those of a link, if anything is random about it.
     pub(crate) fn of(spec: LinkSpec, seed: u64) -> Option<Box<Self>> {
-        spec.is_random().then(|| Box::new(Self { rng: Rng::new(seed), latest: Time::ZERO }))
+        spec.is_random()
+            .then(|| Box::new(Self { rng: Rng::new(seed), latest: Time::ZERO, counted: Counted::default() }))
     }
 
     /// The link does something else from now on: what was drawn is not drawn again.
@@ -28,17 +63,59 @@ impl Impairments {
         }
     }
 
-    /// When a packet arrives that was sent at `sent` and would arrive at `arrives` if all had the same delay; `None` if it is lost.
-    pub(crate) fn arrival(&mut self, spec: LinkSpec, sent: Time, arrives: Time) -> Option<Time> {
-        if spec.loss_ppb > 0 && self.rng.below(PPB) < spec.loss_ppb {
+    /// What happens to a packet that was sent at `sent` and would arrive at `arrives` if nothing were random, and not before `earliest`; `None` if it is lost.
+    pub(crate) fn draw(
+        &mut self,
+        spec: LinkSpec,
+        (sent, arrives, earliest): (Time, Time, Time),
+        marks: bool,
+    ) -> Option<Impaired> {
+        if self.happens(spec.loss_ppb) {
+            self.counted.losses += 1;
             return None;
         }
+        let at = if self.happens(spec.reorder_ppb) {
+            self.counted.overtakes += 1;
+            sent
+        } else {
+            self.arrival(spec, sent, arrives).max(earliest)
+        };
+        let is_duplicated = self.happens(spec.duplicate_ppb);
+        let flips = self.happens(spec.corrupt_ppb).then(|| self.rng.bits());
+        self.counted.corruptions += u64::from(flips.is_some());
+        Some(Impaired { at, marks, is_duplicated, flips })
+    }
+
+    /// Draws only where there is something to draw: what a seed gives a link does not depend on what the link never does.
+    fn happens(&mut self, ppb: u32) -> bool {
+        ppb > 0 && self.rng.below(PPB) < ppb
+    }
+
+    fn arrival(&mut self, spec: LinkSpec, sent: Time, arrives: Time) -> Time {
         let jitter = spec.jitter().as_ps();
         // From nothing to twice the jitter, of which the middle is none.
         let drawn = (u128::from(self.rng.bits()) * (2 * u128::from(jitter) + 1)) >> 64;
         let at = Time::from_ps((arrives + Span::from_ps(drawn as u64)).as_ps().saturating_sub(jitter)).max(sent);
         self.latest = self.latest.max(at);
-        Some(self.latest)
+        self.latest
+    }
+
+    pub(crate) const fn count_duplicate(&mut self) {
+        self.counted.duplicates += 1;
+    }
+
+    /// Adds what has happened until now.
+    pub(crate) const fn add_to(&self, counters: &mut Counters) {
+        let Counted { losses, duplicates, corruptions, overtakes } = self.counted;
+        counters.losses = losses;
+        counters.duplicates = duplicates;
+        counters.corruptions = corruptions;
+        counters.overtakes = overtakes;
+    }
+
+    /// Counting starts anew.
+    pub(crate) fn forget_counted(&mut self) {
+        self.counted = Counted::default();
     }
 
     /// When the last packet arrives.
@@ -54,7 +131,7 @@ impl Impairments {
 
 impl Rebase for Impairments {
     fn rebase(&mut self, by: Span) {
-        let Self { rng: _, latest } = self;
+        let Self { rng: _, latest, counted: _ } = self;
         latest.rebase(by);
     }
 }
@@ -68,7 +145,7 @@ mod tests {
         let offer = |n| match link.offer(Time::ZERO + gap * n, 1_000) {
             Verdict::Arrives(at) => Some(at),
             Verdict::Dropped => None,
-            Verdict::Marks(_) => panic!("it marks none"),
+            Verdict::Marks(_) | Verdict::Impaired(_) => panic!("it marks none, and does nothing else"),
         };
         (0..packets).map(offer).collect()
     }
@@ -122,6 +199,46 @@ mod tests {
             let close = arrivals(&mut Link::new(LinkSpec { jitter_ns: 400_000, ..spec }, 4), 5_000, Span::from_us(9));
             assert!(close.is_sorted());
         }
+    }
+
+    #[test]
+    fn so_many_come_twice_are_corrupted_and_overtake_and_all_are_counted() {
+        let spec = LinkSpec { duplicate_ppb: 10_000_000, corrupt_ppb: 20_000_000, reorder_ppb: 30_000_000, ..GIGABIT };
+        let mut link = Link::new(spec, 7);
+        let (mut duplicates, mut corruptions, mut overtakes) = (0, 0, 0);
+        for n in 0..100_000 {
+            let now = Time::ZERO + Span::from_us(18) * n;
+            let (at, impaired) = match link.offer(now, 1_000) {
+                Verdict::Arrives(at) => (at, None),
+                Verdict::Impaired(impaired) => (impaired.at, Some(impaired)),
+                verdict => panic!("{verdict:?}"),
+            };
+            overtakes += u64::from(at < now + Span::from_ms(1));
+            let Some(Impaired { is_duplicated, flips, .. }) = impaired else { continue };
+            corruptions += u64::from(flips.is_some());
+            if is_duplicated {
+                duplicates += 1;
+                link.count_duplicate();
+                assert!(!matches!(link.offer(now, 1_000), Verdict::Dropped), "there is room");
+            }
+        }
+        let counters = link.take_counters(Time::NEVER);
+        assert!((900..1_100).contains(&duplicates), "{duplicates} of 1,000");
+        assert_eq!((counters.duplicates, counters.packets, counters.losses), (duplicates, 100_000 + duplicates, 0));
+        assert!((1_900..2_200).contains(&counters.corruptions) && counters.corruptions >= corruptions);
+        assert!((2_850..3_200).contains(&counters.overtakes) && counters.overtakes >= overtakes);
+        let empty = link.counters(Time::NEVER);
+        assert_eq!((empty.duplicates, empty.corruptions, empty.overtakes), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_a_link_never_does_takes_nothing_from_its_seed() {
+        let lossy = LinkSpec { loss_ppb: 500_000_000, ..FAR };
+        let drawn = |spec| arrivals(&mut Link::new(spec, 4), 100, Span::from_us(5));
+        let all = drawn(LinkSpec { reorder_ppb: PPB, ..lossy });
+        assert_eq!(drawn(lossy), drawn(lossy));
+        let overtaken = all.iter().flatten().enumerate().filter(|(_, at)| at.as_ns() % 5_000 == 0).count();
+        assert_eq!(overtaken, all.iter().flatten().count(), "none takes the delay");
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //!
 //! A first-in-first-out link needs no event at the start or end of a transmission: when a packet is offered, its
 //! departure and arrival are already known. So a hop costs the simulator one event, and the live driver one entry in
-//! a heap. Invariant: arrivals come in the order of the offers.
+//! a heap. Invariant: arrivals come in the order of the offers, unless the link is there to reorder them.
 //!
 //! The card at the far end may collect what comes and hand it over together ([`LinkSpec::coalesce_ns`]). That is a function of time, too: the first
 //! packet of those already says when they are handed over.
 //!
-//! A link may lose packets and have their delays differ at random ([`LinkSpec::loss_ppb`], [`LinkSpec::jitter_ns`]): what is drawn comes from a seed, and
-//! arrivals stay in order.
+//! A link may lose, duplicate and corrupt packets and have their delays differ at random ([`LinkSpec::loss_ppb`], [`LinkSpec::jitter_ns`] and more): what is
+//! drawn comes from a seed, and arrivals stay in order, but for packets that are to overtake others ([`LinkSpec::reorder_ppb`]).
 //!
 //! A link can lose its carrier ([`Link::cut`]), as when its cable is pulled. What is offered meanwhile is lost. What was under
 //! way is lost, too: whoever holds the verdicts throws those packets away and says how many they were ([`Link::lose`]). That
@@ -27,6 +27,7 @@ use std::num::NonZeroU32;
 use machine::{Rng, Span, Time, nanos};
 
 pub use counters::Counters;
+pub use impairments::Impaired;
 use impairments::Impairments;
 pub use retiming::Retiming;
 pub use spec::LinkSpec;
@@ -73,11 +74,10 @@ struct Rare {
     spec: LinkSpec,
     /// While it has no carrier: what it does when it has one. `spec` is [`LinkSpec::NO_CARRIER`] meanwhile.
     cut: Option<LinkSpec>,
-    /// [`Counters::drops`], [`Counters::marks`], [`Counters::cut`], [`Counters::losses`].
+    /// [`Counters::drops`], [`Counters::marks`], [`Counters::cut`].
     drops: u64,
     marks: u64,
     lost: u64,
-    losses: u64,
     /// What was waited as far as it does not fit [`Link::waits_ps`].
     waits_ps: u128,
     /// When the card at the far end hands over what it has collected last.
@@ -97,6 +97,8 @@ pub enum Verdict {
     Arrives(Time),
     /// It does, and has found a long queue ([`LinkSpec::ecn_packets`]): whoever has it marks it, if it can be marked ([`Link::count_mark`]).
     Marks(Time),
+    /// It does, and something happens to it on the way.
+    Impaired(Impaired),
     /// The queue was full, the link has no carrier, or the packet is lost on the way.
     Dropped,
 }
@@ -124,7 +126,6 @@ impl Link {
                 drops: 0,
                 marks: 0,
                 lost: 0,
-                losses: 0,
                 waits_ps: 0,
                 handed_over: Time::ZERO,
                 last: (0, Span::ZERO),
@@ -179,17 +180,12 @@ impl Link {
             self.idle_at = now;
             self.count(bytes, Span::ZERO);
             let arrives = (now + self.delay).max(self.earliest);
-            return match self.impair(now, arrives) {
-                Some(arrives) => Verdict::Arrives(self.hand_over(arrives)),
-                None => Verdict::Dropped,
-            };
+            return self.impair(now, arrives, false);
         };
         let Some((start, marks)) = self.start(now) else { return self.drop_one() };
         let busy = self.divide(self.rare.spec.on_wire(bytes), rate_bps);
         let arrives = self.transmit(start, bytes, busy);
-        let Some(arrives) = self.impair(self.idle_at, arrives) else { return Verdict::Dropped };
-        let handed_over = self.hand_over(arrives);
-        if marks { Verdict::Marks(handed_over) } else { Verdict::Arrives(handed_over) }
+        self.impair(self.idle_at, arrives, marks)
     }
 
     /// When a packet's transmission starts that is offered now, and whether it is to be marked; `None` if there is no place for it to wait.
@@ -217,13 +213,15 @@ impl Link {
         if self.rare.spec.coalesce_ns == 0 { arrives } else { self.coalesce(arrives) }
     }
 
-    /// When a packet arrives that was sent at `sent` and would arrive at `arrives` if all had the same delay; `None` if it is lost.
-    fn impair(&mut self, sent: Time, arrives: Time) -> Option<Time> {
+    /// What happens to a packet that was sent at `sent` and would arrive at `arrives` if nothing were random.
+    fn impair(&mut self, sent: Time, arrives: Time, marks: bool) -> Verdict {
         let rare = &mut *self.rare;
-        let Some(impairments) = &mut rare.impairments else { return Some(arrives) };
-        let arrives = impairments.arrival(rare.spec, sent, arrives).map(|at| at.max(self.earliest));
-        rare.losses += u64::from(arrives.is_none());
-        arrives
+        let drawn = match &mut rare.impairments {
+            Some(impairments) => impairments.draw(rare.spec, (sent, arrives, self.earliest), marks),
+            None => Some(Impaired { at: arrives, marks, is_duplicated: false, flips: None }),
+        };
+        let Some(impaired) = drawn else { return Verdict::Dropped };
+        Impaired { at: self.hand_over(impaired.at), ..impaired }.verdict()
     }
 
     #[inline(never)]
@@ -238,6 +236,13 @@ impl Link {
     /// A packet was marked: [`Verdict::Marks`].
     pub fn count_mark(&mut self) {
         self.rare.marks += 1;
+    }
+
+    /// A second packet was made of one, and is offered now: [`Impaired::is_duplicated`].
+    pub fn count_duplicate(&mut self) {
+        if let Some(impairments) = &mut self.rare.impairments {
+            impairments.count_duplicate();
+        }
     }
 
     /// When the last bit of the packet that was accepted last has left, or will have.
@@ -395,17 +400,21 @@ impl Link {
     /// What it has done until `now`, or since [`Link::take_counters`]. Of packets that were offered for a later moment (hosts take a while), what they wait
     /// counts as far as others have waited as long.
     pub fn counters(&self, now: Time) -> Counters {
-        Counters {
+        let mut counters = Counters {
             packets: self.packets,
             bytes: self.bytes,
             drops: self.rare.drops,
             marks: self.rare.marks,
             cut: self.rare.lost,
-            losses: self.rare.losses,
             busy: self.busy,
             queue_peak: self.queue_peak,
             waited: nanos::Span::from_ns((self.all_waits_ps().saturating_sub(self.waits_ahead_ps(now)) / 1_000) as u64),
+            ..Counters::default()
+        };
+        if let Some(impairments) = &self.rare.impairments {
+            impairments.add_to(&mut counters);
         }
+        counters
     }
 
     /// What it has done until `now`; counting starts anew.
@@ -414,7 +423,10 @@ impl Link {
         (self.packets, self.bytes, self.busy) = (0, 0, Span::ZERO);
         self.queue_peak = 0;
         let rare = &mut *self.rare;
-        (rare.drops, rare.marks, rare.lost, rare.losses) = (0, 0, 0, 0);
+        (rare.drops, rare.marks, rare.lost) = (0, 0, 0);
+        if let Some(impairments) = &mut rare.impairments {
+            impairments.forget_counted();
+        }
         self.set_waits_ps(self.waits_ahead_ps(now));
         counters
     }
@@ -677,7 +689,7 @@ mod tests {
     fn arrival(verdict: Verdict) -> Time {
         match verdict {
             Verdict::Arrives(at) | Verdict::Marks(at) => at,
-            Verdict::Dropped => panic!("the queue has room"),
+            verdict => panic!("the queue has room, and nothing is random: {verdict:?}"),
         }
     }
 }

@@ -28,7 +28,6 @@ impl Rebase for Link {
             drops: _,
             marks: _,
             lost: _,
-            losses: _,
             waits_ps: _,
             handed_over,
             last: _,
@@ -103,7 +102,7 @@ mod tests {
                 let verdict = match link.offer(shown, bytes) {
                     Verdict::Arrives(at) => Verdict::Arrives(at + back),
                     Verdict::Marks(at) => Verdict::Marks(at + back),
-                    Verdict::Dropped => Verdict::Dropped,
+                    other => other,
                 };
                 assert_eq!(verdict, same.offer(now, bytes), "step {step} of seed {seed}");
             }

@@ -66,7 +66,7 @@ mod tests {
     fn arrival(verdict: Verdict) -> Time {
         match verdict {
             Verdict::Arrives(at) | Verdict::Marks(at) => at,
-            Verdict::Dropped => panic!("the queue has room"),
+            other => panic!("the queue has room, and nothing is random: {other:?}"),
         }
     }
 

@@ -34,6 +34,16 @@ pub struct LinkSpec {
     /// was sent, and none overtakes another.
     #[serde(skip_serializing_if = "is_zero")]
     pub jitter_ns: u32,
+    /// How many of a thousand million packets come twice, as `duplicate` of tc-netem(8). The second one is sent as any packet is, and never comes twice again.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub duplicate_ppb: u32,
+    /// How many of a thousand million packets have a bit flipped on the way, as `corrupt` of tc-netem(8).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub corrupt_ppb: u32,
+    /// How many of a thousand million packets don't take the delay, and so overtake what was sent before, as `reorder` of tc-netem(8). Only links with a delay
+    /// have a use for it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub reorder_ppb: u32,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -52,6 +62,9 @@ impl LinkSpec {
         coalesce_ns: 0,
         loss_ppb: 0,
         jitter_ns: 0,
+        duplicate_ppb: 0,
+        corrupt_ppb: 0,
+        reorder_ppb: 0,
     };
 
     /// Nothing leaves, and nobody may wait.
@@ -86,7 +99,8 @@ impl LinkSpec {
 
     /// Whether what happens to a packet is a matter of chance.
     pub const fn is_random(&self) -> bool {
-        self.loss_ppb > 0 || self.jitter_ns > 0
+        let Self { loss_ppb, jitter_ns, duplicate_ppb, corrupt_ppb, reorder_ppb, .. } = *self;
+        (loss_ppb | jitter_ns | duplicate_ppb | corrupt_ppb | reorder_ppb) > 0
     }
 
     /// Whether packets are delayed, limited or lost at all.

@@ -22,7 +22,7 @@ pub use chains::{ChainCounters, ChainHop};
 pub use flows::{FlowEntry, SwitchFlows, TracedPacket};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -483,6 +483,9 @@ pub struct Refusals {
     /// Sent in a circle by the pipelines of switches, in no time.
     #[serde(default)]
     pub looped: u64,
+    /// Dropped by the flow that it met, or since it met none.
+    #[serde(default)]
+    pub dropped_by_flow: u64,
     /// For a bond of which no member may send.
     pub no_member: u64,
     /// Under way to a part that a new file removed.
@@ -501,6 +504,7 @@ impl Refusals {
         self.buffer_share += other.buffer_share;
         self.ring_full += other.ring_full;
         self.spoofed += other.spoofed;
+        self.dropped_by_flow += other.dropped_by_flow;
         self.no_route += other.no_route;
         self.looped += other.looped;
         self.no_member += other.no_member;

@@ -66,6 +66,8 @@ pub struct Network {
     changed_links: Vec<ChangedLink>,
     /// Switches that were given tables of flows which the file does not name.
     with_tables: BTreeSet<String>,
+    /// Switches whose flows somebody has changed since the file was applied.
+    changed_flows: BTreeSet<String>,
     /// The hosts, in the fabric's order.
     hosts: Vec<Host>,
     /// Those that are not made, in the fabric's order.
@@ -105,6 +107,7 @@ impl Network {
             overrides: Overrides::default(),
             changed_links: Vec::new(),
             with_tables: BTreeSet::new(),
+            changed_flows: BTreeSet::new(),
             hosts: Vec::new(),
             plane: None,
             unplugged: false,
@@ -116,15 +119,17 @@ impl Network {
 
     /// Makes it what the file says, whose folder is `folder`. If it cannot be done, nothing changes.
     pub fn apply(&mut self, source: Source, folder: PathBuf, overrides: &Overrides) -> Result<Applied, Error> {
-        let fabric = definition(&source, overrides, &[], &self.with_tables)?;
+        let fabric = definition(&source, overrides, &[], &BTreeSet::new())?;
         if fabric.topology.hosts > self.hosts_max {
             return Err(Error::TooManyHosts { hosts: fabric.topology.hosts, limit: self.hosts_max });
         }
         check_devices(&fabric)?;
-        let applied = self.go_over_to(fabric, &folder)?;
+        let mut applied = self.go_over_to(fabric, &folder)?;
         (self.source, self.folder) = (source, folder);
         self.overrides = overrides.clone();
         self.changed_links.clear();
+        self.with_tables.clear();
+        self.restore_flows(&mut applied)?;
         self.reconnect();
         Ok(applied)
     }
@@ -234,7 +239,7 @@ impl Network {
         let routes = Routes::compute(&fabric.topology);
         let before = self.plane.as_ref().map(DataPlane::plan);
         // Tests have pipelines of their own.
-        let pipelines = if self.pipelines.is_empty() { fabric.pipelines() } else { self.pipelines.clone() };
+        let pipelines = if self.pipelines.is_empty() { fabric.pipelines(fabric.seed) } else { self.pipelines.clone() };
         check_workers(&fabric, before)?;
         let plan = Plan::new(fabric, routes, default_workers(), pipelines, before);
         // Those of `heddle run` are there to be measured.

@@ -131,6 +131,11 @@ impl Headers {
         of_policy.expect("each bond's policy was known before the first header").1[header as usize]
     }
 
+    /// The bytes of a header, where anybody looks at some.
+    pub(crate) fn known_bytes(&self, header: u32) -> &[u8] {
+        self.fields.get(header as usize).map_or(&[], |fields| &fields.frame)
+    }
+
     /// The bytes of a header.
     pub(crate) fn bytes(&self, header: u32) -> &[u8; BYTES] {
         &self.fields[header as usize].frame

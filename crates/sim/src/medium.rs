@@ -277,6 +277,19 @@ impl Driver for Medium {
         !packet.is_frame() && self.packets.mark(packet.id)
     }
 
+    /// What a flow sends has no bytes whose sum could be wrong: of a corrupted packet only a frame is left, to which its receiver does not listen.
+    fn corrupt(&mut self, packet: &mut Packet, bits: u64) {
+        if !packet.is_frame() {
+            let mut bytes = self.headers.known_bytes(packet.header).to_vec();
+            bytes.resize(self.bytes(packet) as usize, 0);
+            let tag = self.numbers.get(packet.id as usize).map_or(Tag::None, |&number| Tag::Number(number));
+            let frame = Frame { bytes: bytes.into(), forwarding: self.forwarding(packet), tag };
+            self.free(*packet);
+            *packet = self.keep(frame);
+        }
+        wire::flip_bit(&mut self.frame_of_mut(*packet).bytes, bits);
+    }
+
     #[inline]
     fn free(&mut self, packet: Packet) {
         if packet.is_frame() {

@@ -1,4 +1,4 @@
-//! Links that lose packets, and whose delays differ.
+//! Links that lose, duplicate, corrupt and reorder packets, and whose delays differ.
 
 use std::sync::Arc;
 
@@ -85,4 +85,43 @@ fn jitter_reorders_nothing() {
     let flow = &late.flows[0];
     assert_eq!((flow.reordering.reordered, flow.retransmits, late.links[1].backward.losses), (0, 0, 0), "{flow:?}");
     assert!(megabits(&late) > 15.0, "{}", megabits(&late));
+}
+
+/// Who gets a segment twice says so (DSACK), and its sender does not take that for a loss.
+#[test]
+fn what_comes_twice_costs_nothing() {
+    let twice = run(1, CongestionControl::Cubic, |link| {
+        link.duplicate_ppb = 20_000_000;
+        link.queue_packets = Some(2_000);
+    });
+    let (flow, link) = (&twice.flows[0], twice.links[1].backward);
+    assert!(link.duplicates > 200 && link.packets > 10_000, "{link:?}");
+    assert!(flow.retransmits < 10, "{flow:?}");
+    assert!(megabits(&twice) > 17.0, "{}", megabits(&twice));
+}
+
+/// To who sends, a segment that its receiver drops is one that was lost.
+#[test]
+fn what_is_corrupted_is_sent_again() {
+    let corrupt = run(1, CongestionControl::Reno, |link| {
+        link.corrupt_ppb = 10_000_000;
+        link.queue_packets = Some(2_000);
+    });
+    let (flow, link) = (&corrupt.flows[0], corrupt.links[1].backward);
+    assert!(link.corruptions > 20 && (link.losses, link.drops) == (0, 0), "{link:?}");
+    assert!(flow.retransmits + 5 > link.corruptions && flow.retransmits < link.corruptions + 20, "{flow:?}");
+    assert!((4.0..9.0).contains(&megabits(&corrupt)), "as if they were lost: {}", megabits(&corrupt));
+}
+
+/// Linux learns how far a path reorders (RACK, RFC 8985): what overtakes others costs little.
+#[test]
+fn what_overtakes_is_counted_and_is_no_loss() {
+    let overtaken = run(1, CongestionControl::Cubic, |link| {
+        link.reorder_ppb = 10_000_000;
+        link.queue_packets = Some(2_000);
+    });
+    let (flow, link) = (&overtaken.flows[0], overtaken.links[1].backward);
+    assert!(link.overtakes > 100 && link.losses == 0, "{link:?}");
+    assert!(flow.reordering.reordered > link.overtakes / 2, "{flow:?}");
+    assert!(megabits(&overtaken) > 15.0, "{}", megabits(&overtaken));
 }

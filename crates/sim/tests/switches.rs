@@ -87,7 +87,7 @@ fn flows_of_a_file_do_what_they_say() {
         sim::run(&Scenario {
             warm_up: Span::from_ms(20),
             duration: Span::from_ms(100),
-            pipelines: &fabric.pipelines(),
+            pipelines: &fabric.pipelines(1),
             ..scenario::plain(
                 &fabric,
                 &routes,

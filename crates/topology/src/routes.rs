@@ -169,7 +169,7 @@ impl Routes {
     /// If `to` is not a host or `at` is not a node of the topology.
     #[inline]
     pub fn next_hops(&self, at: NodeId, to: NodeId) -> &[PortId] {
-        let host = &self.hosts[to];
+        let Some(host) = self.hosts.get(to) else { return &[] };
         if host.at == at {
             return &std::slice::from_ref(&host.port)[..usize::from(host.carries)];
         }

@@ -33,5 +33,5 @@ pub use marks::mark_congestion;
 pub use payload::{Payload, TcpSegment, UdpFragment, payload};
 pub use pipeline::{PacketIn, PacketOut, Pipeline, Pipelines};
 pub use spread::Spread;
-pub use switch::{FLOOD, Forwarding, Switch};
+pub use switch::{FLOOD, Forwarding, Switch, UNKNOWN};
 pub use trace::{Hop, Trace, trace};

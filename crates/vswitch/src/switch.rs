@@ -8,10 +8,13 @@ use crate::spread::{self, FlowHash, Spread};
 /// [`Forwarding::to`] of what is flooded to every host: broadcast and multicast.
 pub const FLOOD: NodeId = NodeId(u32::MAX);
 
+/// [`Forwarding::to`] of what is for an address that no host has: there is no route to it, but flows may be for it.
+pub const UNKNOWN: NodeId = NodeId(u32::MAX - 1);
+
 /// What a packet needs to be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forwarding {
-    /// The host it goes to, or [`FLOOD`].
+    /// The host it goes to, or [`FLOOD`] or [`UNKNOWN`].
     pub to: NodeId,
     /// The hash of its flow.
     pub hash: FlowHash,

@@ -31,6 +31,13 @@ pub const fn is_group(mac: [u8; 6]) -> bool {
     mac[0] & 1 == 1
 }
 
+/// Flips a bit of what is behind the header of a frame, if there is anything: `bits`, a number of any size, says which. Addresses and ethertype stay.
+pub fn flip_bit(frame: &mut [u8], bits: u64) {
+    let payload = frame.get_mut(HEADER..).unwrap_or_default();
+    let Some(bit) = bits.checked_rem(8 * payload.len() as u64) else { return };
+    payload[(bit / 8) as usize] ^= 1 << (bit % 8);
+}
+
 /// A view of a frame. Checked: the header, with its tag if there is one, lies within the bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct EthernetPacket<'a> {

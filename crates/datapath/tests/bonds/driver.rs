@@ -128,6 +128,10 @@ impl Driver for Clock {
         false
     }
 
+    fn corrupt(&mut self, packet: &mut Packet, bits: u64) {
+        unreachable!("no link here flips bit {bits} of {packet:?}");
+    }
+
     fn free(&mut self, _: Packet) {
         self.freed += 1;
     }

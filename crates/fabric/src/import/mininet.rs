@@ -62,7 +62,7 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
             continue;
         };
         match call.function.rsplit('.').next().unwrap_or_default() {
-            "addHost" => add_node(&call, true, &mut reading, &mut network),
+            "addHost" | "addNode" => add_node(&call, true, &mut reading, &mut network),
             "addSwitch" => add_node(&call, false, &mut reading, &mut network),
             "addLink" => add_link(&call, &reading, &mut network),
             "addController" => network.leave_out(
@@ -114,6 +114,10 @@ fn statements(text: &str) -> Vec<(usize, &str)> {
                 '(' | '[' | '{' => depth += 1,
                 ')' | ']' | '}' => depth = depth.saturating_sub(1),
                 '#' => comment_at = Some(at),
+                ';' if depth == 0 => {
+                    statements.push((start, &text[start..at]));
+                    start = at + 1;
+                }
                 '\n' if depth == 0 => {
                     statements.push((start, &text[start..comment_at.unwrap_or(at)]));
                     (start, comment_at) = (at + 1, None);
@@ -146,23 +150,38 @@ fn call(text: &str, line: Option<usize>) -> Option<Call<'_>> {
     Some(Call { target, function, arguments: arguments(&text[open + 1..end]), line })
 }
 
-/// What commas part, outside of brackets and quotes.
+/// What commas part, outside of brackets and quotes. Comments are left out.
 fn arguments(text: &str) -> Vec<&str> {
     let (mut all, mut start, mut depth, mut quote) = (Vec::new(), 0, 0_u32, None);
+    let (mut end, mut in_comment) = (None, false);
     for (at, c) in text.char_indices() {
+        if in_comment {
+            in_comment = c != '\n';
+            // Nothing stands before the comment: what stands behind it is the argument.
+            if !in_comment && end.is_some_and(|end: usize| text[start..end].trim().is_empty()) {
+                (start, end) = (at + 1, None);
+            }
+            continue;
+        }
         match (quote, c) {
+            (None, '#') => {
+                in_comment = true;
+                if depth == 0 {
+                    end.get_or_insert(at);
+                }
+            }
             (Some(end), c) if c == end => quote = None,
             (None, '"' | '\'') => quote = Some(c),
             (None, '(' | '[' | '{') => depth += 1,
             (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
             (None, ',') if depth == 0 => {
-                all.push(text[start..at].trim());
+                all.push(text[start..end.take().unwrap_or(at)].trim());
                 start = at + 1;
             }
             _ => {}
         }
     }
-    all.push(text[start..].trim());
+    all.push(text[start..end.unwrap_or(text.len())].trim());
     all.retain(|argument| !argument.is_empty());
     all
 }
@@ -225,7 +244,7 @@ fn add_link<'a>(call: &Call<'a>, reading: &Reading<'a>, network: &mut Network) {
         return network.note(call.line, "a link from a node to itself");
     }
     if positional.len() > 2 {
-        network.leave_out("numbers of ports: links have them in their order", call.line, "links");
+        network.leave_out("numbers of ports (ports are numbered in the order of the links)", call.line, "links");
     }
     let mut given: Vec<&str> = Vec::new();
     for argument in &call.arguments {

@@ -56,7 +56,7 @@ pub fn import(source: &Source) -> Result<Imported, Error> {
             place,
             "there is no network in this file: no two nodes with a link between them",
             "nothing that is known",
-            hint,
+            format!("{hint}{}", network.first_notes()),
         );
         return Err(problems.into_error());
     }

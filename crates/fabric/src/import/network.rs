@@ -8,6 +8,9 @@ use crate::escape::escaped;
 use crate::names::{canonical, is_name, reaches};
 use crate::source::Source;
 
+/// So many notes fit an error.
+const NOTES_MAX: usize = 4;
+
 /// The longest name of a node.
 const NAME_MAX: usize = 63;
 
@@ -66,6 +69,15 @@ impl Network {
         self.links.push(link);
     }
 
+    /// The first of what was noted, for an error that ends it all: `; line 3: ..; line 5: ..`.
+    pub fn first_notes(&self) -> String {
+        let text = |Note { line, message }: &Note| match line {
+            Some(line) => format!("; line {line}: {message}"),
+            None => format!("; {message}"),
+        };
+        self.notes.iter().take(NOTES_MAX).map(text).collect()
+    }
+
     /// Says that something is left out, or otherwise.
     pub fn note(&mut self, line: Option<usize>, message: impl Into<String>) {
         let message = escaped(&message.into()).into_owned();
@@ -111,7 +123,7 @@ impl Network {
             text.push_str(" }\n");
         }
         for (what, (line, who)) in std::mem::take(&mut self.left_out) {
-            self.note(line, format!("{what}, of {}", some_of(&who)));
+            self.note(line, format!("{what} ({})", some_of(&who)));
         }
         self.notes.sort_by_key(|note| note.line);
         Imported { text, notes: self.notes }

@@ -44,9 +44,9 @@ topology:
     let notes = notes.join("\n");
     for expected in [
         "3: `defaults`: only the kind",
-        "5: images: hosts are namespaces with this machine's programs, of ceos, client1, router, srl",
-        "5: the network operating system: nodes are switches that forward along shortest paths, of ceos, router, srl",
-        "9: `exec`: `programs:` of a host start with the network, of client1",
+        "5: images: hosts are namespaces with this machine's programs (ceos, client1, router, srl)",
+        "5: the network operating system: nodes are switches that forward along shortest paths (ceos, router, srl)",
+        "9: `exec`: `programs:` of a host start with the network (client1)",
         "15: `mtu` of a link",
         "18: a link to `host` of the machine",
     ] {
@@ -123,14 +123,31 @@ topos = { 'mytopo': ( lambda: MyTopo() ) }
     assert_eq!(made, expected);
     let notes = notes.join("\n");
     for expected in [
-        "7: addresses of hosts: `ipv4:` and `mac:` of a host set them, of h1",
-        "12: options of Open vSwitch, of s4",
+        "7: addresses of hosts: `ipv4:` and `mac:` of a host set them (h1)",
+        "12: options of Open vSwitch (s4)",
         "15: the queue of a link without a rate",
         "17: `self.addLink(leftHost, self.addHost('x%d...` in a loop, which is not run",
         "18: a link between `leftHost, nobody`",
     ] {
         assert!(notes.contains(expected), "{expected}\n{notes}");
     }
+}
+
+#[test]
+fn comments_among_arguments_are_left_out() {
+    let text = "\
+a = net.addHost('h1'); b = net.addNode('h2')
+net.addLink(a, b, bw=10, # core, slow
+   delay=\"5ms\" # (of \"copper\"
+   # and of it more,
+   , loss=1,
+   **dict)
+";
+    let (made, _) = imported("x.py", text);
+    assert_eq!(made, "  h1: host\n  h2: host\nlinks:\n  - { between: [h1, h2], rate: 10Mbit, delay: 5ms, loss: 1% }\n");
+    let loops = "for i in range(2):\n    net.addHost('h%d' % i)\n    net.addLink('h%d' % i, 's1')\n";
+    let error = import(&Source { name: "x.py".to_owned(), text: loops.to_owned() }).expect_err("it has no network");
+    assert!(error.problems()[0].hint.contains("line 2: `net.addHost"), "{error}");
 }
 
 #[test]

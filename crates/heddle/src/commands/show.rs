@@ -165,30 +165,58 @@ fn bonds(counters: &live::Counters) -> Rows {
 /// One row for each direction of each link, one for what each host's port took and one for what is wrong with it, one for each reason for which a host's frames went nowhere, and
 /// the same of all hosts together.
 fn counters(counters: &live::Counters) -> Rows {
-    let mut rows = Rows::new(&["from", "to", "packets", "bytes", "drops", "marks", "cut", "losses", "queue-peak"]);
-    let null = serde_json::Value::Null;
+    const LINK: usize = 12;
+    let mut rows = Rows::new(&[
+        "from",
+        "to",
+        "packets",
+        "bytes",
+        "drops",
+        "marks",
+        "cut",
+        "losses",
+        "duplicates",
+        "corruptions",
+        "overtakes",
+        "queue-peak",
+    ])
+    .with_rare(&["duplicates", "corruptions", "overtakes"]);
     for link in &counters.links {
         for (from, to, counted) in [(&link.a, &link.b, link.forward), (&link.b, &link.a, link.backward)] {
-            let (packets, bytes) = (json!(counted.packets), json!(counted.bytes));
-            let (drops, marks) = (json!(counted.drops), json!(counted.marks));
-            let (cut, losses, peak) = (json!(counted.cut), json!(counted.losses), json!(counted.queue_peak));
-            rows.push([json!(from), json!(to), packets, bytes, drops, marks, cut, losses, peak]);
+            rows.push([
+                json!(from),
+                json!(to),
+                json!(counted.packets),
+                json!(counted.bytes),
+                json!(counted.drops),
+                json!(counted.marks),
+                json!(counted.cut),
+                json!(counted.losses),
+                json!(counted.duplicates),
+                json!(counted.corruptions),
+                json!(counted.overtakes),
+                json!(counted.queue_peak),
+            ]);
         }
     }
+    // What only links have is empty.
+    let mut push = |cells: [serde_json::Value; 5]| {
+        let mut row = [const { serde_json::Value::Null }; LINK];
+        row[..cells.len()].clone_from_slice(&cells);
+        rows.push(row);
+    };
+    let null = || serde_json::Value::Null;
     for port in &counters.ports {
         let traffic = port.traffic;
         let name = json!(format!("{}:eth0", port.host));
         let (packets, bytes) = (json!(traffic.received_packets), json!(traffic.received_bytes));
-        let null = || null.clone();
-        rows.push([json!(port.host), name, packets, bytes, json!(traffic.drops), null(), null(), null(), null()]);
+        push([json!(port.host), name, packets, bytes, json!(traffic.drops)]);
         if let Some(fault) = &port.fault {
-            rows.push([json!(port.host), json!(fault), null(), null(), null(), null(), null(), null(), null()]);
+            push([json!(port.host), json!(fault), null(), null(), null()]);
         }
     }
-    let mut refuse = |host: &str, (reason, drops): (&str, u64)| {
-        let null = || null.clone();
-        rows.push([json!(host), json!(reason), null(), null(), json!(drops), null(), null(), null(), null()]);
-    };
+    let mut refuse =
+        |host: &str, (reason, drops): (&str, u64)| push([json!(host), json!(reason), null(), null(), json!(drops)]);
     for port in &counters.ports {
         for counted in reasons(&port.traffic.refused).into_iter().filter(|(_, drops)| *drops > 0) {
             refuse(&port.host, counted);
@@ -201,7 +229,7 @@ fn counters(counters: &live::Counters) -> Rows {
 }
 
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 11] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 12] {
     [
         ("unknown destination", refused.unknown_destination),
         ("storm control", refused.storm_control),
@@ -212,6 +240,7 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 11]
         ("spoofed", refused.spoofed),
         ("no route to host", refused.no_route),
         ("forwarding loop", refused.looped),
+        ("dropped by a flow", refused.dropped_by_flow),
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
     ]
@@ -263,9 +292,26 @@ fn nodes(fabric: &Fabric) -> Rows {
 /// The rows of `show links`, of those that are wanted; of a running network with what they are now.
 pub fn links(fabric: &Fabric, counters: Option<&live::Counters>, is_wanted: impl Fn(LinkId) -> bool) -> Rows {
     let mut rows = Rows::new(&[
-        "link", "a", "a-port", "b", "b-port", "rate-bps", "delay", "queue", "ecn", "overhead", "loss", "jitter",
-        "coalesce", "state",
-    ]);
+        "link",
+        "a",
+        "a-port",
+        "b",
+        "b-port",
+        "rate-bps",
+        "delay",
+        "queue",
+        "ecn",
+        "overhead",
+        "loss",
+        "jitter",
+        "coalesce",
+        "duplicate",
+        "corrupt",
+        "reorder",
+        "state",
+    ])
+    .with_rare(&["duplicate", "corrupt", "reorder"]);
+    let percent = |ppb: u32| json!((ppb > 0).then(|| format!("{} %", f64::from(ppb) / 1e7)));
     let state = |id: LinkId| {
         let link = counters.and_then(|counters| counters.links.get(usize::from(id)));
         link.map(|link| if link.up { "up" } else { "down" })
@@ -283,9 +329,12 @@ pub fn links(fabric: &Fabric, counters: Option<&live::Counters>, is_wanted: impl
             json!(link.spec.queue_packets),
             json!(link.spec.ecn_packets),
             json!((link.spec.overhead_bytes > 0).then_some(link.spec.overhead_bytes)),
-            json!((link.spec.loss_ppb > 0).then(|| format!("{} %", f64::from(link.spec.loss_ppb) / 1e7))),
+            percent(link.spec.loss_ppb),
             json!((link.spec.jitter_ns > 0).then(|| link.spec.jitter().to_string())),
             json!((link.spec.coalesce_ns > 0).then(|| link.spec.coalesce().to_string())),
+            percent(link.spec.duplicate_ppb),
+            percent(link.spec.corrupt_ppb),
+            percent(link.spec.reorder_ppb),
             json!(state(id)),
         ]);
     }

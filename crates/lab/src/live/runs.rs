@@ -520,6 +520,9 @@ fn grown(before: &link::Counters, after: &link::Counters) -> link::Counters {
         marks: after.marks.saturating_sub(before.marks),
         cut: after.cut.saturating_sub(before.cut),
         losses: after.losses.saturating_sub(before.losses),
+        duplicates: after.duplicates.saturating_sub(before.duplicates),
+        corruptions: after.corruptions.saturating_sub(before.corruptions),
+        overtakes: after.overtakes.saturating_sub(before.overtakes),
         busy: after.busy.wrapping_sub(before.busy),
         queue_peak: after.queue_peak,
         waited: after.waited.wrapping_sub(before.waited),
@@ -549,6 +552,9 @@ mod tests {
             marks: n / 5,
             cut: n / 20,
             losses: n / 25,
+            duplicates: n / 50,
+            corruptions: n / 75,
+            overtakes: n / 150,
             busy: Span::from_us(n),
             queue_peak: 3,
             waited: nanos::Span::from_us(5 * n),
@@ -556,6 +562,7 @@ mod tests {
         let grown = grown(&reading(100), &reading(250));
         assert_eq!((grown.packets, grown.bytes, grown.busy), (150, 15_000, Span::from_us(150)));
         assert_eq!((grown.drops, grown.marks, grown.losses), (15, 30, 6));
+        assert_eq!((grown.duplicates, grown.corruptions, grown.overtakes), (3, 2, 1));
         assert_eq!(grown.waited, nanos::Span::from_us(750));
     }
 }

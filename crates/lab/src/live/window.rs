@@ -178,6 +178,7 @@ mod tests {
             spoofed: 1_000,
             no_route: 1_000,
             looped: 1_000,
+            dropped_by_flow: 1_000,
             no_member: 0,
             removed: 1_000,
             unwatched_flows: 1_000,

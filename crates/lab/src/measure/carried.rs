@@ -153,6 +153,9 @@ mod tests {
                 marks: 0,
                 cut: 0,
                 losses: 0,
+                duplicates: 0,
+                corruptions: 0,
+                overtakes: 0,
                 utilisation: None,
                 queue_mean: None,
             };

@@ -148,6 +148,15 @@ pub struct LinkRecord {
     /// Packets that were lost at random.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub losses: u64,
+    /// Packets that were made two of at random.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub duplicates: u64,
+    /// Packets of which a bit was flipped at random.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub corruptions: u64,
+    /// Packets that did not take the delay, at random.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub overtakes: u64,
     /// Share of the time in transmission, 0 to 1; absent for a link without a rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
@@ -217,6 +226,9 @@ pub(crate) fn link_record(
         marks: counters.marks,
         cut: counters.cut,
         losses: counters.losses,
+        duplicates: counters.duplicates,
+        corruptions: counters.corruptions,
+        overtakes: counters.overtakes,
         // What is accepted in the last moment is transmitted after it: a full link would show a little more than 1.
         utilisation: link.spec.rate_bps.map(|_| share.min(1.0)),
         queue_mean: link.spec.rate_bps.map(|_| counters.waited.as_secs_f64() / measured.as_secs_f64().max(1e-12)),

@@ -13,7 +13,7 @@ pub struct Tolerance {
 }
 
 /// The metrics that are judged. All others are shown beside each other only.
-const TOLERANCES: [(Metric, Tolerance); 8] = [
+const TOLERANCES: [(Metric, Tolerance); 11] = [
     (Metric::GoodputMean, Tolerance { relative: 0.05, absolute: 0.0 }),
     (Metric::Completion(Statistic::Mean), Tolerance { relative: 0.05, absolute: 0.0 }),
     (Metric::Retransmits, Tolerance { relative: 0.3, absolute: 10.0 }),
@@ -21,6 +21,9 @@ const TOLERANCES: [(Metric, Tolerance); 8] = [
     (Metric::Drops, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::Marks, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::LinkLosses, Tolerance { relative: 0.3, absolute: 10.0 }),
+    (Metric::LinkDuplicates, Tolerance { relative: 0.3, absolute: 10.0 }),
+    (Metric::LinkCorruptions, Tolerance { relative: 0.3, absolute: 10.0 }),
+    (Metric::LinkOvertakes, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::QueueMean, Tolerance { relative: 0.2, absolute: 1.0 }),
 ];
 

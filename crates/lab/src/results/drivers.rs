@@ -211,8 +211,14 @@ fn compared_case<'a>(experiment: &ExperimentResult, case: &'a CaseResult) -> Opt
     }
     // Hardly any link has marks or losses: that there are none says nothing.
     let is_idle = |cell: &Cell| {
-        matches!(cell.metric, Metric::Marks | Metric::LinkLosses)
-            && [cell.live, cell.sim].iter().flatten().all(|summary| summary.max == 0.0)
+        matches!(
+            cell.metric,
+            Metric::Marks
+                | Metric::LinkLosses
+                | Metric::LinkDuplicates
+                | Metric::LinkCorruptions
+                | Metric::LinkOvertakes
+        ) && [cell.live, cell.sim].iter().flatten().all(|summary| summary.max == 0.0)
     };
     let is_shown = |cell: &&Cell| {
         let metric = cell.metric;

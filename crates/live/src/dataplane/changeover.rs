@@ -12,7 +12,7 @@ use datapath::{EndState, Owner};
 use link::Retiming;
 use machine::{Rebase as _, Span, Time};
 use topology::{BondEndId, NetPort, TiVec};
-use vswitch::FLOOD;
+use vswitch::{FLOOD, UNKNOWN};
 
 use super::edge::{Handed, Parcel};
 use super::flight::{Passage, Way};
@@ -244,7 +244,7 @@ fn renumber(
     ends: &mut TiVec<BondEndId, Option<EndState<Packet>>>,
 ) -> Result<Passage, Packet> {
     let to = match passage.packet.forwarding.to {
-        FLOOD => Some(FLOOD),
+        everybody_or_nobody @ (FLOOD | UNKNOWN) => Some(everybody_or_nobody),
         to => renumbering.graph.nodes[to].filter(|to| plan.map().is_host(*to)),
     };
     let (Some(port), Some(to)) = (renumbering.graph.ports[passage.port], to) else { return Err(passage.packet) };

@@ -448,7 +448,7 @@ impl Driver for Edge {
         room.copy_from_slice(bytes);
         copy.set_len(bytes.len());
         (copy.forwarding, copy.number, copy.tag) = (packet.forwarding, packet.number, packet.tag);
-        copy.entered = packet.entered;
+        (copy.entered, copy.is_corrupt) = (packet.entered, packet.is_corrupt);
         Some(copy)
     }
 
@@ -470,11 +470,25 @@ impl Driver for Edge {
         packet.set_len(end);
         // No host has sent it: nobody asks how long it took.
         (packet.forwarding, packet.number, packet.tag, packet.entered) = (forwarding, 0, tag, Time::NEVER);
+        packet.is_corrupt = false;
         Some(packet)
     }
 
     fn mark(&mut self, packet: &mut Packet) -> bool {
         vswitch::mark_congestion(packet.frame())
+    }
+
+    fn corrupt(&mut self, packet: &mut Packet, bits: u64) {
+        let header = VirtioNetPacket::new_checked(packet.bytes(), VNET_LAYOUT).ok();
+        let missing = header.and_then(|header| header.missing_checksum());
+        // A checksum that a kernel has left undone is of what that has sent, and whoever receives this has to look at it.
+        packet.buffer()[..VNET_HEADER].fill(0);
+        let frame = packet.frame();
+        if let Some((at, sum)) = missing {
+            frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        }
+        wire::flip_bit(frame, bits);
+        packet.is_corrupt = true;
     }
 
     #[inline]
@@ -492,6 +506,7 @@ impl Driver for Edge {
             Loss::Storm => &mut refused.storm_control,
             Loss::Malformed => &mut refused.malformed,
             Loss::Loop => &mut refused.looped,
+            Loss::Pipeline => &mut refused.dropped_by_flow,
         } += 1;
     }
 
@@ -544,8 +559,8 @@ impl Driver for Edge {
                 *to = host_table.mac(host);
             }
         }
-        // What a mirror shows to another host is no flow of that host's.
-        let is_its_own = [host, FLOOD].contains(&packet.forwarding.to);
+        // What a mirror shows to another host is no flow of that host's. What was corrupted on the way, the host won't take.
+        let is_its_own = [host, FLOOD].contains(&packet.forwarding.to) && !packet.is_corrupt;
         if self.plan.counts_flows() && is_its_own && !self.plan.is_function_port(host.into()) {
             self.watch(due, &packet);
         }

@@ -7,7 +7,7 @@ use topology::{NetPort, NodeId};
 use vswitch::neighbour::{ANSWER_BYTES, claim};
 use vswitch::segmentation::LargeSegment;
 use vswitch::spread::FlowHash;
-use vswitch::{DropReason, FLOOD, Forwarding, Ingress, classify};
+use vswitch::{DropReason, FLOOD, FlowKey, Forwarding, Ingress, UNKNOWN, classify};
 
 use super::burst::{BURST_FRAMES, Read, RxBurst};
 use super::edge::Edge;
@@ -193,6 +193,9 @@ impl Worker {
                 self.edge.show_at_edge(port, now, &packet);
                 self.answer(entry, now, packet, &answer[..len]);
             }
+            Ingress::Drop(DropReason::UnknownDestination(_)) if self.has_tables() => {
+                self.enter_to_unknown(entry, now, packet);
+            }
             Ingress::Drop(reason) => {
                 if matches!(reason, DropReason::Group) {
                     self.graph.overhear(self.plan.tables(), port, packet.ethernet());
@@ -246,12 +249,28 @@ impl Worker {
                 self.edge.stamp(now, &mut packet, to_far_end(), Tag::Control);
                 self.depart_alone(entry, now, packet);
             }
+            Ingress::Drop(DropReason::UnknownDestination(_)) if self.has_tables() => {
+                self.enter_to_unknown(entry, now, packet);
+            }
             Ingress::Drop(reason) => {
                 self.edge.show_at_edge(port, now, &packet);
                 self.refuse(key.host, reason);
                 self.edge.pool.put(packet);
             }
         }
+    }
+
+    /// Whether any switch has tables of flows.
+    fn has_tables(&self) -> bool {
+        !self.plan.tables().pipelines.is_empty()
+    }
+
+    /// What is for an address that no host has goes to the first switch, whose flows may be for it.
+    #[cold]
+    fn enter_to_unknown(&mut self, entry: Entry, now: Time, mut packet: Packet) {
+        let hash = FlowKey::parse(packet.ethernet()).map_or(FlowHash(0), |key| key.hash());
+        self.edge.stamp(now, &mut packet, Forwarding { to: UNKNOWN, hash }, Tag::None);
+        self.depart_alone(entry, now, packet);
     }
 
     /// Sends a packet off by this very port, behind those that have come before it.
@@ -302,7 +321,7 @@ impl Edge {
     #[inline]
     pub(super) fn stamp(&mut self, now: Time, packet: &mut Packet, forwarding: Forwarding, tag: Tag) {
         self.state.entered += 1;
-        packet.entered = now;
+        (packet.entered, packet.is_corrupt) = (now, false);
         (packet.forwarding, packet.tag, packet.number) = (forwarding, tag, self.state.entered as u32);
     }
 

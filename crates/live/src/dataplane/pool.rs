@@ -28,6 +28,8 @@ pub struct Content {
     pub number: u32,
     /// When that was.
     pub entered: Time,
+    /// Whether a link has flipped one of its bits since.
+    pub is_corrupt: bool,
     /// How much of the buffer is in use.
     len: u32,
     /// The frame with its virtio-net header, and more room maybe.
@@ -41,6 +43,7 @@ impl Packet {
             tag: Tag::None,
             number: 0,
             entered: Time::ZERO,
+            is_corrupt: false,
             len: 0,
             buffer: vec![0; capacity].into(),
         }))

@@ -3,11 +3,11 @@
 use fabric::{Fabric, FlowCommand, find_switch, selection, table_changes};
 use topology::NodeId;
 use vswitch::Action;
-use vswitch::flow_table::{EntryStatus, Explanation};
+use vswitch::flow_table::{EntryStatus, Explanation, TableChange};
 
 use super::{Network, describe};
 use crate::Error;
-use crate::control::{FlowEntry, SwitchFlows, TracedPacket};
+use crate::control::{Applied, FlowEntry, SwitchFlows, TracedPacket};
 use crate::dataplane::TablesStatus;
 
 impl Network {
@@ -27,11 +27,34 @@ impl Network {
             self.give_tables(switch)?;
         }
         let Some(plane) = &self.plane else { return Err(Error::NothingRuns) };
-        plane.change_flows(node, changes)?.map_err(|(number, error)| Error::Flow {
+        let changed = plane.change_flows(node, changes)?.map_err(|(number, error)| Error::Flow {
             text: texts.get(number).cloned().unwrap_or_default(),
             switch: switch.to_owned(),
             error,
-        })
+        })?;
+        self.changed_flows.insert(switch.to_owned());
+        Ok(changed)
+    }
+
+    /// Brings back what the file says about the flows of switches where somebody has changed them.
+    pub(super) fn restore_flows(&mut self, applied: &mut Applied) -> Result<(), Error> {
+        let changed = std::mem::take(&mut self.changed_flows);
+        let (Some(fabric), Some(plane)) = (self.fabric(), &self.plane) else { return Ok(()) };
+        for switch in changed {
+            let Ok(node) = find_switch(&fabric.topology, &switch) else { continue };
+            if let Some(tables) = fabric.flow_tables.get(&node) {
+                let all = selection((&fabric.topology, node), "").map_err(|error| Error::File(describe(&error)))?;
+                let mut changes = vec![TableChange::DeleteGroup(None), TableChange::Delete(all)];
+                changes.extend(tables.changes());
+                let restored = plane.change_flows(node, changes)?;
+                restored.map_err(|(_, error)| Error::Flow { text: String::new(), switch: switch.clone(), error })?;
+            }
+            if !applied.changed.contains(&switch) && !applied.created.contains(&switch) {
+                applied.changed.push(switch);
+                applied.kept = applied.kept.saturating_sub(1);
+            }
+        }
+        Ok(())
     }
 
     /// Goes over to a network in which this switch has tables; packets go on meanwhile.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fabric::{Fabric, HostSetup};
+use fabric::{Fabric, HostSetup, SwitchTables};
 use link::LinkSpec;
 use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Side};
 use vswitch::Spread;
@@ -23,9 +23,11 @@ pub(super) fn is_same(old: &Fabric, new: &Fabric) -> bool {
         && (old.spread, old.rerouting, old.mtu, old.seed) == (new.spread, new.rerouting, new.mtu, new.seed)
 }
 
-/// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, how it spreads and routes and whether it forwards.
-type NodeView<'a> =
-    (&'a topology::NodeKind, &'a [String], Vec<&'a str>, Option<(Spread, Rerouting, bool)>, HostView<'a>);
+/// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, what a switch or a host has besides.
+type NodeView<'a> = (&'a topology::NodeKind, &'a [String], Vec<&'a str>, Option<SwitchView<'a>>, HostView<'a>);
+
+/// What distinguishes a switch besides: how it spreads and routes, whether it forwards, and its flows.
+type SwitchView<'a> = (Spread, Rerouting, bool, Option<&'a SwitchTables>);
 
 /// What distinguishes a host besides: its MTU, its programs, files and sysctls.
 type HostView<'a> = (u32, Option<&'a HostSetup>);
@@ -89,7 +91,8 @@ fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
         let is_switch = !fabric.topology.is_host(id);
         let mtu = if is_switch { 0 } else { fabric.mtu };
         let has_switch = is_switch || multi_homed.contains(&id);
-        let policy = has_switch.then_some((fabric.spread, fabric.rerouting, fabric.topology.forwards(id)));
+        let policy = has_switch
+            .then(|| (fabric.spread, fabric.rerouting, fabric.topology.forwards(id), fabric.flow_tables.get(&id)));
         let own = (mtu, fabric.setups.get(name));
         views.insert(name.clone(), (kind, devices.as_slice(), ports.iter().map(peer).collect(), policy, own));
     }

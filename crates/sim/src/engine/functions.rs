@@ -1,7 +1,7 @@
 //! Packets that pass functions of service chains.
 
 use datapath::{Driver as _, HopCounters};
-use link::Verdict;
+use link::{Impaired, Verdict};
 use machine::{Span, Time};
 use topology::NetPort;
 
@@ -12,18 +12,31 @@ use crate::medium::{Event, FUNCTION, HOST, Packet};
 impl Engine<'_> {
     /// A packet has come to a function, by either of its ports.
     #[cold]
-    pub(super) fn come_to_function(&mut self, now: Time, port: NetPort, packet: Packet) {
+    pub(super) fn come_to_function(&mut self, now: Time, port: NetPort, mut packet: Packet) {
         let network = (&self.scenario.fabric.topology, &self.tables.map);
         let (verdict, out) = self.functions.offer(now, network, port, self.medium.bytes(&packet));
         match verdict {
             // Whoever forwards frames marks none.
-            Verdict::Arrives(at) | Verdict::Marks(at) if at > now => {
-                let event = Event { packet: packet.id, header: packet.header, at: HOST | FUNCTION | out.0 };
-                self.medium.calendar.push(at, event);
+            Verdict::Arrives(at) | Verdict::Marks(at) => self.leave_function_at(now, at, out, packet),
+            Verdict::Impaired(Impaired { at, marks: _, is_duplicated, flips }) => {
+                if is_duplicated && let Some(second) = self.medium.copy(&packet) {
+                    self.leave_function_at(now, at, out, second);
+                }
+                if let Some(bits) = flips {
+                    self.medium.corrupt(&mut packet, bits);
+                }
+                self.leave_function_at(now, at, out, packet);
             }
-            Verdict::Arrives(_) | Verdict::Marks(_) => self.leave_function(now, out, packet),
             Verdict::Dropped => self.medium.free(packet),
         }
+    }
+
+    fn leave_function_at(&mut self, now: Time, at: Time, out: NetPort, packet: Packet) {
+        if at <= now {
+            return self.leave_function(now, out, packet);
+        }
+        let event = Event { packet: packet.id, header: packet.header, at: HOST | FUNCTION | out.0 };
+        self.medium.calendar.push(at, event);
     }
 
     /// A packet leaves a function.

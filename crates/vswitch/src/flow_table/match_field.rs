@@ -346,7 +346,11 @@ impl MatchField {
     pub fn write(&self, out: &mut impl Write, Masked { value, mask }: Masked) -> fmt::Result {
         if let Form::Fragment = self.form {
             let found = FRAGMENTS.iter().find(|(_, v, m)| (u128::from(*v), u128::from(*m)) == (value, mask));
-            return out.write_str(found.map_or("yes", |(word, ..)| word));
+            return match found {
+                Some((word, ..)) => out.write_str(word),
+                // Whoever reads bits: no word says that only one of the two is known.
+                None => write!(out, "{value:#x}/{mask:#x}"),
+            };
         }
         let is_masked = mask != self.all();
         if is_masked && self.form == Form::TcpFlags {

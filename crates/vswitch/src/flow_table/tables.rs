@@ -159,8 +159,8 @@ impl FlowTables {
     }
 
     fn lookup<'a>(&'a self, instructions: &'a dyn Fn(u32) -> Option<&'a Instructions>) -> Lookup<'a> {
-        let Self { tables, groups, ports, down, .. } = self;
-        Lookup { tables, instructions, groups, ports, down }
+        let Self { tables, groups, ports, seed, down, .. } = self;
+        Lookup { tables, instructions, groups, ports, seed: *seed, down }
     }
 
     /// A packet of so many bytes has come in by this port. Adds what is to be done; without any action it is dropped. Headers that are malformed have none.

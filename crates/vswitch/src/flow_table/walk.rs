@@ -30,6 +30,8 @@ pub struct Lookup<'a> {
     pub instructions: &'a dyn Fn(u32) -> Option<&'a Instructions>,
     pub groups: &'a BTreeMap<u32, Group>,
     pub ports: &'a Ports,
+    /// Where the hashes of groups begin: those of two switches differ.
+    pub seed: u64,
     /// Ports without a carrier.
     pub down: &'a BTreeSet<PortId>,
 }
@@ -322,7 +324,7 @@ impl Walk<'_, '_> {
             fields.add(Slot::ETH_DST, Slot::ETH_DST.all());
         }
         self.out.looked_at.unite(&fields);
-        self.key.masked(&fields).0.iter().fold(0, |hash, word| mix(hash ^ word).wrapping_add(1))
+        self.key.masked(&fields).0.iter().fold(self.lookup.seed, |hash, word| mix(hash ^ word).wrapping_add(1))
     }
 }
 

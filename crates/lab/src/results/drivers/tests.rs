@@ -46,6 +46,9 @@ fn link(to: &str, drops: u64, utilisation: Option<f64>) -> LinkRecord {
         marks: 0,
         cut: 0,
         losses: 0,
+        duplicates: 0,
+        corruptions: 0,
+        overtakes: 0,
         utilisation,
         queue_mean: None,
     }
