@@ -3,6 +3,7 @@
 # byte, in the same order. Packages: openvswitch-switch. Needs no root.
 #
 #   benches/ovs-flows.sh [SEED [FLOWS [PACKETS]]]
+#   benches/ovs-flows.sh SEED ct [PACKETS]        conversations through a firewall that tracks and translates connections
 set -eu
 cd "$(dirname "$0")/.."
 seed=${1:-1} flows=${2:-40} packets=${3:-2000}
@@ -18,7 +19,7 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 130' INT TERM HUP
-"$ours" generate "$seed" "$flows" "$packets" "$work"
+if [ "$flows" = ct ]; then "$ours" connections "$seed" "$packets" "$work"; else "$ours" generate "$seed" "$flows" "$packets" "$work"; fi
 ovsdb-tool create "$work/conf.db" /usr/share/openvswitch/vswitch.ovsschema
 ovsdb-server --detach --pidfile --log-file --remote="punix:$work/db.sock" "$work/conf.db" 2> /dev/null
 ovs-vsctl --db="unix:$work/db.sock" --no-wait init

@@ -67,5 +67,8 @@ fuzz_target!(|bytes: &[u8]| {
         let headers = frame.get(1..).unwrap_or_default();
         tables.process(Time::ZERO, PortId(0), (headers, headers.len() as u32), actions);
     }
-    assert_eq!(twice[0], twice[1], "what is cached is what was decided");
+    // A packet may answer itself, if a flow has it do so.
+    if tables.conntrack().is_none() {
+        assert_eq!(twice[0], twice[1], "what is cached is what was decided");
+    }
 });

@@ -1,6 +1,8 @@
 //! What a switch's pipeline writes into a frame that a host has sent: the field is there then, all else is as it was, and sums of IPv4 and TCP in it that were right are right.
 #![no_main]
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use libfuzzer_sys::fuzz_target;
 use vswitch::{Field, FlowKey};
 use wire::{Coverage, EthernetPacket, Ipv4Packet, Pseudo, checksum, ethertype, protocol};
@@ -9,10 +11,10 @@ use wire::{Coverage, EthernetPacket, Ipv4Packet, Pseudo, checksum, ethertype, pr
 const VALUE: usize = 16;
 
 fn field(which: u8, value: [u8; VALUE]) -> Field {
-    let four = <[u8; 4]>::try_from(&value[..4]).expect("it is as long").into();
+    let four: Ipv4Addr = <[u8; 4]>::try_from(&value[..4]).expect("it is as long").into();
     let mac = value[..6].try_into().expect("it is as long");
     let port = u16::from_be_bytes([value[0], value[1]]);
-    match which % 11 {
+    match which % 15 {
         0 => Field::EthSrc(mac),
         1 => Field::EthDst(mac),
         2 => Field::Ipv4Src(four),
@@ -23,6 +25,10 @@ fn field(which: u8, value: [u8; VALUE]) -> Field {
         7 => Field::DstPort(port),
         8 => Field::Dscp(value[0] & 0x3f),
         9 => Field::Ecn(value[0] & 0x03),
+        10 => Field::VlanTci(port),
+        11 => Field::QuotedSrc(IpAddr::V4(four)),
+        12 => Field::QuotedDst(IpAddr::V6(value.into())),
+        13 => Field::QuotedPorts(port, !port),
         _ => Field::Ttl(value[0]),
     }
 }
@@ -57,8 +63,14 @@ fuzz_target!(|bytes: &[u8]| {
         Field::Ipv6Dst(to) => expected.dst = to.to_bits(),
         Field::SrcPort(port) => expected.src_port = port,
         Field::DstPort(port) => expected.dst_port = port,
+        Field::VlanTci(tci) => expected.vlan = Some(tci),
         // No flow is told from another by them.
-        Field::Dscp(_) | Field::Ecn(_) | Field::Ttl(_) => {}
+        Field::Dscp(_)
+        | Field::Ecn(_)
+        | Field::Ttl(_)
+        | Field::QuotedSrc(_)
+        | Field::QuotedDst(_)
+        | Field::QuotedPorts(..) => {}
     }
     assert_eq!(FlowKey::parse(&frame), Ok(expected));
 });

@@ -119,6 +119,18 @@ pub trait Driver {
     /// If it does not have that field: [`Field::write`].
     fn rewrite(&mut self, packet: &mut Self::Packet, field: Field) -> Result<(), wire::Error>;
 
+    /// Puts an 802.1Q tag with this control information behind its addresses. Only asked where switches have pipelines.
+    ///
+    /// # Errors
+    /// If it has no addresses, or there is no room for one more.
+    fn push_vlan(&mut self, packet: &mut Self::Packet, tci: u16) -> Result<(), wire::Error>;
+
+    /// Takes its outermost 802.1Q tag away. Only asked where switches have pipelines.
+    ///
+    /// # Errors
+    /// If it has none.
+    fn pop_vlan(&mut self, packet: &mut Self::Packet) -> Result<(), wire::Error>;
+
     /// Has an end choose who sends it, and puts its source address right: [`End::transmit_frame`], or as much as that of [`End::transmit`].
     fn transmit(&mut self, now: Time, end: &mut End<Self::Packet>, packet: &mut Self::Packet) -> (Transmit, u32);
 

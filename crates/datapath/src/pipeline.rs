@@ -93,6 +93,15 @@ impl<P> Graph<P> {
                     }
                     self.follow_field(moment.tables, driver, &mut packet, field, &mut has_destination);
                 }
+                Action::PushVlan(_) | Action::PopVlan => {
+                    let done = match *action {
+                        Action::PushVlan(tci) => driver.push_vlan(&mut packet, tci),
+                        _ => driver.pop_vlan(&mut packet),
+                    };
+                    if done.is_err() {
+                        return lose(driver, Loss::Malformed, packet);
+                    }
+                }
                 Action::Controller => self.packet_in(moment, driver, visit, &packet),
                 Action::Normal if !has_destination => driver.count(Loss::NoRoute),
                 Action::Flood => self.send_flood(moment, driver, visit, &packet),
@@ -170,7 +179,14 @@ impl<P> Graph<P> {
     ) {
         let before = driver.forwarding(packet);
         let forwarding = match field {
-            Field::EthSrc(_) | Field::Dscp(_) | Field::Ecn(_) | Field::Ttl(_) => return,
+            Field::EthSrc(_)
+            | Field::VlanTci(_)
+            | Field::Dscp(_)
+            | Field::Ecn(_)
+            | Field::Ttl(_)
+            | Field::QuotedSrc(_)
+            | Field::QuotedDst(_)
+            | Field::QuotedPorts(..) => return,
             // It belongs to the tree by which it came.
             Field::EthDst(mac) if is_group(mac) && before.to == FLOOD => Some(before),
             Field::EthDst(mac) if is_group(mac) => Some(self.flooding()),
@@ -300,7 +316,7 @@ fn last_that_sends(actions: &[Action]) -> Option<usize> {
     let (mut last, mut number) = (None, 0);
     while let Some(action) = actions.get(number) {
         match action {
-            Action::Set(_) => {}
+            Action::Set(_) | Action::PushVlan(_) | Action::PopVlan => {}
             Action::Output(_) | Action::Normal | Action::Flood | Action::Controller => last = Some(number),
             Action::Clone(length) => {
                 last = Some(number);

@@ -128,6 +128,14 @@ impl Driver for Part {
         Ok(())
     }
 
+    fn push_vlan(&mut self, _: &mut Packet, _: u16) -> Result<(), wire::Error> {
+        Ok(())
+    }
+
+    fn pop_vlan(&mut self, _: &mut Packet) -> Result<(), wire::Error> {
+        Ok(())
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, _: &mut Packet) -> (Transmit, u32) {
         end.transmit_frame(now, &mut [])
     }

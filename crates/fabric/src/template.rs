@@ -95,7 +95,7 @@ const HEAD: &str = "\
 pub(crate) const LINKS: &str = "\
 # What every link does, in each direction; leave it out for links as fast as the machine. `hosts: { .. }` and
 # `switches: { .. }` in it say otherwise for links at hosts and between switches.
-# Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
+# Also: `loss: 0.1%`, `jitter: 1ms`, `reorder: 1%`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
 links: { rate: 100Mbit, delay: 100us, queue: 100 }
 ";
 
@@ -105,7 +105,7 @@ topology: { fat-tree: { k: 4 } }
 
 # What every link does, in each direction; leave it out for links as fast as the machine. `hosts: { .. }` and
 # `switches: { .. }` in it say otherwise for links at hosts and between switches.
-# Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
+# Also: `loss: 0.1%`, `jitter: 1ms`, `reorder: 1%`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
 links: { rate: 100Mbit, delay: 100us, queue: 100 }
 ";
 
@@ -115,7 +115,7 @@ topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }
 
 # What every link does, in each direction; leave it out for links as fast as the machine. `hosts: { .. }` and
 # `switches: { .. }` in it say otherwise for links at hosts and between switches.
-# Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
+# Also: `loss: 0.1%`, `jitter: 1ms`, `reorder: 1%`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
 links: { rate: 100Mbit, delay: 100us, queue: 100 }
 ";
 
@@ -124,7 +124,7 @@ const BCUBE: &str = "
 topology: { bcube: { n: 4, k: 1 } }
 
 # What every link does, in each direction; leave it out for links as fast as the machine.
-# Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
+# Also: `loss: 0.1%`, `jitter: 1ms`, `reorder: 1%`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
 links: { rate: 100Mbit, delay: 100us, queue: 100 }
 ";
 
@@ -141,7 +141,7 @@ nodes:
   lower: switch
 
 # What each link does, in each direction, that doesn't say otherwise.
-# Also: `loss: 0.1%`, `jitter: 1ms`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
+# Also: `loss: 0.1%`, `jitter: 1ms`, `reorder: 1%`, `ecn: 20`, `overhead: 24B`, `coalesce: 125us`.
 link-defaults: { rate: 100Mbit, delay: 100us, queue: 100 }
 
 # A host has one link, several that are a bond (`bonds: [{ host: h1, mode: balance-rr }]`), or several that are none.

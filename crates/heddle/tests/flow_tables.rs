@@ -48,6 +48,30 @@ fn flows_are_added_shown_traced_and_removed() {
 }
 
 #[test]
+fn connections_are_shown_and_explained() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    assert_eq!(said(&["show", "connections"]), "");
+    said(&["flow", "add", "leaf1", "icmp,actions=ct(commit,zone=4,table=1)", "table=1,actions=normal"]);
+    said(&["ping", "h1", "h2"]);
+    let shown = said(&["show", "connections", "leaf1"]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 2, "{shown}");
+    assert!(lines[1].starts_with(" icmp,orig=(src=10.0.0.1,dst=10.0.0.2,id="), "{shown}");
+    assert!(lines[1].ends_with(",type=0,code=0),zone=4"), "{shown}");
+    let json: Value = serde_json::from_str(&said(&["show", "connections", "-o", "json"])).expect("it is JSON");
+    assert_eq!(json[0]["counters"]["committed"], 1, "{json}");
+    let traced = said(&["trace", "leaf1", "icmp,in_port=h1,nw_src=10.0.0.1,nw_dst=10.0.0.2,icmp_type=8"]);
+    assert!(traced.contains("ct_state=+new+trk,ct_zone=4"), "{traced}");
+    let refused = desk.expect(2, &["show", "connections", "spine1"]).1;
+    assert!(refused.contains("spine1 has no tables of flows"), "{refused}");
+}
+
+#[test]
 fn a_wrong_flow_is_refused_where_it_is_wrong() {
     if !may_run() {
         return;
@@ -64,4 +88,49 @@ fn a_wrong_flow_is_refused_where_it_is_wrong() {
     assert!(said.contains("there is no switch `leaf3`") && said.contains("did you mean `leaf1`?"), "{said}");
     let said = refused(&["trace", "spine1", "tcp"]);
     assert!(said.contains("spine1 has no tables of flows"), "{said}");
+}
+
+/// What somebody has changed meanwhile, `up` makes what the file says, as with links.
+#[test]
+fn up_brings_back_the_flows_of_the_file() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    let of_the_file = said(&["flow", "show", "leaf1", "-o", "json"]).matches("\"match\"").count();
+    said(&["flow", "del", "leaf1"]);
+    said(&["flow", "add", "leaf1", "udp,actions=drop"]);
+    said(&["flow", "add", "leaf2", "udp,actions=drop"]);
+    let done = said(&["up", "lab.fabric.yaml"]);
+    assert!(done.contains("changed leaf2, leaf1, 14 kept"), "{done}");
+    assert_eq!(said(&["flow", "show", "leaf1", "-o", "json"]).matches("\"match\"").count(), of_the_file);
+    assert!(said(&["flow", "show", "leaf1", "tcp"]).contains("tp_dst=80"));
+    assert!(!said(&["show", "flows"]).contains("leaf2"), "the file gives it none");
+    assert!(said(&["up", "lab.fabric.yaml"]).contains("nothing to change"));
+    desk.write("lab.fabric.yaml", &LAB.replace("tp_dst=80", "tp_dst=81"));
+    let done = said(&["up", "lab.fabric.yaml"]);
+    assert!(done.contains("changed leaf1, "), "other flows are no nothing: {done}");
+}
+
+/// A frame for an address that no host has meets the flows; what they drop is counted.
+#[test]
+fn frames_for_unknown_addresses_come_to_the_tables() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    said(&["flow", "add", "leaf1", "priority=9,dl_dst=02:00:00:00:00:98,actions=drop"]);
+    said(&["exec", "h1", "--", "ip", "neigh", "replace", "10.0.9.8", "lladdr", "02:00:00:00:00:98", "dev", "eth0"]);
+    desk.expect(1, &["exec", "h1", "--", "ping", "-c", "2", "-i", "0.2", "-W", "1", "10.0.9.8"]);
+    assert!(said(&["flow", "show", "leaf1", "dl_dst=02:00:00:00:00:98"]).contains("n_packets=2, "));
+    let counters: Value = serde_json::from_str(&said(&["show", "counters", "-o", "json"])).expect("it is JSON");
+    let drops = |reason: &str| {
+        let rows = counters.as_array().expect("rows").iter().filter(|row| row["to"] == reason);
+        rows.filter_map(|row| row["drops"].as_u64()).sum::<u64>()
+    };
+    assert_eq!((drops("dropped by a flow"), drops("unknown destination")), (2, 0), "{counters}");
 }

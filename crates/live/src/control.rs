@@ -19,7 +19,7 @@ use crate::port::Unsent;
 use crate::programs::ProgramState;
 pub use bonds::{BondState, MemberState};
 pub use chains::{ChainCounters, ChainHop};
-pub use flows::{FlowEntry, SwitchFlows, TracedPacket};
+pub use flows::{ConnectionEntry, FlowCounters, FlowEntry, SwitchConnections, SwitchFlows, TracedPacket};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
 pub const VERSION: u32 = 14;
@@ -121,6 +121,11 @@ pub enum Request {
         /// Which flows, as `ovs-ofctl dump-flows` chooses them; empty: all.
         selection: String,
     },
+    /// The connections that a switch tracks, or all switches do.
+    Connections {
+        /// The switch's name; without it, all that track some.
+        switch: Option<String>,
+    },
     /// What a packet would meet at a switch.
     Trace {
         /// The switch's name.
@@ -179,6 +184,8 @@ pub enum Reply {
     FlowsChanged(usize),
     /// The answer to [`Request::Flows`].
     Flows(Vec<SwitchFlows>),
+    /// The answer to [`Request::Connections`].
+    Connections(Vec<SwitchConnections>),
     /// The answer to [`Request::Trace`].
     Traced(TracedPacket),
     /// The answer to [`Request::Enter`].
@@ -440,22 +447,6 @@ pub struct Forwarded {
     pub host: String,
     /// Frames that were forwarded.
     pub packets: u64,
-}
-
-/// A flow of TCP or UDP as seen where it leaves the fabric.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlowCounters {
-    /// Where it comes from.
-    pub from: std::net::SocketAddr,
-    /// Where it goes.
-    pub to: std::net::SocketAddr,
-    /// Bytes of payload that its receiver was handed: of TCP each once, however often it was sent; of UDP those of whole datagrams.
-    pub delivered_bytes: u64,
-    /// What order its segments arrived in, of TCP.
-    pub reordering: Option<transport::reordering::Counters>,
-    /// How long its packets took through the network, where a link has a rate or a delay; of datagrams in fragments the last one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delays: Option<transport::delay::Delays>,
 }
 
 /// Frames that came in from a host and went nowhere.

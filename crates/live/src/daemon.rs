@@ -306,6 +306,7 @@ impl Shared {
                 Reply::FlowsChanged(network.change_flows(&switch, (command, strict), &texts)?)
             }
             Request::Flows { switch, selection } => Reply::Flows(network.flows(switch.as_deref(), &selection)?),
+            Request::Connections { switch } => Reply::Connections(network.connections(switch.as_deref())?),
             Request::Trace { switch, packet } => Reply::Traced(network.trace(&switch, &packet)?),
             Request::Enter { host } => {
                 network.host(&host)?;

@@ -343,6 +343,9 @@ impl Error {
             Self::HostSysctl { source, .. } if source.kind() == io::ErrorKind::InvalidInput => {
                 "the kernel takes other values there: its ip-sysctl.rst describes them"
             }
+            Self::HostSysctl { name, .. } if name.ends_with("tcp_congestion_control") => {
+                "net.ipv4.tcp_available_congestion_control lists those that this kernel has, and net.ipv4.tcp_allowed_congestion_control those that it lets hosts of ordinary users have"
+            }
             Self::HostSysctl { .. } => "only what belongs to a host's own network can be set in it",
             Self::Sleep { .. } => {
                 "use Linux 5.11 or newer; in a container, a newer container runtime, whose filter lets this system call pass"

@@ -20,7 +20,7 @@ use crate::Error;
 use crate::command::{self, Seen};
 use crate::control::{
     self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, StartupStatus, Status,
-    SwitchFlows, TracedPacket, VERSION,
+    SwitchConnections, SwitchFlows, TracedPacket, VERSION,
 };
 use crate::convergence::UnconvergedBond;
 use crate::programs::ProgramState;
@@ -274,6 +274,17 @@ impl Instance {
         }
     }
 
+    /// The connections that a switch tracks, or all switches do that track some; at most some ten thousand of each.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such switch, or it has no tables.
+    pub fn connections(&self, switch: Option<&str>) -> Result<Vec<SwitchConnections>, Error> {
+        match self.ask(&Request::Connections { switch: switch.map(str::to_owned) })? {
+            Reply::Connections(connections) => Ok(connections),
+            _ => Err(unexpected("connections")),
+        }
+    }
+
     /// What a packet with these fields would meet at a switch that has tables of flows. Nothing is counted.
     ///
     /// # Errors
@@ -487,6 +498,7 @@ fn unexpected(request: &'static str) -> Error {
         "change" => "reply other than how many links were changed",
         "change flows" => "reply other than how many flows were changed",
         "flows" => "reply other than flows",
+        "connections" => "reply other than connections",
         "trace" => "reply other than what a packet meets",
         "enter" => "reply other than the way into a host",
         "capture" => "reply other than the capture's ports",

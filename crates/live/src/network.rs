@@ -239,8 +239,8 @@ impl Network {
         let routes = Routes::compute(&fabric.topology);
         let before = self.plane.as_ref().map(DataPlane::plan);
         // Tests have pipelines of their own.
-        let pipelines = if self.pipelines.is_empty() { fabric.pipelines(fabric.seed) } else { self.pipelines.clone() };
         check_workers(&fabric, before)?;
+        let pipelines = if self.pipelines.is_empty() { fabric.pipelines(fabric.seed) } else { self.pipelines.clone() };
         let plan = Plan::new(fabric, routes, default_workers(), pipelines, before);
         // Those of `heddle run` are there to be measured.
         let plan = if self.ephemeral { plan.counting_flows() } else { plan };

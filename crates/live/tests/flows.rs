@@ -46,6 +46,48 @@ fn flows_of_a_file_translate_copy_and_drop() {
     }
 }
 
+/// Connections of a real TCP to a virtual address, which connection tracking translates and shows.
+#[test]
+fn connections_are_translated_and_shown() {
+    let Some(bed) = Bed::new() else { return };
+    for (workers, rate) in [(2, ""), (1, ", rate: 200 Mbit/s, delay: 100 us")] {
+        bed.with_workers(workers);
+        let network = bed.up("tracking", &flow_file::tracked(rate, &[]));
+        let server = Running::iperf3_server(network.command("h3", "iperf3", ["-s", "-1", "-p", "5202"]));
+        bed::output(network.command("h1", "iperf3", ["-4", "-c", "h2", "-p", "5201", "-R", "-n", "4M"]));
+        drop(server);
+        assert!(received(&network, "h1") > 4 << 20);
+        let switches = network.connections(Some("s1")).unwrap();
+        let [tracked] = &switches[..] else { panic!("one switch: {switches:?}") };
+        // The one by which both sides agree, and the one of the data.
+        assert_eq!((tracked.counters.committed, tracked.connections.len()), (2, 2), "{tracked:?}");
+        for connection in &tracked.connections {
+            let text = &connection.text;
+            assert!(text.starts_with("tcp,orig=(src=10.0.0.1,dst=10.0.0.2,sport="), "{text}");
+            assert!(text.contains(",dport=5201),reply=(src=10.0.0.3,dst=10.0.0.1,sport=5202,dport="), "{text}");
+            assert!(text.contains(",zone=1,protoinfo=(state="), "{text}");
+        }
+        assert_eq!(network.connections(None).unwrap()[0].counters, tracked.counters);
+        assert!(matches!(network.connections(Some("s2")), Err(live::Error::Refused { .. })));
+        network.down().unwrap();
+    }
+}
+
+/// Segments of up to 64 KiB, and those that are cut, go through a trunk whose tags hosts do not see.
+#[test]
+fn a_trunk_carries_tags_that_hosts_do_not_see() {
+    let Some(bed) = Bed::new() else { return };
+    for (workers, rate) in [(2, ""), (1, ", rate: 200 Mbit/s, delay: 100 us")] {
+        bed.with_workers(workers);
+        let network = bed.up("trunk", &flow_file::trunk(rate, &[]));
+        bed::ping(&network, "h1", &["-4"], 3, "h2");
+        bed::carry(&network, "h1", "h2", "4M");
+        bed::carry(&network, "h2", "h1", "4M");
+        assert!(counted(&network, "dl_vlan=5").1 > 0);
+        network.down().unwrap();
+    }
+}
+
 #[test]
 fn flows_come_and_go_while_packets_go_on() {
     let Some(bed) = Bed::new() else { return };
@@ -92,7 +134,7 @@ fn a_packet_is_traced_and_mistakes_are_refused() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("tracing", &flow_file::file("", &[]));
     let traced = network.trace("s1", "in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=5201").unwrap();
-    assert_eq!(traced.entries.iter().map(|(table, _)| *table).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(traced.entries.iter().filter_map(|(table, _)| *table).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(traced.actions, "output:2,mod_dl_dst:02:00:00:00:00:03,mod_nw_dst:10.0.0.3,mod_tp_dst:5202,NORMAL");
     assert_eq!(
         network.trace("s2", "tcp").unwrap_err().to_string(),

@@ -13,10 +13,13 @@ use fabric::Fabric;
 use topology::{HostAddress, NodeId};
 use vswitch::spread::FlowHash;
 use vswitch::{Field, FlowKey, Forwarding, Pipelines};
-use wire::{Coverage, EthernetRepr, ethertype, protocol};
+use wire::{Coverage, EthernetRepr, TAG_AT, ethertype, protocol, tcp_flags, vlan_tag};
 
 /// The headers of a flow's frame, as far as bonds and switches look: Ethernet, IPv4, TCP.
 const BYTES: usize = 14 + IP_BYTES as usize;
+/// With an 802.1Q tag.
+const TAGGED_BYTES: usize = BYTES + TAG;
+const TAG: usize = 4;
 const IP_BYTES: u16 = 20 + 20;
 /// IP addresses and ports, from and to each.
 const TUPLE: Range<usize> = 14 + 12..14 + 24;
@@ -38,7 +41,7 @@ pub(crate) struct Header {
 /// What bonds and pipelines ask besides.
 #[derive(Clone, Debug)]
 struct Fields {
-    frame: [u8; BYTES],
+    frame: Frame,
     /// The header before it was rewritten.
     original: u32,
     /// Of an original: all that it was rewritten into.
@@ -50,8 +53,37 @@ struct Fields {
 }
 
 impl Fields {
-    const fn new(frame: [u8; BYTES], original: u32, unsteered: u32) -> Self {
+    const fn new(frame: Frame, original: u32, unsteered: u32) -> Self {
         Self { frame, original, rewritten: Vec::new(), unsteered, steered: Vec::new() }
+    }
+}
+
+/// The bytes of a header. At most one tag: switches take a frame with a second one for a malformed one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Frame {
+    /// A tag is in its place behind the addresses; without one, the last bytes are 0.
+    bytes: [u8; TAGGED_BYTES],
+    is_tagged: bool,
+}
+
+impl Frame {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..if self.is_tagged { TAGGED_BYTES } else { BYTES }]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..if self.is_tagged { TAGGED_BYTES } else { BYTES }]
+    }
+
+    /// What is behind the Ethernet header of a frame without a tag, by where it is there.
+    fn behind(&self, range: Range<usize>) -> &[u8] {
+        let shift = usize::from(self.is_tagged) * TAG;
+        &self.bytes[range.start + shift..range.end + shift]
+    }
+
+    fn behind_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        let shift = usize::from(self.is_tagged) * TAG;
+        &mut self.bytes[range.start + shift..range.end + shift]
     }
 }
 
@@ -102,7 +134,7 @@ impl Headers {
         if self.has_fields {
             let fields = fields();
             for (policy, summaries) in &mut self.summaries {
-                summaries.push(Summary { bytes: header.bytes, ..Summary::by_policy(*policy, &fields.frame) });
+                summaries.push(Summary { bytes: header.bytes, ..Summary::by_policy(*policy, fields.frame.bytes()) });
             }
             self.fields.push(fields);
         }
@@ -133,11 +165,15 @@ impl Headers {
 
     /// The bytes of a header, where anybody looks at some.
     pub(crate) fn known_bytes(&self, header: u32) -> &[u8] {
-        self.fields.get(header as usize).map_or(&[], |fields| &fields.frame)
+        self.fields.get(header as usize).map_or(&[], |fields| fields.frame.bytes())
     }
 
     /// The bytes of a header.
-    pub(crate) fn bytes(&self, header: u32) -> &[u8; BYTES] {
+    pub(crate) fn bytes(&self, header: u32) -> &[u8] {
+        self.frame(header).bytes()
+    }
+
+    fn frame(&self, header: u32) -> &Frame {
         &self.fields[header as usize].frame
     }
 
@@ -158,28 +194,29 @@ impl Headers {
         }
     }
 
-    /// Whether it has the IP address of this host as its destination.
+    /// Whether it has the IP address of this host as its destination. Hosts are in no VLAN: what comes with a tag is for none of them.
     pub(crate) fn is_to(&self, header: u32, host: &HostAddress) -> bool {
-        self.bytes(header)[TUPLE][4..8] == host.ipv4.octets()
+        let frame = self.frame(header);
+        !frame.is_tagged && frame.behind(TUPLE)[4..8] == host.ipv4.octets()
     }
 
     /// Whether addresses and ports of one are those of the other in the other direction.
     pub(crate) fn answers(&self, header: u32, other: u32) -> bool {
-        self.bytes(header)[TUPLE] == reversed(self.bytes(other))
+        *self.frame(header).behind(TUPLE) == reversed(self.frame(other))
     }
 
     /// Its source address above Ethernet.
     pub(crate) fn src_ipv4(&self, header: u32) -> Ipv4Addr {
-        Ipv4Addr::from(*self.bytes(header)[TUPLE].first_chunk::<4>().expect("it is longer"))
+        Ipv4Addr::from(*self.frame(header).behind(TUPLE).first_chunk::<4>().expect("it is longer"))
     }
 
     /// The header of packets like those with the header `like`, but in answer to those with this one: to a host, from and to these MAC addresses.
     pub(crate) fn add_answer(&mut self, header: u32, like: u32, (to, src, dst): (NodeId, [u8; 6], [u8; 6])) -> u32 {
-        let mut frame = *self.bytes(like);
-        frame[..6].copy_from_slice(&dst);
-        frame[6..12].copy_from_slice(&src);
-        frame[TUPLE].copy_from_slice(&reversed(self.bytes(header)));
-        let hash = FlowKey::parse(&frame).expect("each header is a whole one").hash();
+        let mut frame = *self.frame(like);
+        frame.bytes[..6].copy_from_slice(&dst);
+        frame.bytes[6..12].copy_from_slice(&src);
+        frame.behind_mut(TUPLE).copy_from_slice(&reversed(self.frame(header)));
+        let hash = FlowKey::parse(frame.bytes()).expect("each header is a whole one").hash();
         let original = self.all.len() as u32;
         let header = Header { forwarding: Forwarding { to, hash }, ..*self.get(like) };
         self.push(header, || Fields::new(frame, original, original))
@@ -209,10 +246,12 @@ impl Headers {
             let Some(fields) = self.fields.get_mut(header as usize) else { continue };
             to_do.extend(&fields.rewritten);
             to_do.extend(fields.steered.iter().map(|(_, steered)| *steered));
-            fields.frame[PORTS.start..PORTS.start + 2].copy_from_slice(&src.to_be_bytes());
-            fields.frame[PORTS.start + 2..PORTS.end].copy_from_slice(&dst.to_be_bytes());
+            let ports = fields.frame.behind_mut(PORTS);
+            ports[..2].copy_from_slice(&src.to_be_bytes());
+            ports[2..].copy_from_slice(&dst.to_be_bytes());
             for (policy, summaries) in &mut self.summaries {
-                summaries[header as usize] = Summary { bytes: all.bytes, ..Summary::by_policy(*policy, &fields.frame) };
+                summaries[header as usize] =
+                    Summary { bytes: all.bytes, ..Summary::by_policy(*policy, fields.frame.bytes()) };
             }
         }
     }
@@ -227,7 +266,7 @@ impl Headers {
         if let Some((_, known)) = known {
             return *known;
         }
-        let (frame, like) = (*self.bytes(base), self.all[base as usize]);
+        let (frame, like) = (*self.frame(base), self.all[base as usize]);
         let number = self.all.len() as u32;
         let forwarding = Forwarding { to, ..like.forwarding };
         let new = self.push(Header { forwarding, ..like }, || Fields::new(frame, number, base));
@@ -250,40 +289,77 @@ impl Headers {
     /// # Errors
     /// If it does not have it: [`Field::write`].
     pub(crate) fn with(&mut self, header: u32, field: Field) -> Result<u32, wire::Error> {
-        let mut wanted = *self.bytes(header);
-        field.write(&mut wanted, Coverage::Complete)?;
+        let mut wanted = *self.frame(header);
+        field.write(wanted.bytes_mut(), Coverage::Complete)?;
         leave_out_checksums(&mut wanted);
+        Ok(self.rewritten(header, wanted, self.get(header).bytes))
+    }
+
+    /// The same header with an 802.1Q tag.
+    ///
+    /// # Errors
+    /// If it has one.
+    pub(crate) fn with_vlan(&mut self, header: u32, tci: u16) -> Result<u32, wire::Error> {
+        let mut wanted = *self.frame(header);
+        if wanted.is_tagged {
+            return Err(wire::Error::Truncated { header: "headroom", need: TAG, have: 0 });
+        }
+        wanted.is_tagged = true;
+        wanted.bytes.copy_within(TAG_AT..BYTES, TAG_AT + TAG);
+        wanted.bytes[TAG_AT..TAG_AT + TAG].copy_from_slice(&vlan_tag(tci));
+        Ok(self.rewritten(header, wanted, self.get(header).bytes + TAG as u32))
+    }
+
+    /// The same header without its 802.1Q tag.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub(crate) fn without_vlan(&mut self, header: u32) -> Result<u32, wire::Error> {
+        let mut wanted = *self.frame(header);
+        if !wanted.is_tagged {
+            let value = u32::from(ethertype::IPV4);
+            let expected = "33024 (802.1Q)";
+            return Err(wire::Error::Field { header: "Ethernet", field: "ethertype", value, expected });
+        }
+        wanted.is_tagged = false;
+        wanted.bytes.copy_within(TAG_AT + TAG.., TAG_AT);
+        wanted.bytes[BYTES..].fill(0);
+        Ok(self.rewritten(header, wanted, self.get(header).bytes - TAG as u32))
+    }
+
+    /// The header that one becomes with these bytes, of packets of this length.
+    fn rewritten(&mut self, header: u32, wanted: Frame, bytes: u32) -> u32 {
         let original = self.fields[header as usize].original;
         let mut known = [header, original].into_iter().chain(self.fields[original as usize].rewritten.iter().copied());
-        if let Some(known) = known.find(|known| *self.bytes(*known) == wanted) {
-            return Ok(known);
+        if let Some(known) = known.find(|known| *self.frame(*known) == wanted) {
+            return known;
         }
         let fields = Fields::new(wanted, original, self.all.len() as u32);
-        let new = self.push(self.all[header as usize], || fields);
+        let new = self.push(Header { bytes, ..self.all[header as usize] }, || fields);
         self.fields[original as usize].rewritten.push(new);
-        Ok(new)
+        new
     }
 }
 
 /// Addresses and ports in the other direction.
-fn reversed(frame: &[u8; BYTES]) -> [u8; 12] {
-    let mut tuple = *frame[TUPLE].first_chunk().expect("it is as long");
+fn reversed(frame: &Frame) -> [u8; 12] {
+    let mut tuple = *frame.behind(TUPLE).first_chunk().expect("it is as long");
     tuple[..8].rotate_left(4);
     tuple[8..].rotate_left(2);
     tuple
 }
 
 /// Simulated packets have no checksums: what is rewritten and back again has the bytes that it had.
-fn leave_out_checksums(frame: &mut [u8; BYTES]) {
+fn leave_out_checksums(frame: &mut Frame) {
     const IP: usize = 14 + 10;
     const TCP: usize = 14 + 20 + 16;
-    frame[IP..IP + 2].fill(0);
-    frame[TCP..TCP + 2].fill(0);
+    frame.behind_mut(IP..IP + 2).fill(0);
+    frame.behind_mut(TCP..TCP + 2).fill(0);
 }
 
 /// The headers of a flow's frames, without checksums.
-fn frame(from: &HostAddress, to: &HostAddress, upper: Upper) -> [u8; BYTES] {
-    let mut frame = [0; BYTES];
+fn frame(from: &HostAddress, to: &HostAddress, upper: Upper) -> Frame {
+    let mut frame = [0; TAGGED_BYTES];
     EthernetRepr { dst: to.mac, src: from.mac, vlan: None, ethertype: ethertype::IPV4 }.emit(&mut frame);
     let ip = &mut frame[14..];
     ip[0] = 0x45;
@@ -297,10 +373,15 @@ fn frame(from: &HostAddress, to: &HostAddress, upper: Upper) -> [u8; BYTES] {
     if matches!(upper, Upper::Fragment) {
         ip[6..8].copy_from_slice(&MORE_FRAGMENTS.to_be_bytes());
     }
+    if protocol == protocol::TCP {
+        // Its header has no options; of a connection that goes on, all segments acknowledge.
+        ip[20 + 12] = 5 << 4;
+        ip[20 + 13] = tcp_flags::ACK;
+    }
     ip[9] = protocol;
     ip[12..16].copy_from_slice(&from.ipv4.octets());
     ip[16..20].copy_from_slice(&to.ipv4.octets());
     ip[20..22].copy_from_slice(&src_port.to_be_bytes());
     ip[22..24].copy_from_slice(&dst_port.to_be_bytes());
-    frame
+    Frame { bytes: frame, is_tagged: false }
 }

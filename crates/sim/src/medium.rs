@@ -6,7 +6,7 @@ use datapath::{Driver, Loss, Tag, Timer};
 use machine::{Calendar, Time};
 use topology::NetPort;
 use vswitch::{Field, Forwarding};
-use wire::Coverage;
+use wire::{Coverage, EthernetPacket, EthernetPacketMut, TAG_AT, vlan_tag};
 
 use crate::headers::Headers;
 use crate::pool::Pool;
@@ -224,6 +224,28 @@ impl Driver for Medium {
             return field.write(&mut self.frame_of_mut(*packet).bytes, Coverage::Complete);
         }
         packet.header = self.headers.with(packet.header, field)?;
+        Ok(())
+    }
+
+    fn push_vlan(&mut self, packet: &mut Packet, tci: u16) -> Result<(), wire::Error> {
+        if packet.is_frame() {
+            let bytes = &mut self.frame_of_mut(*packet).bytes;
+            EthernetPacket::new_checked(bytes)?;
+            *bytes = [&bytes[..TAG_AT], &vlan_tag(tci), &bytes[TAG_AT..]].concat().into();
+            return Ok(());
+        }
+        packet.header = self.headers.with_vlan(packet.header, tci)?;
+        Ok(())
+    }
+
+    fn pop_vlan(&mut self, packet: &mut Packet) -> Result<(), wire::Error> {
+        if packet.is_frame() {
+            let bytes = &mut self.frame_of_mut(*packet).bytes;
+            EthernetPacketMut::new_checked(bytes)?.set_vlan(0)?;
+            *bytes = [&bytes[..TAG_AT], &bytes[TAG_AT + vlan_tag(0).len()..]].concat().into();
+            return Ok(());
+        }
+        packet.header = self.headers.without_vlan(packet.header)?;
         Ok(())
     }
 

@@ -76,26 +76,56 @@ fn a_circle_that_takes_no_time_comes_to_an_end() {
     assert_eq!(outcome.flows[0].delivered_bytes, 0);
 }
 
+/// Of links in files.
+const RATE: &str = ", rate: 1Gbit, delay: 50us";
+
+/// The network of a file, with a connection from its first host to the second one.
+fn run_text(text: String) -> Outcome {
+    let fabric = fabric::parse(&fabric::Source { name: "flows".into(), text }).expect("it is a file");
+    let routes = Arc::new(Routes::compute(&fabric.topology));
+    sim::run(&Scenario {
+        warm_up: Span::from_ms(20),
+        duration: Span::from_ms(100),
+        pipelines: &fabric.pipelines(1),
+        ..scenario::plain(&fabric, &routes, &reno(20), &[FlowSpec { from: CLIENT, to: VIRTUAL, start: Time::ZERO }])
+    })
+}
+
+/// Connection tracking translates as flows do that write addresses one way and the other; what it does not know, it keeps out.
+#[test]
+fn connections_are_translated_as_by_flows_of_their_own() {
+    let [tracked, written] = [pipelines::flows::tracked(RATE, &[]), pipelines::flows::file(RATE, &[])].map(run_text);
+    assert!(tracked.flows[0].delivered_bytes > 0);
+    assert_eq!(tracked.flows, written.flows);
+    assert_eq!(tracked.links[3].backward.packets, 0, "the monitor gets no copy");
+    let unknown = "priority=30,tcp,nw_src=10.0.0.3,actions=ct(zone=2,nat,table=2)";
+    let lost = run_text(pipelines::flows::tracked(RATE, &[unknown]));
+    assert!(lost.links[2].forward.packets > 0);
+    assert_eq!(lost.links[0].backward.packets, 0);
+}
+
+/// What goes over a trunk is longer by its tag; a host takes nothing that has one.
+#[test]
+fn a_trunk_carries_tags_that_hosts_do_not_see() {
+    let tagged = run_text(pipelines::flows::trunk(RATE, &[]));
+    let [client, server, trunk] = &tagged.links[..] else { panic!("three links") };
+    assert!(tagged.flows[0].delivered_bytes > 0);
+    let per_packet = |counted: link::Counters| counted.bytes / counted.packets;
+    assert_eq!(per_packet(trunk.forward), per_packet(client.forward) + 4);
+    assert_eq!(per_packet(trunk.backward), per_packet(server.forward) + 4);
+    assert_eq!(per_packet(server.backward), per_packet(client.forward));
+    let lost = run_text(pipelines::flows::trunk(RATE, &["priority=30,in_port=s1,dl_vlan=5,actions=output:h2"]));
+    assert!(lost.links[1].backward.packets > 0);
+    assert_eq!(lost.flows[0].delivered_bytes, 0);
+    let elsewhere =
+        ["priority=30,in_port=s1,dl_vlan=5,actions=mod_vlan_vid:6,goto_table:1", "table=1,dl_vlan=5,actions=normal"];
+    assert_eq!(run_text(pipelines::flows::trunk(RATE, &elsewhere)).links[1].backward.packets, 0);
+}
+
 /// A file with flows: the translation of [`pipelines::flows`] gives, to the last number, what the pipeline that is written in Rust gives, and a drop rule drops.
 #[test]
 fn flows_of_a_file_do_what_they_say() {
-    let transport = reno(20);
-    let run_file = |more: &[&str]| {
-        let text = pipelines::flows::file(", rate: 1Gbit, delay: 50us", more);
-        let fabric = fabric::parse(&fabric::Source { name: "flows".into(), text }).expect("it is a file");
-        let routes = Arc::new(Routes::compute(&fabric.topology));
-        sim::run(&Scenario {
-            warm_up: Span::from_ms(20),
-            duration: Span::from_ms(100),
-            pipelines: &fabric.pipelines(1),
-            ..scenario::plain(
-                &fabric,
-                &routes,
-                &transport,
-                &[FlowSpec { from: CLIENT, to: VIRTUAL, start: Time::ZERO }],
-            )
-        })
-    };
+    let run_file = |more: &[&str]| run_text(pipelines::flows::file(RATE, more));
     let translated = run_file(&[]);
     let [client, own, server, monitor, _] = translated.links[..] else { panic!("five links") };
     assert!(translated.flows[0].delivered_bytes > 0);

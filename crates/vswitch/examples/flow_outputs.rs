@@ -1,7 +1,7 @@
 //! Random flows, groups and packets for a switch of four ports, and what comes out of it: `benches/ovs-flows.sh` has Open vSwitch do the same.
 //!
 //! `generate SEED FLOWS PACKETS DIR` writes `flows.txt`, `groups.txt` and `packets.txt`; `run DIR` writes `out-PORT.txt`, a line a packet; `read FILE.pcap` prints the
-//! packets of a capture in the same form.
+//! packets of a capture in the same form. `connections SEED PACKETS DIR` writes a firewall that translates addresses, and conversations through it.
 #![allow(clippy::disallowed_methods, reason = "it is the driver of its tables: files are its own")]
 
 use std::error::Error;
@@ -14,7 +14,10 @@ use machine::{Rng, Time};
 use topology::{HostAddress, NodeId, PortId, Topology};
 use vswitch::Action;
 use vswitch::flow_table::{Flow, FlowTables, Group, Ports, TableChange};
-use wire::{Coverage, EthernetRepr, Ipv4Repr, Ipv6Repr, Pseudo, TcpRepr, UdpRepr, ethertype, protocol, tcp_flags};
+use wire::{
+    Coverage, EthernetRepr, Ipv4Repr, Ipv6Repr, Pseudo, TAG_AT, TcpRepr, UdpRepr, ethertype, protocol, tcp_flags,
+    vlan_tag,
+};
 
 /// Ports of the switch, from 1 on as Open vSwitch counts them. What leaves by port 0, which is here as well, is left out.
 const PORTS: u16 = 4;
@@ -36,9 +39,28 @@ fn main() -> Result<(), Box<dyn Error>> {
             fs::write(Path::new(dir).join("flows.txt"), flows.join("\n") + "\n")?;
             fs::write(Path::new(dir).join("packets.txt"), packets.join("\n") + "\n")?;
         }
+        ["connections", seed, packets, dir] => {
+            let mut random = Random(Rng::new(seed.parse()?));
+            let mut talks: Vec<Talk> = (0..12).map(|number| random.talk(number)).collect();
+            let mut text = String::new();
+            for number in 0..packets.parse::<usize>()? {
+                let which = random.below(talks.len() as u32) as usize;
+                let Some((port, frame)) = talks[which].next(&mut random) else {
+                    talks[which] = random.talk(12 + number);
+                    continue;
+                };
+                let _ = writeln!(text, "p{port} {}", hex(&frame));
+            }
+            fs::write(Path::new(dir).join("groups.txt"), "")?;
+            fs::write(Path::new(dir).join("flows.txt"), FIREWALL)?;
+            fs::write(Path::new(dir).join("packets.txt"), text)?;
+        }
         ["run", dir] => run(Path::new(dir))?,
         ["read", file] => print!("{}", captured(&fs::read(file)?)),
-        _ => return Err("usage: flow_outputs generate SEED FLOWS PACKETS DIR | run DIR | read FILE.pcap".into()),
+        _ => {
+            let usage = "generate SEED FLOWS PACKETS DIR | connections SEED PACKETS DIR | run DIR | read FILE.pcap";
+            return Err(format!("usage: flow_outputs {usage}").into());
+        }
     }
     Ok(())
 }
@@ -106,6 +128,12 @@ fn carry_out(actions: &[Action], mut frame: Vec<u8>, in_port: PortId, out: &mut 
                     return;
                 }
             }
+            Action::PushVlan(tci) => {
+                frame.splice(TAG_AT..TAG_AT, vlan_tag(tci));
+            }
+            Action::PopVlan => {
+                frame.drain(TAG_AT..TAG_AT + vlan_tag(0).len());
+            }
             Action::Clone(length) => {
                 let end = number + 1 + usize::from(length);
                 carry_out(&actions[number + 1..end], frame.clone(), in_port, out);
@@ -139,6 +167,144 @@ fn captured(file: &[u8]) -> String {
     text
 }
 
+/// Whoever is behind port 1 may begin a connection, and seems to be another one to those behind port 2, who may connect to port 22. What belongs to none leaves by port 4.
+const FIREWALL: &str = "\
+table=0,priority=10,ip,actions=ct(table=1,zone=1,nat)
+table=0,priority=1,actions=drop
+table=1,priority=50,ct_state=+trk+new-inv,ip,in_port=1,actions=ct(commit,zone=1,nat(src=10.0.0.100),exec(set_field:1->ct_mark)),output:2
+table=1,priority=50,ct_state=+trk+est+rpl,ct_mark=1,in_port=2,actions=output:1
+table=1,priority=50,ct_state=+trk+est-rpl,in_port=1,actions=output:2
+table=1,priority=50,ct_state=+trk+rel,in_port=2,actions=output:1
+table=1,priority=50,ct_state=+trk+new-inv,tcp,in_port=2,tp_dst=22,actions=ct(commit,zone=1),output:3
+table=1,priority=50,ct_state=+trk+est,ct_mark=0,ip,actions=output:3
+table=1,priority=1,actions=output:4
+";
+
+/// A conversation: who has begun it, with which port, with whom, and how far it is.
+struct Talk {
+    protocol: u8,
+    inside: std::net::Ipv4Addr,
+    outside: std::net::Ipv4Addr,
+    ports: (u16, u16),
+    /// Whether it begins behind port 2.
+    is_from_outside: bool,
+    step: u32,
+}
+
+impl Talk {
+    /// The next packet, with the port that it comes in by.
+    fn next(&mut self, random: &mut Random) -> Option<(u16, Vec<u8>)> {
+        use tcp_flags::{ACK, FIN, SYN};
+        let step = self.step;
+        self.step += 1;
+        if self.is_from_outside && self.ports.1 != 22 && step > 1 {
+            // Nobody lets it in. Open vSwitch takes a FIN for the beginning of a connection, and Linux and we do not.
+            return None;
+        }
+        // Who sends the numbered packet: the one who has begun, or the other.
+        let (is_back, flags, seq, ack) = match (self.protocol, step) {
+            (protocol::TCP, 0) => (false, SYN, 100, 0),
+            (protocol::TCP, 1) => (true, SYN | ACK, 200, 101),
+            (protocol::TCP, 2) => (false, ACK, 101, 201),
+            (protocol::TCP, 3..=8) if random.below(2) == 0 => (false, ACK, 101, 201),
+            (protocol::TCP, 3..=8) => (true, ACK, 201, 101),
+            (protocol::TCP, 9) => (false, FIN | ACK, 101, 201),
+            (protocol::TCP, 10) => (true, FIN | ACK, 201, 102),
+            (protocol::TCP, 11) => (false, ACK, 102, 202),
+            (protocol::TCP, _) => return None,
+            (_, 0) => (false, 0, 0, 0),
+            (_, 1..=6) => (random.below(2) == 0, 0, 0, 0),
+            // A router says that the other one is not there.
+            (protocol::UDP, 7) if !self.is_from_outside => return Some((2, self.error())),
+            _ => return None,
+        };
+        // Sometimes somebody answers who was not asked, or who did not ask.
+        let stray = random.below(10) == 0 && !self.is_from_outside;
+        // It comes besides: an ACK to a SYN that nobody has answered is invalid to Linux and us, and not to Open vSwitch.
+        self.step -= u32::from(stray);
+        let port = self.ports.0 + if stray { 1_000 } else { 0 };
+        let flags = if stray && self.protocol == protocol::TCP { SYN | ACK } else { flags };
+        let is_inward = is_back != self.is_from_outside;
+        let own = if is_inward && !self.is_from_outside { TRANSLATED } else { self.inside };
+        let (src, dst) = if is_inward { (self.outside, own) } else { (own, self.outside) };
+        let ports = if is_back { (self.ports.1, port) } else { (port, self.ports.1) };
+        let upper = upper(self.protocol, (src, dst), ports, (flags, seq, ack), is_back);
+        Some((if is_inward { 2 } else { 1 }, ipv4_frame(src, dst, self.protocol, &upper)))
+    }
+
+    /// A router's message to the translated address about the first packet.
+    fn error(&self) -> Vec<u8> {
+        let (src, dst) = (TRANSLATED, self.outside);
+        let quoted =
+            ipv4_frame(src, dst, protocol::UDP, &upper(protocol::UDP, (src, dst), self.ports, (0, 0, 0), false));
+        let mut message = vec![3, 1, 0, 0, 0, 0, 0, 0];
+        message.extend(&quoted[14..14 + 28]);
+        let sum = wire::checksum::internet(&message);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        ipv4_frame([10, 1, 0, 99].into(), TRANSLATED, protocol::ICMP, &message)
+    }
+}
+
+/// Whom those behind port 1 seem to be.
+const TRANSLATED: std::net::Ipv4Addr = std::net::Ipv4Addr::new(10, 0, 0, 100);
+
+/// What is above IP in a packet of a conversation. ICMP asks, or answers.
+fn upper(
+    protocol: u8,
+    (src, dst): (std::net::Ipv4Addr, std::net::Ipv4Addr),
+    (src_port, dst_port): (u16, u16),
+    (flags, seq, ack): (u8, u32, u32),
+    is_back: bool,
+) -> Vec<u8> {
+    let pseudo = Pseudo::V4 { src, dst, protocol };
+    match protocol {
+        protocol::TCP => {
+            let (window, urgent) = (8_000, 0);
+            let repr = TcpRepr { src_port, dst_port, seq, ack, flags, window, urgent, timestamps: None };
+            let mut bytes = vec![0; repr.buffer_len()];
+            repr.emit(&mut bytes);
+            TcpRepr::fill_checksum(&mut bytes, &pseudo);
+            bytes
+        }
+        protocol::UDP => {
+            let repr = UdpRepr { src_port, dst_port, payload_len: 20 };
+            let mut bytes = vec![6; repr.buffer_len() + 20];
+            repr.emit(&mut bytes);
+            UdpRepr::fill_checksum(&mut bytes, &pseudo);
+            bytes
+        }
+        _ => {
+            let [high, low] = (if is_back { dst_port } else { src_port }).to_be_bytes();
+            let mut bytes = vec![if is_back { 0 } else { 8 }, 0, 0, 0, high, low, 0, 1];
+            let sum = wire::checksum::internet(&bytes);
+            bytes[2..4].copy_from_slice(&sum.to_be_bytes());
+            bytes
+        }
+    }
+}
+
+fn ipv4_frame(src: std::net::Ipv4Addr, dst: std::net::Ipv4Addr, protocol: u8, upper: &[u8]) -> Vec<u8> {
+    let ethernet =
+        EthernetRepr { dst: [2, 0, 0, 0, 0, 2], src: [2, 0, 0, 0, 0, 1], vlan: None, ethertype: ethertype::IPV4 };
+    let repr = Ipv4Repr {
+        src,
+        dst,
+        protocol,
+        ttl: 64,
+        traffic_class: 0,
+        identification: 7,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset: 0,
+        payload_len: upper.len() as u16,
+    };
+    let mut frame = vec![0; ethernet.buffer_len() + repr.buffer_len()];
+    ethernet.emit(&mut frame);
+    repr.emit(&mut frame[ethernet.buffer_len()..]);
+    frame.extend(upper);
+    frame
+}
+
 /// Flows and packets of few values, so that they meet.
 struct Random(Rng);
 
@@ -149,6 +315,23 @@ impl Random {
 
     fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u32) as usize]
+    }
+
+    /// No two conversations have the same port.
+    fn talk(&mut self, number: usize) -> Talk {
+        let is_from_outside = self.below(5) == 0;
+        Talk {
+            protocol: if is_from_outside {
+                protocol::TCP
+            } else {
+                self.one(&[protocol::TCP, protocol::UDP, protocol::ICMP])
+            },
+            inside: [10, 0, 0, 1 + self.below(3) as u8].into(),
+            outside: [10, 1, 0, 1 + self.below(3) as u8].into(),
+            ports: (2_000 + number as u16, if is_from_outside { self.one(&[22, 23]) } else { 80 }),
+            is_from_outside,
+            step: 0,
+        }
     }
 
     /// No two have the same priority: of two that match a packet, only one may count.
@@ -227,6 +410,13 @@ impl Random {
             "group:1",
             "set_field:00:00:00:00:00:ff/00:00:00:00:00:0f->eth_src",
         ];
+        // A second tag would hide from us what is behind the first one; Open vSwitch goes on matching it.
+        if text.contains("dl_vlan=0xffff") {
+            actions.extend(["push_vlan:0x8100,mod_vlan_pcp:2", "push_vlan:0x8100,set_field:4103->vlan_vid"]);
+        } else if text.contains("vlan") {
+            actions.extend(["pop_vlan", "strip_vlan,push_vlan:0x8100", "mod_vlan_vid:9", "mod_vlan_pcp:6"]);
+            actions.extend(["set_field:5->vlan_pcp", "set_field:4096/4098->vlan_vid"]);
+        }
         if is_v4 {
             actions.extend(["mod_nw_src:10.0.0.2", "mod_nw_dst:10.9.9.9", "group:2"]);
         }
@@ -242,7 +432,11 @@ impl Random {
         let mut chosen: Vec<String> = Vec::new();
         for _ in 0..=self.below(3) {
             let of = if self.below(2) == 0 { &outputs } else { &actions };
-            chosen.push(self.one(of).to_owned());
+            let action = self.one(of);
+            // Of two that write tags, the second one may have none to write.
+            if !action.contains("vlan") || chosen.iter().all(|other| !other.contains("vlan")) {
+                chosen.push(action.to_owned());
+            }
         }
         if self.below(4) == 0 {
             chosen.push("clear_actions".to_owned());

@@ -9,6 +9,10 @@ use crate::field::Field;
 pub enum Action {
     /// A header field is written: what comes after sees the packet so.
     Set(Field),
+    /// It gets an 802.1Q tag with this control information, in front of one that it has.
+    PushVlan(u16),
+    /// It loses its outermost 802.1Q tag.
+    PopVlan,
     /// It leaves by this port, as it is now.
     Output(PortId),
     /// It goes where the routes say, as it is now: to its destination address, or to everybody.

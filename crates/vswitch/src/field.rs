@@ -1,7 +1,7 @@
 //! Header fields that a switch can write.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::{
     Coverage, Error, EthernetPacket, EthernetPacketMut, Ipv4Packet, Ipv4PacketMut, Ipv6Packet, Ipv6PacketMut,
@@ -15,6 +15,8 @@ pub enum Field {
     EthSrc([u8; 6]),
     /// Destination MAC address.
     EthDst([u8; 6]),
+    /// Control information of the 802.1Q tag: priority, drop eligibility and VLAN.
+    VlanTci(u16),
     /// Source address of an IPv4 packet.
     Ipv4Src(Ipv4Addr),
     /// Destination address of an IPv4 packet.
@@ -33,6 +35,12 @@ pub enum Field {
     Ecn(u8),
     /// Time to live of an IPv4 packet, hop limit of an IPv6 packet.
     Ttl(u8),
+    /// Source address of the packet that an ICMP error quotes.
+    QuotedSrc(IpAddr),
+    /// Destination address of the packet that an ICMP error quotes.
+    QuotedDst(IpAddr),
+    /// Source and destination port of the packet that an ICMP error quotes.
+    QuotedPorts(u16, u16),
 }
 
 /// The end of a flow that an address or a port belongs to.
@@ -46,7 +54,7 @@ impl Field {
     /// Writes it into a frame, whose checksums fit then if they did before. `coverage` says what the checksum field of TCP, UDP or `ICMPv6` holds.
     ///
     /// An address that is changed in the first fragment of a datagram is changed in the checksum of all of it. The packet that an ICMP error quotes
-    /// stays as it is.
+    /// stays as it is, unless it is what is written.
     ///
     /// # Errors
     /// If a header is malformed, or the frame does not have the field: it may be changed in part then.
@@ -54,6 +62,7 @@ impl Field {
         match self {
             Self::EthSrc(mac) => EthernetPacketMut::new_checked(frame)?.set_src(mac),
             Self::EthDst(mac) => EthernetPacketMut::new_checked(frame)?.set_dst(mac),
+            Self::VlanTci(tci) => EthernetPacketMut::new_checked(frame)?.set_vlan(tci)?,
             Self::Ipv4Src(to) => write_ipv4(frame, (Endpoint::Source, to), coverage)?,
             Self::Ipv4Dst(to) => write_ipv4(frame, (Endpoint::Destination, to), coverage)?,
             Self::Ipv6Src(to) => write_ipv6(frame, (Endpoint::Source, to), coverage)?,
@@ -63,6 +72,9 @@ impl Field {
             Self::Dscp(dscp) => write_ip(frame, IpField::TrafficClass { bits: dscp << 2, mask: 0xfc })?,
             Self::Ecn(ecn) => write_ip(frame, IpField::TrafficClass { bits: ecn, mask: 0x03 })?,
             Self::Ttl(ttl) => write_ip(frame, IpField::Ttl(ttl))?,
+            Self::QuotedSrc(address) => write_quoted(frame, Quoted::Address(Endpoint::Source, address))?,
+            Self::QuotedDst(address) => write_quoted(frame, Quoted::Address(Endpoint::Destination, address))?,
+            Self::QuotedPorts(src, dst) => write_quoted(frame, Quoted::Ports(src, dst))?,
         }
         Ok(())
     }
@@ -77,6 +89,7 @@ impl fmt::Display for Field {
         match *self {
             Self::EthSrc(address) => write!(f, "mod_dl_src:{}", mac(address)),
             Self::EthDst(address) => write!(f, "mod_dl_dst:{}", mac(address)),
+            Self::VlanTci(tci) => write!(f, "mod_vlan_vid:{},mod_vlan_pcp:{}", tci & 0xfff, tci >> 13),
             Self::Ipv4Src(address) => write!(f, "mod_nw_src:{address}"),
             Self::Ipv4Dst(address) => write!(f, "mod_nw_dst:{address}"),
             Self::Ipv6Src(address) => write!(f, "set_field:{address}->ipv6_src"),
@@ -86,6 +99,10 @@ impl fmt::Display for Field {
             Self::Dscp(dscp) => write!(f, "mod_nw_tos:{}", dscp << 2),
             Self::Ecn(ecn) => write!(f, "mod_nw_ecn:{ecn}"),
             Self::Ttl(ttl) => write!(f, "mod_nw_ttl:{ttl}"),
+            // No flow writes these, but `ct` with `nat`.
+            Self::QuotedSrc(address) => write!(f, "quoted source {address}"),
+            Self::QuotedDst(address) => write!(f, "quoted destination {address}"),
+            Self::QuotedPorts(src, dst) => write!(f, "quoted ports {src} and {dst}"),
         }
     }
 }
@@ -169,21 +186,21 @@ fn write_ipv6(frame: &mut [u8], (endpoint, new): (Endpoint, Ipv6Addr), coverage:
 }
 
 fn write_port(frame: &mut [u8], (endpoint, port): (Endpoint, u16), coverage: Coverage) -> Result<(), Error> {
-    let (protocol, is_fragment, bytes) = if ethertype_of(frame)? == ethertype::IPV6 {
+    let (protocol, is_later, bytes) = if ethertype_of(frame)? == ethertype::IPV6 {
         let bytes = payload(frame, ethertype::IPV6, "34525 (IPv6)")?;
         let upper = Ipv6Packet::new_checked(bytes)?.upper_layer()?;
-        let (protocol, is_fragment) = (upper.protocol, upper.fragment.is_some());
-        (protocol, is_fragment, Ipv6PacketMut::new_checked(bytes)?.into_upper_layer()?)
+        let (protocol, is_later) = (upper.protocol, upper.fragment.is_some_and(|fragment| fragment.offset > 0));
+        (protocol, is_later, Ipv6PacketMut::new_checked(bytes)?.into_upper_layer()?)
     } else {
         let bytes = payload(frame, ethertype::IPV4, "2048 (IPv4) or 34525 (IPv6)")?;
         let packet = Ipv4Packet::new_checked(bytes)?;
-        let (protocol, is_fragment) = (packet.protocol(), packet.is_fragment());
-        (protocol, is_fragment, Ipv4PacketMut::new_checked(bytes)?.into_payload())
+        let (protocol, is_later) = (packet.protocol(), packet.fragment_offset() > 0);
+        (protocol, is_later, Ipv4PacketMut::new_checked(bytes)?.into_payload())
     };
     let lacks = |field, value, expected| Error::Field { header: "IP", field, value, expected };
-    if is_fragment {
-        // The others would keep their ports: nobody could put them together.
-        return Err(lacks("fragment", 1, "0 (a whole datagram)"));
+    if is_later {
+        // The first one has the ports of all of the datagram.
+        return Err(lacks("fragment", 1, "0 (a datagram's beginning)"));
     }
     if !matches!(protocol, protocol::TCP | protocol::UDP) {
         return Err(lacks("protocol", u32::from(protocol), "6 (TCP) or 17 (UDP)"));
@@ -192,6 +209,115 @@ fn write_port(frame: &mut [u8], (endpoint, port): (Endpoint, u16), coverage: Cov
         match endpoint {
             Endpoint::Source => transport.set_src_port(port),
             Endpoint::Destination => transport.set_dst_port(port),
+        }
+    }
+    Ok(())
+}
+
+/// What is written of the packet that an ICMP error quotes.
+#[derive(Clone, Copy)]
+enum Quoted {
+    Address(Endpoint, IpAddr),
+    Ports(u16, u16),
+}
+
+/// Bytes of an ICMP error in front of the packet that it quotes.
+const ICMP_HEADER: usize = 8;
+
+/// Writes into the packet that an ICMP error quotes, with the checksums of its own headers as far as they are there, and has the error's checksum fit.
+fn write_quoted(frame: &mut [u8], quoted: Quoted) -> Result<(), Error> {
+    let is_ipv6 = ethertype_of(frame)? == ethertype::IPV6;
+    let (protocol, message) = if is_ipv6 {
+        let bytes = payload(frame, ethertype::IPV6, "34525 (IPv6)")?;
+        let protocol = Ipv6Packet::new_checked(bytes)?.upper_layer()?.protocol;
+        (protocol, Ipv6PacketMut::new_checked(bytes)?.into_upper_layer()?)
+    } else {
+        let bytes = payload(frame, ethertype::IPV4, "2048 (IPv4) or 34525 (IPv6)")?;
+        let protocol = Ipv4Packet::new_checked(bytes)?.protocol();
+        (protocol, Ipv4PacketMut::new_checked(bytes)?.into_payload())
+    };
+    if protocol != (if is_ipv6 { protocol::ICMPV6 } else { protocol::ICMP }) {
+        let expected = "1 (ICMP) or 58 (ICMPv6)";
+        return Err(Error::Field { header: "IP", field: "protocol", value: u32::from(protocol), expected });
+    }
+    let have = message.len();
+    let (Some((header, packet)), true) = (message.split_first_chunk_mut::<ICMP_HEADER>(), have > ICMP_HEADER) else {
+        return Err(Error::Truncated { header: "ICMP error", need: ICMP_HEADER + 1, have });
+    };
+    // Only what comes before the payload may change, of which the checksum needs to know.
+    let covered = packet.len().min(QUOTED_HEADERS);
+    let mut before = [0; QUOTED_HEADERS];
+    before[..covered].copy_from_slice(&packet[..covered]);
+    write_beginning(packet, is_ipv6, quoted)?;
+    let checksum = u16::from_be_bytes([header[2], header[3]]);
+    let even = covered.next_multiple_of(2);
+    let mut after = [0; QUOTED_HEADERS];
+    after[..covered].copy_from_slice(&packet[..covered]);
+    let checksum = wire::checksum::update(checksum, &before[..even], &after[..even]);
+    header[2..4].copy_from_slice(&checksum.to_be_bytes());
+    Ok(())
+}
+
+/// The longest headers in which something may be written: of IPv4 with options, and of TCP up to its checksum.
+const QUOTED_HEADERS: usize = 60 + 18;
+
+/// The beginning of a packet, of which the rest may be cut off.
+fn write_beginning(packet: &mut [u8], is_ipv6: bool, quoted: Quoted) -> Result<(), Error> {
+    let have = packet.len();
+    let (header_len, protocol_at) = if is_ipv6 { (40, 6) } else { (usize::from(packet[0] & 0xf) * 4, 9) };
+    if have < header_len + 4 || header_len < 20 {
+        return Err(Error::Truncated { header: "quoted packet", need: header_len.max(20) + 4, have });
+    }
+    let (header, upper) = packet.split_at_mut(header_len);
+    let transport = TransportPacketMut::new_checked(header[protocol_at], upper, Coverage::Complete);
+    match quoted {
+        Quoted::Address(endpoint, address) => {
+            let (mut old, mut new) = ([0; 16], [0; 16]);
+            let length = match address {
+                IpAddr::V4(_) => 4,
+                IpAddr::V6(_) => 16,
+            };
+            if (length == 16) != is_ipv6 {
+                let expected = "an address of the packet's version";
+                return Err(Error::Field {
+                    header: "quoted packet",
+                    field: "version",
+                    value: u32::from(header[0] >> 4),
+                    expected,
+                });
+            }
+            match address {
+                IpAddr::V4(address) => new[..4].copy_from_slice(&address.octets()),
+                IpAddr::V6(address) => new = address.octets(),
+            }
+            let first = match (is_ipv6, endpoint) {
+                (false, Endpoint::Source) => 12,
+                (false, Endpoint::Destination) => 16,
+                (true, Endpoint::Source) => 8,
+                (true, Endpoint::Destination) => 24,
+            };
+            let place = &mut header[first..first + length];
+            old[..length].copy_from_slice(place);
+            place.copy_from_slice(&new[..length]);
+            if !is_ipv6 {
+                let checksum = u16::from_be_bytes([header[10], header[11]]);
+                let checksum = wire::checksum::update(checksum, &old[..length], &new[..length]);
+                header[10..12].copy_from_slice(&checksum.to_be_bytes());
+            }
+            // One that is cut off before its checksum has none to correct.
+            if let Ok(Some(mut transport)) = transport {
+                transport.address_changed(&old[..length], &new[..length]);
+            }
+        }
+        Quoted::Ports(src, dst) => {
+            if let Ok(Some(mut transport)) = transport {
+                transport.set_src_port(src);
+                transport.set_dst_port(dst);
+            } else {
+                let ports = &mut packet[header_len..header_len + 4];
+                ports[..2].copy_from_slice(&src.to_be_bytes());
+                ports[2..].copy_from_slice(&dst.to_be_bytes());
+            }
         }
     }
     Ok(())
@@ -243,8 +369,8 @@ mod tests {
         let mut frame = tcp(&a, &b, 1, 2, 64);
         frame[23] = protocol::ICMP;
         assert_eq!(refused(&frame, Field::DstPort(1)), "IP: protocol is 1, 6 (TCP) or 17 (UDP) expected");
-        frame[20] = 0x20;
-        assert_eq!(refused(&frame, Field::DstPort(1)), "IP: fragment is 1, 0 (a whole datagram) expected");
+        frame[21] = 1;
+        assert_eq!(refused(&frame, Field::DstPort(1)), "IP: fragment is 1, 0 (a datagram's beginning) expected");
         assert_eq!(refused(&frame[..13], Field::EthDst(a.mac)), "Ethernet: 13 bytes, at least 14 expected");
     }
 
@@ -274,7 +400,7 @@ mod tests {
             frame
         };
         let to_c = [Field::Ipv4Dst(c.ipv4)];
-        let first = written(fragment(headers..cut, 0x2000), &to_c);
+        let first = written(fragment(headers..cut, 0x2000), &[to_c[0], Field::DstPort(81)]);
         let last = written(fragment(cut..whole.len(), 48 / 8), &to_c);
         let segment = [&first[headers..], &last[headers..]].concat();
         let pseudo = Pseudo::V4 { src: a.ipv4, dst: c.ipv4, protocol: protocol::TCP };
@@ -285,7 +411,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_written_or_refused(
-            mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..4, which in 0_usize..11, value: [u8; 16],
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..4, which in 0_usize..17, value: [u8; 16],
         ) {
             if let Some(place) = bytes.get_mut(12..15) {
                 place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0], [0x81, 0, 0]][ip]);
@@ -297,12 +423,15 @@ mod tests {
                 Field::EthSrc(mac), Field::EthDst(mac), Field::Ipv4Src(four), Field::Ipv4Dst(four),
                 Field::Ipv6Src(value.into()), Field::Ipv6Dst(value.into()), Field::SrcPort(port), Field::DstPort(port),
                 Field::Dscp(value[0] & 0x3f), Field::Ecn(value[0] & 3), Field::Ttl(value[0]),
+                Field::VlanTci(port), Field::QuotedSrc(four.into()), Field::QuotedDst(four.into()),
+                Field::QuotedSrc(IpAddr::V6(value.into())), Field::QuotedDst(IpAddr::V6(value.into())), Field::QuotedPorts(port, !port),
             ][which];
             let before = FlowKey::parse(&bytes).ok();
             if field.write(&mut bytes, Coverage::Complete).is_ok() && let Some(before) = before {
                 let key = FlowKey::parse(&bytes).unwrap();
                 let expected = match field {
                     Field::EthSrc(mac) => FlowKey { eth_src: mac, ..before },
+                    Field::VlanTci(tci) => FlowKey { vlan: Some(tci), ..before },
                     Field::EthDst(mac) => FlowKey { eth_dst: mac, ..before },
                     Field::Ipv4Src(to) => FlowKey { src: to.to_bits().into(), ..before },
                     Field::Ipv4Dst(to) => FlowKey { dst: to.to_bits().into(), ..before },
@@ -310,7 +439,12 @@ mod tests {
                     Field::Ipv6Dst(to) => FlowKey { dst: to.to_bits(), ..before },
                     Field::SrcPort(port) => FlowKey { src_port: port, ..before },
                     Field::DstPort(port) => FlowKey { dst_port: port, ..before },
-                    Field::Dscp(_) | Field::Ecn(_) | Field::Ttl(_) => before,
+                    Field::Dscp(_)
+                    | Field::Ecn(_)
+                    | Field::Ttl(_)
+                    | Field::QuotedSrc(_)
+                    | Field::QuotedDst(_)
+                    | Field::QuotedPorts(..) => before,
                 };
                 prop_assert_eq!(key, expected);
             }

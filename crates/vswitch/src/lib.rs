@@ -7,6 +7,7 @@
 
 mod action;
 pub mod chain;
+pub mod conntrack;
 mod field;
 mod flow_key;
 pub mod flow_table;

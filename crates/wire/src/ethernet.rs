@@ -7,6 +7,15 @@ const NAME: &str = "Ethernet";
 const HEADER: usize = 14;
 const TAG: usize = 4;
 
+/// Where a frame's first 802.1Q tag is, if it has one: behind both addresses.
+pub const TAG_AT: usize = 12;
+
+/// An 802.1Q tag with this control information, as it stands in a frame.
+pub const fn vlan_tag(tci: u16) -> [u8; TAG] {
+    let (tpid, tci) = (ethertype::VLAN.to_be_bytes(), tci.to_be_bytes());
+    [tpid[0], tpid[1], tci[0], tci[1]]
+}
+
 /// Ethertypes that Heddle distinguishes. A value below 0x0600 is a length (IEEE 802.3, 3.2.6), not a type.
 pub mod ethertype {
     /// IPv4 (RFC 791).
@@ -99,6 +108,8 @@ impl<'a> EthernetPacket<'a> {
 #[derive(Debug)]
 pub struct EthernetPacketMut<'a> {
     header: &'a mut [u8; HEADER],
+    /// Tag control information and the ethertype behind it; empty without a tag.
+    tag: &'a mut [u8],
     payload: &'a mut [u8],
 }
 
@@ -111,7 +122,21 @@ impl<'a> EthernetPacketMut<'a> {
     pub fn new_checked(bytes: &'a mut [u8]) -> Result<Self, Error> {
         let header_len = bytes.len() - EthernetPacket::new_checked(bytes)?.payload().len();
         let (header, rest) = split_mut::<HEADER>(NAME, bytes)?;
-        Ok(Self { header, payload: &mut rest[header_len - HEADER..] })
+        let (tag, payload) = rest.split_at_mut(header_len - HEADER);
+        Ok(Self { header, tag, payload })
+    }
+
+    /// Changes the tag control information.
+    ///
+    /// # Errors
+    /// [`Error::Field`] if there is no tag.
+    pub fn set_vlan(&mut self, tci: u16) -> Result<(), Error> {
+        let Some(old) = self.tag.first_chunk_mut::<2>() else {
+            let ethertype = u16::from_be_bytes([self.header[12], self.header[13]]);
+            return Err(Error::field(NAME, "ethertype", u32::from(ethertype), "33024 (802.1Q)"));
+        };
+        *old = tci.to_be_bytes();
+        Ok(())
     }
 
     /// Changes the destination address.
@@ -197,6 +222,22 @@ mod tests {
             let packet = EthernetPacket::new_checked(&buffer).unwrap();
             prop_assert_eq!(EthernetRepr::parse(&packet), repr);
             prop_assert_eq!(packet.payload(), [0xa5; 3]);
+        }
+
+        #[test]
+        fn a_tag_that_is_written_or_put_in_is_the_one_that_is_read(vlan: Option<u16>, new: u16, payload: [u8; 5]) {
+            let repr = EthernetRepr { dst: [1; 6], src: [2; 6], vlan, ethertype: ethertype::IPV4 };
+            let mut frame = vec![0; repr.buffer_len()];
+            repr.emit(&mut frame);
+            frame.extend(payload);
+            let written = EthernetPacketMut::new_checked(&mut frame).unwrap().set_vlan(new);
+            prop_assert_eq!(written.is_ok(), vlan.is_some());
+            if vlan.is_none() {
+                frame.splice(TAG_AT..TAG_AT, vlan_tag(new));
+            }
+            let packet = EthernetPacket::new_checked(&frame).unwrap();
+            prop_assert_eq!(EthernetRepr::parse(&packet), EthernetRepr { vlan: Some(new), ..repr });
+            prop_assert_eq!(packet.payload(), payload);
         }
 
         #[test]

@@ -46,7 +46,9 @@ mod virtio_net;
 pub use arp::{ArpOperation, ArpPacket, ArpRepr};
 pub use checksum::{Coverage, Pseudo};
 pub use error::Error;
-pub use ethernet::{BROADCAST, EthernetPacket, EthernetPacketMut, EthernetRepr, ethertype, flip_bit, is_group};
+pub use ethernet::{
+    BROADCAST, EthernetPacket, EthernetPacketMut, EthernetRepr, TAG_AT, ethertype, flip_bit, is_group, vlan_tag,
+};
 pub use ipv4::{Ipv4Packet, Ipv4PacketMut, Ipv4Repr, protocol};
 pub use ipv6::{
     ALL_NODES, EXTENSION_HEADERS_MAX, Fragment, Ipv6Packet, Ipv6PacketMut, Ipv6Repr, UpperLayer, multicast_mac,

@@ -104,6 +104,8 @@ pub enum ShowTopic {
     Routes,
     /// Flows of each switch that has tables, as ovs-ofctl dump-flows prints them
     Flows,
+    /// Connections that switches track (`ct` in their flows), as ovs-appctl dpctl/dump-conntrack prints them; `heddle show connections SWITCH` of one
+    Connections,
     /// Bonds: each member, whether it sends, and why; what resequencing did
     Bonds,
     /// What each link and each host's port carried and dropped, and what was refused

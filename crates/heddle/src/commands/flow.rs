@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::BufRead;
 
 use fabric::{FlowCommand, find_switch, selection, table_changes};
-use live::control::{FlowEntry, SwitchFlows};
+use live::control::{FlowEntry, SwitchConnections, SwitchFlows};
 use live::{Error, Instance};
 use miette::{IntoDiagnostic, Report};
 use serde_json::json;
@@ -169,6 +169,34 @@ fn dump(entry: &FlowEntry) -> String {
     let space = if matched.is_empty() { "" } else { " " };
     let _ = writeln!(line, "{}{space}actions={}", matched.join(","), entry.actions);
     line
+}
+
+/// Shows connections as `ovs-appctl dpctl/dump-conntrack` prints them, or as rows.
+pub fn show_connections(all: &[SwitchConnections], format: Format) -> Result<(), Report> {
+    if format == Format::Json {
+        return print_json(&all);
+    }
+    if format == Format::Table {
+        let mut lines = String::new();
+        for SwitchConnections { switch, counters, connections } in all {
+            let _ = writeln!(lines, "{switch}:");
+            for connection in connections {
+                let _ = writeln!(lines, " {}", connection.text);
+            }
+            let left = (counters.connections as usize).saturating_sub(connections.len());
+            if left > 0 {
+                let _ = writeln!(lines, " and {left} more");
+            }
+        }
+        return put(&lines);
+    }
+    let mut rows = Rows::new(&["switch", "connection", "expires-s"]);
+    for SwitchConnections { switch, connections, .. } in all {
+        for connection in connections {
+            rows.push([json!(switch), json!(connection.text), json!(connection.expires_ms / 1_000)]);
+        }
+    }
+    put(&rows.render(format))
 }
 
 fn show_groups(all: &[SwitchFlows], format: Format) -> Result<(), Report> {

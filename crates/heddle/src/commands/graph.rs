@@ -38,7 +38,7 @@ pub fn graph(args: &Graph, output: Format) -> Result<(), Report> {
     let drawing = match args.format.map_or_else(by_name, Ok)? {
         GraphFormat::Svg => lab::graph::svg(&fabric, &down),
         GraphFormat::Dot => lab::graph::dot(&fabric, &down),
-        GraphFormat::Mermaid => lab::graph::mermaid(&fabric, &down),
+        GraphFormat::Mermaid => for_markdown(args.write.as_deref(), lab::graph::mermaid(&fabric, &down)),
     };
     match &args.write {
         None => put(&drawing),
@@ -46,6 +46,12 @@ pub fn graph(args: &Graph, output: Format) -> Result<(), Report> {
             std::fs::write(file, drawing).into_diagnostic().wrap_err_with(|| format!("cannot write {}", file.display()))
         }
     }
+}
+
+/// A file of Markdown has drawings between fences.
+fn for_markdown(file: Option<&Path>, drawing: String) -> String {
+    let is_markdown = file.and_then(Path::extension).is_some_and(|extension| extension == "md");
+    if is_markdown { format!("```mermaid\n{drawing}```\n") } else { drawing }
 }
 
 /// What a file of this name has in it.

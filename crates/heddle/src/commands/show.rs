@@ -11,13 +11,16 @@ use topology::{LinkId, NodeKind, Rerouting, Routes};
 
 use super::chains::{chains, chains_of_file};
 use super::explain;
-use super::flow::show_flows;
-use super::instance::{Subject, subject};
+use super::flow::{show_connections, show_flows};
+use super::instance::{Subject, connect, running, subject};
 use crate::cli::{Format, Show, ShowTopic};
 use crate::output::{Rows, put};
 
 /// Shows one aspect of a running network or a file.
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
+    if args.topic == ShowTopic::Connections && args.from.topo.is_none() {
+        return connections(args, format);
+    }
     let rows = match subject(&args.from, "`heddle show TOPIC --name NETWORK`")? {
         Subject::File(fabric) => {
             let file = args.from.topo.as_ref().map(|word| format!("--topo {word}")).or_else(|| args.from.from.clone());
@@ -34,6 +37,13 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
         }
     };
     put(&rows.render(format))
+}
+
+/// The connections that a switch tracks, or all switches do. What stands in the place of a network's name is the switch's.
+fn connections(args: &Show, format: Format) -> Result<(), Report> {
+    let how = "`HEDDLE_NETWORK=NETWORK heddle show connections SWITCH`";
+    let instance = connect(&running(args.from.network.name.as_deref(), how)?)?;
+    show_connections(&instance.connections(args.from.from.as_deref()).map_err(explain)?, format)
 }
 
 /// Shows it again and again, as long as the network is up. JSON comes as one array a line.
@@ -57,10 +67,12 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
     match topic {
         ShowTopic::Nodes => Ok(nodes(fabric)),
         ShowTopic::Links => Ok(links(fabric, None, |_| true)),
-        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Counters | ShowTopic::Bonds => Err(miette!(
-            help = format!("heddle up {path}"),
-            "routes, flows, counters and bonds are those of a running network"
-        )),
+        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections | ShowTopic::Counters | ShowTopic::Bonds => {
+            Err(miette!(
+                help = format!("heddle up {path}"),
+                "routes, flows, counters and bonds are those of a running network"
+            ))
+        }
         ShowTopic::Chains => Ok(chains_of_file(fabric)),
         ShowTopic::Programs => Ok(programs_of_file(fabric)),
     }
@@ -70,7 +82,9 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result
     Ok(match topic {
         ShowTopic::Nodes => nodes(fabric),
         ShowTopic::Links => links(fabric, Some(&instance.counters().map_err(explain)?), |_| true),
-        ShowTopic::Routes | ShowTopic::Flows => routes(fabric, &instance.counters().map_err(explain)?),
+        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections => {
+            routes(fabric, &instance.counters().map_err(explain)?)
+        }
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
         ShowTopic::Chains => chains(instance)?,

@@ -34,6 +34,7 @@ targets! {
     capture
     capture_filter
     certificate_name
+    conntrack
     control_message
     external_partner
     fabric_file

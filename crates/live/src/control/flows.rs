@@ -1,6 +1,7 @@
 //! What is said of tables of flows.
 
 use serde::{Deserialize, Serialize};
+use vswitch::conntrack::ConntrackCounters;
 use vswitch::flow_table::CacheCounters;
 
 /// What is in the tables of a switch.
@@ -46,12 +47,48 @@ pub struct FlowEntry {
 /// What a packet would meet at a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracedPacket {
-    /// The entries, in the order in which it meets them: table, and all of the flow.
-    pub entries: Vec<(u8, String)>,
+    /// The entries, in the order in which it meets them: table, and all of the flow. Without a table, what is known of its connection from there on.
+    pub entries: Vec<(Option<u8>, String)>,
     /// The table in which no entry is for it.
     pub missed: Option<u8>,
     /// What is done with it.
     pub actions: String,
     /// What that depends on, as flows match it.
     pub because_of: String,
+}
+
+/// The connections that a switch tracks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchConnections {
+    /// The switch's name.
+    pub switch: String,
+    /// What has been counted; how many connections there are, too, of which not all need be listed.
+    pub counters: ConntrackCounters,
+    /// The connections.
+    pub connections: Vec<ConnectionEntry>,
+}
+
+/// A connection that a switch tracks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionEntry {
+    /// As `ovs-appctl dpctl/dump-conntrack` writes it.
+    pub text: String,
+    /// How long it lives without another packet, in milliseconds.
+    pub expires_ms: u64,
+}
+
+/// A flow of TCP or UDP as seen where it leaves the fabric.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowCounters {
+    /// Where it comes from.
+    pub from: std::net::SocketAddr,
+    /// Where it goes.
+    pub to: std::net::SocketAddr,
+    /// Bytes of payload that its receiver was handed: of TCP each once, however often it was sent; of UDP those of whole datagrams.
+    pub delivered_bytes: u64,
+    /// What order its segments arrived in, of TCP.
+    pub reordering: Option<transport::reordering::Counters>,
+    /// How long its packets took through the network, where a link has a rate or a delay; of datagrams in fragments the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delays: Option<transport::delay::Delays>,
 }

@@ -408,6 +408,14 @@ impl Driver for Edge {
         field.write(packet.frame(), coverage)
     }
 
+    fn push_vlan(&mut self, packet: &mut Packet, tci: u16) -> Result<(), wire::Error> {
+        packet.push_vlan(tci)
+    }
+
+    fn pop_vlan(&mut self, packet: &mut Packet) -> Result<(), wire::Error> {
+        packet.pop_vlan()
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
         end.transmit_frame(now, packet.frame())
     }
@@ -482,7 +490,7 @@ impl Driver for Edge {
         let header = VirtioNetPacket::new_checked(packet.bytes(), VNET_LAYOUT).ok();
         let missing = header.and_then(|header| header.missing_checksum());
         // A checksum that a kernel has left undone is of what that has sent, and whoever receives this has to look at it.
-        packet.buffer()[..VNET_HEADER].fill(0);
+        packet.clear_header();
         let frame = packet.frame();
         if let Some((at, sum)) = missing {
             frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());

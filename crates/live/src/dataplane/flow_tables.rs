@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use topology::NodeId;
+use vswitch::conntrack::{ConnectionStatus, ConntrackCounters};
 use vswitch::flow_table::{CacheCounters, ChangeError, EntryStatus, Explanation, Group, Match, Selection, TableChange};
 
 use super::DataPlane;
@@ -13,6 +14,12 @@ use crate::Error;
 
 /// Changes that a worker makes at once: between them it forwards.
 const CHANGES_AT_ONCE: usize = 64;
+
+/// Places for connections that a worker looks through at once.
+const CONNECTIONS_AT_ONCE: usize = 4_096;
+
+/// Connections of a switch that are listed.
+const CONNECTIONS_LISTED_MAX: usize = 16_384;
 
 /// What is asked about a switch's tables.
 #[derive(Clone, Debug)]
@@ -25,6 +32,8 @@ pub enum FlowQuestion {
     Entries(Selection),
     /// What a packet with these fields would meet.
     Explain(Box<Match>),
+    /// Which connections are tracked, from a place on.
+    Connections(usize),
 }
 
 /// What a worker answers.
@@ -38,6 +47,17 @@ pub enum FlowAnswer {
     Tables(TablesStatus),
     /// To [`FlowQuestion::Explain`].
     Explained(Explanation),
+    /// To [`FlowQuestion::Connections`]: some of them, and where to go on.
+    Connections(TrackedConnections, Option<usize>),
+}
+
+/// The connections that a switch tracks.
+#[derive(Clone, Debug, Default)]
+pub struct TrackedConnections {
+    /// The connections.
+    pub connections: Vec<ConnectionStatus>,
+    /// What has been counted.
+    pub counters: ConntrackCounters,
 }
 
 /// What is in a switch's tables.
@@ -71,7 +91,13 @@ impl Worker {
                 groups: tables.groups().cloned().collect(),
                 cache: tables.cache_counters(),
             }),
-            FlowQuestion::Explain(packet) => FlowAnswer::Explained(tables.explain(&packet)),
+            FlowQuestion::Explain(packet) => FlowAnswer::Explained(tables.explain(now, &packet)),
+            FlowQuestion::Connections(from) => {
+                let conntrack = tables.conntrack()?;
+                let (connections, next) = conntrack.connections(now, from, CONNECTIONS_AT_ONCE);
+                let counters = conntrack.counters();
+                FlowAnswer::Connections(TrackedConnections { connections, counters }, next)
+            }
         })
     }
 }
@@ -115,6 +141,19 @@ impl DataPlane {
     pub fn flows(&self, switch: NodeId, selection: Selection) -> Result<Option<TablesStatus>, Error> {
         let answer = self.ask_about_flows(switch, FlowQuestion::Entries(selection))?;
         Ok(answer.and_then(|answer| if let FlowAnswer::Tables(tables) = answer { Some(tables) } else { None }))
+    }
+
+    /// The connections that a switch tracks, or as many as are listed; none if no flow of it asks for them.
+    pub fn connections(&self, switch: NodeId) -> Result<Option<TrackedConnections>, Error> {
+        let (mut all, mut from) = (TrackedConnections::default(), Some(0));
+        while let Some(place) = from.filter(|_| all.connections.len() < CONNECTIONS_LISTED_MAX) {
+            let answer = self.ask_about_flows(switch, FlowQuestion::Connections(place))?;
+            let Some(FlowAnswer::Connections(more, next)) = answer else { return Ok(None) };
+            all.connections.extend(more.connections);
+            (all.counters, from) = (more.counters, next);
+        }
+        all.connections.truncate(CONNECTIONS_LISTED_MAX);
+        Ok(Some(all))
     }
 
     /// What a packet with these fields would meet at a switch; none if the switch has no tables.

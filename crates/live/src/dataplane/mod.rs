@@ -49,7 +49,7 @@ use crate::device::{Attached, Replacement};
 pub use burst::{RxBurst, TxFrames};
 use changeover::{Before, Change, Changeover, Next, Peers};
 pub use edge::buffers;
-pub use flow_tables::TablesStatus;
+pub use flow_tables::{TablesStatus, TrackedConnections};
 pub use flows::FLOWS_COUNTED_MAX;
 use handle::{Handle, PATIENCE};
 use parts::{Beginning, Parts};

@@ -9,8 +9,15 @@ use machine::Time;
 use topology::NodeId;
 use vswitch::Forwarding;
 use vswitch::spread::FlowHash;
+use wire::{EthernetPacket, TAG_AT, VirtioNetPacket, VirtioNetRepr, vlan_tag};
 
-use crate::tap::VNET_HEADER;
+use crate::tap::{VNET_HEADER, VNET_LAYOUT};
+
+/// Room in front of a frame that has come in: for four tags. So large that headers stay where the processor's loads like them.
+const HEADROOM: usize = 16;
+
+/// Bytes of an 802.1Q tag.
+const TAG_BYTES: u16 = 4;
 
 /// A frame in its buffer, with what has been found out about it where it came in. It goes through the graph, queues and rings by value: so it is one
 /// pointer, which stays in a register.
@@ -30,9 +37,11 @@ pub struct Content {
     pub entered: Time,
     /// Whether a link has flipped one of its bits since.
     pub is_corrupt: bool,
+    /// Where the part of the buffer begins that is in use: in front of it is room for tags.
+    start: u32,
     /// How much of the buffer is in use.
     len: u32,
-    /// The frame with its virtio-net header, and more room maybe.
+    /// The frame with its virtio-net header, and more room maybe, behind the headroom.
     buffer: Box<[u8]>,
 }
 
@@ -44,8 +53,9 @@ impl Packet {
             number: 0,
             entered: Time::ZERO,
             is_corrupt: false,
+            start: HEADROOM as u32,
             len: 0,
-            buffer: vec![0; capacity].into(),
+            buffer: vec![0; HEADROOM + capacity].into(),
         }))
     }
 }
@@ -54,7 +64,7 @@ impl Content {
     /// Header and frame.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer[..self.len as usize]
+        &self.buffer[self.start as usize..][..self.len as usize]
     }
 
     /// The frame, from its destination address on.
@@ -71,14 +81,78 @@ impl Content {
     /// The whole buffer, to be filled.
     #[inline]
     pub fn buffer(&mut self) -> &mut [u8] {
-        &mut self.buffer
+        self.start = HEADROOM as u32;
+        &mut self.buffer[HEADROOM..]
+    }
+
+    /// Leaves nothing to be done: an all-zero virtio-net header.
+    pub fn clear_header(&mut self) {
+        self.buffer[self.start as usize..][..VNET_HEADER].fill(0);
     }
 
     /// Says how much of the buffer is in use.
     #[inline]
     pub fn set_len(&mut self, len: usize) {
-        assert!(len <= self.buffer.len(), "a frame of {len} bytes in a buffer of {}", self.buffer.len());
+        let room = self.buffer.len() - self.start as usize;
+        assert!(len <= room, "a frame of {len} bytes in a buffer of {room}");
         self.len = len as u32;
+    }
+
+    /// Puts an 802.1Q tag behind the addresses, which move into the headroom with what is before them.
+    ///
+    /// # Errors
+    /// If there are no addresses, or the headroom is used up.
+    pub fn push_vlan(&mut self, tci: u16) -> Result<(), wire::Error> {
+        let tag = vlan_tag(tci);
+        EthernetPacket::new_checked(self.ethernet())?;
+        let start = self.start as usize;
+        let Some(new) = start.checked_sub(tag.len()) else {
+            return Err(wire::Error::Truncated { header: "headroom", need: tag.len(), have: start });
+        };
+        self.shift_offsets(|offset| offset.saturating_add(TAG_BYTES))?;
+        let at = VNET_HEADER + TAG_AT;
+        self.buffer.copy_within(start..start + at, new);
+        self.buffer[new + at..][..tag.len()].copy_from_slice(&tag);
+        self.start = new as u32;
+        self.len += tag.len() as u32;
+        Ok(())
+    }
+
+    /// Takes the outermost 802.1Q tag away: what is before it moves back.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn pop_vlan(&mut self) -> Result<(), wire::Error> {
+        let ethernet = EthernetPacket::new_checked(self.ethernet())?;
+        if ethernet.vlan().is_none() {
+            let value = u32::from(ethernet.ethertype());
+            let expected = "33024 (802.1Q)";
+            return Err(wire::Error::Field { header: "Ethernet", field: "ethertype", value, expected });
+        }
+        let tag = usize::from(TAG_BYTES);
+        self.shift_offsets(|offset| offset.saturating_sub(TAG_BYTES))?;
+        let start = self.start as usize;
+        self.buffer.copy_within(start..start + VNET_HEADER + TAG_AT, start + tag);
+        self.start += tag as u32;
+        self.len -= tag as u32;
+        Ok(())
+    }
+
+    /// Headers behind the addresses lie elsewhere now: the virtio-net header says where.
+    fn shift_offsets(&mut self, shift: impl Fn(u16) -> u16) -> Result<(), wire::Error> {
+        let mut repr = VirtioNetRepr::parse(&VirtioNetPacket::new_checked(self.bytes(), VNET_LAYOUT)?);
+        if repr.checksum.is_none() && repr.segmentation.is_none() {
+            return Ok(());
+        }
+        if let Some(checksum) = &mut repr.checksum {
+            checksum.start = shift(checksum.start);
+        }
+        if let Some(segmentation) = &mut repr.segmentation {
+            segmentation.header_len = shift(segmentation.header_len);
+        }
+        let start = self.start as usize;
+        repr.emit(&mut self.buffer[start..]);
+        Ok(())
     }
 }
 
@@ -101,8 +175,8 @@ impl DerefMut for Packet {
 impl Framed for Packet {
     #[inline]
     fn frame(&mut self) -> &mut [u8] {
-        let len = self.len as usize;
-        &mut self.buffer[VNET_HEADER..len]
+        let (start, len) = (self.start as usize, self.len as usize);
+        &mut self.buffer[start + VNET_HEADER..start + len]
     }
 }
 
@@ -189,7 +263,7 @@ impl Pool {
     /// workers.
     #[inline]
     pub fn put(&mut self, packet: Packet) {
-        if packet.buffer.len() == self.capacity {
+        if packet.buffer.len() == HEADROOM + self.capacity {
             self.free.push(packet);
             if self.free.len() > self.kept {
                 self.give_away();
@@ -256,6 +330,45 @@ mod tests {
         assert_eq!(pool.take().unwrap().bytes().len(), 7);
     }
 
+    /// The virtio-net header says where the checksum belongs, also behind tags.
+    #[test]
+    fn a_frame_grows_and_shrinks_by_its_tags() {
+        let mut packet = Packet::new(200);
+        let asks = wire::ChecksumRequest { start: 34, offset: 16 };
+        let segmentation = wire::Segmentation {
+            kind: wire::SegmentationKind::TcpV4,
+            ecn: false,
+            segment_bytes: 1_448,
+            header_len: 54,
+        };
+        let repr = VirtioNetRepr { checksum: Some(asks), segmentation: Some(segmentation), ..Default::default() };
+        let buffer = packet.buffer();
+        repr.emit(buffer);
+        for (at, byte) in buffer[VNET_HEADER..].iter_mut().enumerate() {
+            *byte = at as u8;
+        }
+        packet.set_len(VNET_HEADER + 60);
+        let before = packet.bytes().to_vec();
+        assert!(packet.pop_vlan().is_err());
+        for tags in 1..=4_u16 {
+            packet.push_vlan(tags).unwrap();
+            let ethernet = EthernetPacket::new_checked(packet.ethernet()).unwrap();
+            assert_eq!((ethernet.vlan(), packet.ethernet().len()), (Some(tags), 60 + usize::from(tags) * 4));
+            assert_eq!(packet.ethernet()[..12], before[VNET_HEADER..][..12]);
+            assert_eq!(packet.ethernet()[12 + usize::from(tags) * 4..], before[VNET_HEADER + 12..]);
+            let said = VirtioNetRepr::parse(&VirtioNetPacket::new_checked(packet.bytes(), VNET_LAYOUT).unwrap());
+            assert_eq!(said.checksum.unwrap().start, 34 + tags * 4);
+            assert_eq!(said.segmentation.unwrap().header_len, 54 + tags * 4);
+        }
+        assert!(packet.push_vlan(5).is_err(), "the headroom is used up");
+        for _ in 1..=4 {
+            packet.pop_vlan().unwrap();
+        }
+        assert_eq!(packet.bytes(), before);
+        packet.push_vlan(7).unwrap();
+        assert_eq!(packet.buffer().len(), 200, "it begins anew");
+    }
+
     #[test]
     fn what_comes_from_another_worker_goes_back() {
         let depot = Depot::default();
@@ -285,7 +398,7 @@ mod tests {
         assert!(pool.take().is_none(), "more are in use than there may be of the new size");
         pool.put_all(old.drain(..));
         let new: Vec<Packet> = std::iter::from_fn(|| pool.take()).collect();
-        assert_eq!((new.len(), new[0].buffer.len()), (10, 100));
+        assert_eq!((new.len(), new[0].buffer.len()), (10, HEADROOM + 100));
         pool.put_all(new.into_iter());
         assert!(pool.refit(100, Depot::default()).is_empty());
         assert_eq!(pool.free.len(), 10);

@@ -3,12 +3,13 @@
 use fabric::{Fabric, FlowCommand, find_switch, selection, table_changes};
 use topology::NodeId;
 use vswitch::Action;
-use vswitch::flow_table::{EntryStatus, Explanation, TableChange};
+use vswitch::conntrack::ConnectionStatus;
+use vswitch::flow_table::{EntryStatus, ExplainedStep, Explanation, TableChange};
 
 use super::{Network, describe};
 use crate::Error;
-use crate::control::{Applied, FlowEntry, SwitchFlows, TracedPacket};
-use crate::dataplane::TablesStatus;
+use crate::control::{Applied, ConnectionEntry, FlowEntry, SwitchConnections, SwitchFlows, TracedPacket};
+use crate::dataplane::{TablesStatus, TrackedConnections};
 
 impl Network {
     /// Changes the tables of a switch, as `ovs-ofctl` would: all of the texts, or none. One that has no tables gets them. How many flows or groups have
@@ -89,15 +90,40 @@ impl Network {
         let (Some(fabric), Some(plane)) = (self.fabric(), &self.plane) else { return Err(Error::NothingRuns) };
         let node = find_switch(&fabric.topology, switch)?;
         let packet = selection((&fabric.topology, node), packet).map_err(|error| Error::File(describe(&error)))?;
-        let Some(Explanation { entries, missed, actions, because_of }) = plane.explain(node, packet.matching)? else {
+        let Some(Explanation { steps, missed, actions, because_of }) = plane.explain(node, packet.matching)? else {
             return Err(Error::NoTables { switch: switch.to_owned() });
         };
         Ok(TracedPacket {
-            entries: entries.iter().map(|flow| (flow.table, flow.to_string())).collect(),
+            entries: steps.iter().map(step).collect(),
             missed,
             actions: words(&actions),
             because_of: because_of.to_string(),
         })
+    }
+
+    /// The connections that a switch tracks, or all switches do that track some.
+    pub fn connections(&self, switch: Option<&str>) -> Result<Vec<SwitchConnections>, Error> {
+        let (Some(fabric), Some(plane)) = (self.fabric(), &self.plane) else { return Err(Error::NothingRuns) };
+        let switches: Vec<NodeId> = match switch {
+            Some(name) => {
+                let node = find_switch(&fabric.topology, name)?;
+                if !fabric.flow_tables.contains_key(&node) {
+                    return Err(Error::NoTables { switch: name.to_owned() });
+                }
+                vec![node]
+            }
+            None => fabric.flow_tables.keys().copied().collect(),
+        };
+        let mut all = Vec::new();
+        for node in switches {
+            let tracked = plane.connections(node)?;
+            all.extend(tracked.map(|TrackedConnections { connections, counters }| SwitchConnections {
+                switch: fabric.topology.nodes[node].name.clone(),
+                counters,
+                connections: connections.iter().map(connection).collect(),
+            }));
+        }
+        Ok(all)
     }
 
     fn flows_of(&self, fabric: &Fabric, node: NodeId, text: &str) -> Result<Option<SwitchFlows>, Error> {
@@ -113,10 +139,24 @@ impl Network {
     }
 }
 
+fn connection(status: &ConnectionStatus) -> ConnectionEntry {
+    ConnectionEntry { text: status.to_string(), expires_ms: status.expires_in.as_ns() / 1_000_000 }
+}
+
+/// What a packet meets.
+fn step(step: &ExplainedStep) -> (Option<u8>, String) {
+    match step {
+        ExplainedStep::Entry(flow) => (Some(flow.table), flow.to_string()),
+        ExplainedStep::Connection(known) => (None, known.to_string()),
+    }
+}
+
 /// What is done with a packet, in the words of flows.
 fn words(actions: &[Action]) -> String {
     let word = |action: &Action| match action {
         Action::Set(field) => field.to_string(),
+        Action::PushVlan(_) => "push_vlan:0x8100".to_owned(),
+        Action::PopVlan => "pop_vlan".to_owned(),
         Action::Output(port) => format!("output:{}", port.0),
         Action::Normal => "NORMAL".to_owned(),
         Action::Flood => "FLOOD".to_owned(),

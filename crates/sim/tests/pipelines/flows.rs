@@ -3,8 +3,30 @@
 /// Hosts h1 (client), h2 (a virtual server), h3 (the server) and h4 (a monitor) at s1, but h3 at s2. At s1, what is for port 5201 of h2 goes to port 5202 of h3, and what
 /// comes back seems to be from h2; h4 gets a copy of both. What is for port 5204 is dropped.
 pub fn file(rate: &str, more: &[&str]) -> String {
-    let more: Vec<String> = more.iter().map(|flow| format!("    - {flow}\n")).collect();
-    let more = more.concat();
+    const TRANSLATION: [&str; 4] = [
+        "priority=20,tcp,nw_dst=10.0.0.2,tp_dst=5201,actions=output:h4,mod_dl_dst:02:00:00:00:00:03,mod_nw_dst:10.0.0.3,mod_tp_dst:5202,goto_table:1",
+        "table=1,tcp,tp_dst=5202,actions=normal",
+        "priority=20,tcp,nw_src=10.0.0.3,tp_src=5202,actions=mod_dl_src:02:00:00:00:00:02,mod_nw_src:10.0.0.2,mod_tp_src:5201,output:h4,normal",
+        "priority=10,tcp,tp_dst=5204,actions=drop",
+    ];
+    with_flows(rate, TRANSLATION.iter().chain(more))
+}
+
+/// The same network. At s1, connection tracking translates what is for port 5201 of h2 to port 5202 of h3, and back; h4 gets no copy.
+pub fn tracked(rate: &str, more: &[&str]) -> String {
+    const TRANSLATION: [&str; 5] = [
+        "priority=20,tcp,nw_dst=10.0.0.2,tp_dst=5201,actions=ct(commit,zone=1,nat(dst=10.0.0.3:5202),table=1)",
+        "priority=20,tcp,nw_src=10.0.0.3,actions=ct(zone=1,nat,table=2)",
+        "table=1,ct_state=+trk+dnat,ip,actions=mod_dl_dst:02:00:00:00:00:03,normal",
+        "table=2,ct_state=+trk+est+rpl,ip,actions=mod_dl_src:02:00:00:00:00:02,normal",
+        "table=2,priority=1,actions=drop",
+    ];
+    with_flows(rate, TRANSLATION.iter().chain(more))
+}
+
+fn with_flows<'a>(rate: &str, flows: impl Iterator<Item = &'a &'a str>) -> String {
+    let flows: Vec<String> = flows.map(|flow| format!("    - {flow}\n")).collect();
+    let flows = flows.concat();
     format!(
         "\
 name: flows
@@ -23,10 +45,39 @@ links:
   - {{ between: [s1, s2]{rate} }}
 flows:
   s1:
-    - priority=20,tcp,nw_dst=10.0.0.2,tp_dst=5201,actions=output:h4,mod_dl_dst:02:00:00:00:00:03,mod_nw_dst:10.0.0.3,mod_tp_dst:5202,goto_table:1
-    - table=1,tcp,tp_dst=5202,actions=normal
-    - priority=20,tcp,nw_src=10.0.0.3,tp_src=5202,actions=mod_dl_src:02:00:00:00:00:02,mod_nw_src:10.0.0.2,mod_tp_src:5201,output:h4,normal
-    - priority=10,tcp,tp_dst=5204,actions=drop
-{more}"
+{flows}"
+    )
+}
+
+/// Hosts h1 at s1 and h2 at s2. Between the switches goes what is in VLAN 5 only: each puts in what its host sends, and takes it out for the other one.
+pub fn trunk(rate: &str, more: &[&str]) -> String {
+    let more: Vec<String> = more.iter().map(|flow| format!("    - {flow}\n")).collect();
+    let of = |switch: &str, host: &str, other: &str| {
+        format!(
+            "\
+  {switch}:
+    - priority=20,in_port={host},dl_vlan=0xffff,actions=push_vlan:0x8100,set_field:4101->vlan_vid,output:{other}
+    - priority=20,in_port={other},dl_vlan=5,actions=pop_vlan,output:{host}
+    - priority=10,in_port={other},actions=drop
+"
+        )
+    };
+    format!(
+        "\
+name: trunk
+nodes:
+  h1: {{ kind: host, mac: \"02:00:00:00:00:01\", ipv4: 10.0.0.1 }}
+  h2: {{ kind: host, mac: \"02:00:00:00:00:02\", ipv4: 10.0.0.2 }}
+  s1: switch
+  s2: switch
+links:
+  - {{ between: [h1, s1]{rate} }}
+  - {{ between: [h2, s2]{rate} }}
+  - {{ between: [s1, s2]{rate} }}
+flows:
+{}{}{}",
+        of("s1", "h1", "s2"),
+        of("s2", "h2", "s1"),
+        more.concat()
     )
 }

@@ -4,12 +4,15 @@ use std::fmt::{self, Write as _};
 use std::ops::Range;
 
 use topology::PortId;
+use wire::ethertype;
 
 use super::error::{FlowError, nearest, shown};
+use super::key::{Slot, VLAN_PRESENT};
 use super::match_field::{Form, Masked, MatchField, Needs, number};
 use super::matching::Match;
 use super::ports::Ports;
 use super::scan::{Pair, Scan};
+use super::tracking::TrackAction;
 
 /// Tables of a switch.
 pub const TABLES: u8 = 254;
@@ -37,10 +40,22 @@ pub enum FlowAction {
     Controller(u16),
     /// Bits of a field are written.
     Set(&'static MatchField, Masked),
+    /// It gets an 802.1Q tag with VLAN 0 and priority 0.
+    PushVlan,
+    /// It loses its outermost 802.1Q tag.
+    PopVlan,
+    /// The VLAN of its tag is written; it gets one if it has none.
+    VlanId(u16),
+    /// The priority of its tag is written; it gets one if it has none.
+    VlanPriority(u8),
     /// Its time to live is one less; if none is left, it goes no further.
     DecTtl,
     /// This group says.
     Group(u32),
+    /// It is shown to connection tracking.
+    Track(Box<TrackAction>),
+    /// What is known of its connection is forgotten.
+    ForgetConnection,
 }
 
 /// What a flow has done with packets: the instructions of `OpenFlow` 1.3, in the order in which they are carried out.
@@ -72,7 +87,7 @@ const MODIFIERS: [(&str, &str); 9] = [
 ];
 
 /// Words of actions and instructions, for hints.
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 23] = [
     "output",
     "normal",
     "drop",
@@ -82,7 +97,14 @@ const WORDS: [&str; 16] = [
     "controller",
     "group",
     "set_field",
+    "push_vlan",
+    "pop_vlan",
+    "strip_vlan",
+    "mod_vlan_vid",
+    "mod_vlan_pcp",
     "dec_ttl",
+    "ct",
+    "ct_clear",
     "goto_table",
     "write_actions",
     "clear_actions",
@@ -95,14 +117,30 @@ const WORDS: [&str; 16] = [
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub ports: &'a Ports,
-    /// Which packets come to them; `None` for a group's.
-    pub matching: Option<&'a Match>,
+    /// Which packets come to them, as the actions before have made them; `None` for a group's.
+    pub matching: Option<Match>,
+}
+
+impl Context<'_> {
+    /// What comes behind an action finds the packet so.
+    fn follow(&mut self, action: &FlowAction) {
+        let Some(Match { key, mask }) = &mut self.matching else { return };
+        let (tci, known) = match action {
+            FlowAction::PushVlan => (VLAN_PRESENT, u16::MAX),
+            FlowAction::PopVlan => (0, u16::MAX),
+            FlowAction::VlanId(_) | FlowAction::VlanPriority(_) => (VLAN_PRESENT, VLAN_PRESENT),
+            _ => return,
+        };
+        key.set(Slot::VLAN_TCI, u64::from(tci));
+        mask.set(Slot::VLAN_TCI, u64::from(known));
+    }
 }
 
 /// Fields that can be written, and which packets have them. ARP's addresses are matched by the same names, and not written.
 fn needs_of_set(field: &MatchField) -> Option<Needs> {
     let needs = match field.name {
         "dl_src" | "dl_dst" => Needs::Nothing,
+        "dl_vlan" | "dl_vlan_pcp" | "vlan_vid" => Needs::Vlan,
         "nw_src" | "nw_dst" => Needs::Ipv4,
         "ipv6_src" | "ipv6_dst" => Needs::Ipv6,
         "nw_tos" | "ip_dscp" | "nw_ecn" | "nw_ttl" => Needs::Ip,
@@ -119,8 +157,13 @@ impl FlowAction {
     pub fn needs(&self) -> Needs {
         match self {
             Self::Set(field, _) => needs_of_set(field).unwrap_or(Needs::Nothing),
-            Self::DecTtl => Needs::Ip,
-            Self::Output(_)
+            Self::DecTtl | Self::Track(_) => Needs::Ip,
+            Self::PopVlan => Needs::Vlan,
+            Self::ForgetConnection
+            | Self::PushVlan
+            | Self::VlanId(_)
+            | Self::VlanPriority(_)
+            | Self::Output(_)
             | Self::InPort
             | Self::Normal
             | Self::Flood
@@ -129,6 +172,29 @@ impl FlowAction {
             | Self::Group(_) => Needs::Nothing,
         }
     }
+
+    /// Actions of one kind take each other's place in an action set. The rank in which they are carried out there (`OpenFlow` 1.3.5, section 5.10), and which field is
+    /// written.
+    pub const fn kind(&self) -> (u8, &'static str) {
+        match self {
+            Self::PopVlan => (0, ""),
+            Self::PushVlan => (1, ""),
+            Self::DecTtl => (2, ""),
+            Self::VlanId(_) => (3, "dl_vlan"),
+            Self::VlanPriority(_) => (3, "dl_vlan_pcp"),
+            Self::Set(field, _) => (3, field.name),
+            Self::Group(_) => (4, ""),
+            // They stand in no action set.
+            Self::Track(_) => (6, "ct"),
+            Self::ForgetConnection => (6, "ct_clear"),
+            Self::Output(_) | Self::InPort | Self::Normal | Self::Flood | Self::All | Self::Controller(_) => {
+                (Self::OUTPUT, "")
+            }
+        }
+    }
+
+    /// The rank of outputs among actions of a set.
+    pub const OUTPUT: u8 = 5;
 
     /// Reads one; `None` if it is an instruction, or no word of flows at all.
     fn parse(pair: &Pair<'_>, context: Context<'_>) -> Result<Option<Self>, FlowError> {
@@ -169,6 +235,28 @@ impl FlowAction {
                 Self::DecTtl.checked(pair, context).map(Some)
             }
             "set_field" => Self::set_field(pair, context).map(Some),
+            "ct" => Self::Track(Box::new(TrackAction::parse(pair, TABLES)?)).checked(pair, context).map(Some),
+            "ct_clear" => alone(Self::ForgetConnection),
+            "push_vlan" => {
+                let (text, at) = pair.needed("push_vlan:0x8100")?;
+                if number(text) != Some(u128::from(ethertype::VLAN)) {
+                    let message = format!("`{}` is no tag that there is here", shown(text));
+                    return Err(FlowError::new(at, message, "write `push_vlan:0x8100`: tags are those of 802.1Q"));
+                }
+                Ok(Some(Self::PushVlan))
+            }
+            "pop_vlan" | "strip_vlan" => {
+                pair.alone()?;
+                Self::PopVlan.checked(pair, context).map(Some)
+            }
+            "mod_vlan_vid" => {
+                let (text, at) = pair.needed("mod_vlan_vid:5")?;
+                whole(text, &at, 0xfff, "mod_vlan_vid:5").map(|vlan| Some(Self::VlanId(vlan as u16)))
+            }
+            "mod_vlan_pcp" => {
+                let (text, at) = pair.needed("mod_vlan_pcp:3")?;
+                whole(text, &at, 7, "mod_vlan_pcp:3").map(|priority| Some(Self::VlanPriority(priority as u8)))
+            }
             _ if pair.value.is_none() && is_port(pair.word, context.ports) => {
                 Self::output(pair.word, pair.at.clone(), context).map(Some)
             }
@@ -185,7 +273,7 @@ impl FlowAction {
             "controller" => Self::Controller(CONTROLLER_ALL),
             _ => Self::Output(context.ports.find(text, &at)?),
         };
-        match (&named, context.matching.and_then(Match::in_port)) {
+        match (&named, context.matching.and_then(|matching| matching.in_port())) {
             (Self::Output(out), Some(in_port)) if *out == in_port => Err(FlowError::new(
                 at,
                 format!("a packet is not sent back by the port that it has come in by, {}", out.0),
@@ -217,17 +305,22 @@ impl FlowAction {
             return Err(FlowError::new(
                 name_at,
                 format!("`{name}` can be matched, but not written"),
-                "Ethernet and IP addresses, ip_dscp, nw_ecn, nw_ttl and ports of TCP and UDP can be written",
+                "Ethernet and IP addresses, dl_vlan, dl_vlan_pcp, ip_dscp, nw_ecn, nw_ttl and ports of TCP and UDP can be written",
             ));
         }
         // The mask of what is written need not be one that can be matched.
-        let masked = field.parse(value, &(at.start..at.start + value.len()))?;
+        let value_at = at.start..at.start + value.len();
+        let masked = field.parse(value, &value_at)?;
+        if field.name == "vlan_vid" && masked.value & masked.mask & u128::from(VLAN_PRESENT) == 0 {
+            let hint = "write 4096 more, as OpenFlow does, or `mod_vlan_vid`; `pop_vlan` takes a tag away";
+            return Err(FlowError::new(value_at, "`vlan_vid` says that there is no tag", hint));
+        }
         Self::Set(field, masked).checked(pair, context)
     }
 
     /// Refuses an action that the flow's packets need not have a field for.
     fn checked(self, pair: &Pair<'_>, context: Context<'_>) -> Result<Self, FlowError> {
-        if let Some(Match { key, mask }) = context.matching {
+        if let Some(Match { key, mask }) = &context.matching {
             self.needs().check(key, mask, pair.word, pair.span())?;
         }
         Ok(self)
@@ -255,7 +348,7 @@ impl Instructions {
     ///
     /// # Errors
     /// With the place of the mistake.
-    pub fn parse(text: &str, context: Context<'_>, table: u8) -> Result<Self, FlowError> {
+    pub fn parse(text: &str, mut context: Context<'_>, table: u8) -> Result<Self, FlowError> {
         let mut read = Self::default();
         let mut scan = Scan::new(text);
         let mut is_drop = None;
@@ -288,7 +381,7 @@ impl Instructions {
                 ));
             }
             last = (rank, pair.word);
-            read.add(&pair, rank, context, table)?;
+            read.add(&pair, rank, &mut context, table)?;
         }
         if count == 0 {
             return Err(FlowError::new(0..text.len(), "there are no actions", "write `actions=drop` if that is meant"));
@@ -296,7 +389,7 @@ impl Instructions {
         Ok(read)
     }
 
-    fn add(&mut self, pair: &Pair<'_>, rank: u8, context: Context<'_>, table: u8) -> Result<(), FlowError> {
+    fn add(&mut self, pair: &Pair<'_>, rank: u8, context: &mut Context<'_>, table: u8) -> Result<(), FlowError> {
         match rank {
             1 => {
                 pair.alone()?;
@@ -304,7 +397,7 @@ impl Instructions {
             }
             2 => {
                 let (text, at) = pair.needed("write_actions(output:2)")?;
-                self.write = actions(text, context).map_err(|error| error.shifted(at.start))?;
+                self.write = actions(text, *context).map_err(|error| error.shifted(at.start))?;
                 check_set(&self.write, at)?;
             }
             3 => {
@@ -326,8 +419,11 @@ impl Instructions {
                 self.goto_table = Some(to);
             }
             _ if self.apply.len() == ACTIONS_MAX => return Err(too_many(pair.span())),
-            _ => match FlowAction::parse(pair, context)? {
-                Some(action) => self.apply.push(action),
+            _ => match FlowAction::parse(pair, *context)? {
+                Some(action) => {
+                    context.follow(&action);
+                    self.apply.push(action);
+                }
                 None => return Err(unknown_action(pair)),
             },
         }
@@ -343,7 +439,7 @@ fn too_many(at: Range<usize>) -> FlowError {
 ///
 /// # Errors
 /// With the place of the mistake in `text`.
-pub fn actions(text: &str, context: Context<'_>) -> Result<Vec<FlowAction>, FlowError> {
+pub fn actions(text: &str, mut context: Context<'_>) -> Result<Vec<FlowAction>, FlowError> {
     let mut actions = Vec::new();
     let mut scan = Scan::new(text);
     let mut is_drop = false;
@@ -359,25 +455,21 @@ pub fn actions(text: &str, context: Context<'_>) -> Result<Vec<FlowAction>, Flow
         if actions.len() == ACTIONS_MAX {
             return Err(too_many(pair.span()));
         }
-        actions.push(FlowAction::parse(&pair, context)?.ok_or_else(|| unknown_action(&pair))?);
+        let action = FlowAction::parse(&pair, context)?.ok_or_else(|| unknown_action(&pair))?;
+        context.follow(&action);
+        actions.push(action);
     }
     Ok(actions)
 }
 
 /// An action set has one action of each kind: a second one would take the first one's place.
 fn check_set(actions: &[FlowAction], at: Range<usize>) -> Result<(), FlowError> {
-    let kind = |action: &FlowAction| match action {
-        FlowAction::Set(field, _) => (0, field.name),
-        FlowAction::DecTtl => (1, ""),
-        FlowAction::Group(_) => (2, ""),
-        FlowAction::Output(_)
-        | FlowAction::InPort
-        | FlowAction::Normal
-        | FlowAction::Flood
-        | FlowAction::All
-        | FlowAction::Controller(_) => (3, ""),
-    };
-    let is_twice = (1..actions.len()).any(|at| actions[..at].iter().any(|other| kind(other) == kind(&actions[at])));
+    let kinds = || actions.iter().map(FlowAction::kind);
+    if let Some(action) = actions.iter().find(|action| action.kind().0 > FlowAction::OUTPUT) {
+        let message = format!("`{}` can't be written into an action set", action.kind().1);
+        return Err(FlowError::new(at, message, "write it in front of `write_actions`"));
+    }
+    let is_twice = kinds().enumerate().any(|(at, kind)| kinds().take(at).any(|other| other == kind));
     if is_twice {
         let hint = "an action set has one output, one group, and one value of each field";
         return Err(FlowError::new(at, "two actions of one kind are written", hint));
@@ -409,6 +501,12 @@ impl fmt::Display for FlowAction {
             Self::All => f.write_str("ALL"),
             Self::Controller(bytes) => write!(f, "CONTROLLER:{bytes}"),
             Self::DecTtl => f.write_str("dec_ttl"),
+            Self::PushVlan => write!(f, "push_vlan:{:#06x}", ethertype::VLAN),
+            Self::PopVlan => f.write_str("pop_vlan"),
+            Self::Track(track) => write!(f, "{track}"),
+            Self::ForgetConnection => f.write_str("ct_clear"),
+            Self::VlanId(vlan) => write!(f, "mod_vlan_vid:{vlan}"),
+            Self::VlanPriority(priority) => write!(f, "mod_vlan_pcp:{priority}"),
             Self::Group(group) => write!(f, "group:{group}"),
             Self::Set(field, masked) => {
                 let modifier = MODIFIERS.iter().find(|(_, name)| *name == field.name);

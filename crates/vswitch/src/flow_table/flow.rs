@@ -108,7 +108,7 @@ impl Flow {
         };
         let matching = head.matching.finish()?;
         let table = head.table.unwrap_or(0);
-        let context = Context { ports, matching: Some(&matching) };
+        let context = Context { ports, matching: Some(matching) };
         let instructions = Instructions::parse(&text[actions.clone()], context, table);
         let instructions = instructions.map_err(|error| error.shifted(actions.start))?;
         if let Some((_, mask)) = head.cookie.filter(|(_, mask)| *mask != u64::MAX) {

@@ -2,12 +2,14 @@
 
 use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, TcpPacket, ethertype, protocol};
 
-/// Words of a [`Key`].
-pub const WORDS: usize = 11;
+use crate::field::Field;
 
-/// Where the stages of a look-up end, in words: what is known without the packet's headers and of its first ones, Ethernet addresses, network addresses, ports.
+/// Words of a [`Key`].
+pub const WORDS: usize = 12;
+
+/// Where the stages of a look-up end, in words: what is known without the packet's headers and of its first ones, and of its connection; Ethernet addresses, network addresses, ports.
 /// Whoever is told apart by an earlier one need not be looked at further (as in Open vSwitch's staged look-up).
-pub const STAGES: [usize; 4] = [2, 4, 10, WORDS];
+pub const STAGES: [usize; 4] = [3, 5, 11, WORDS];
 
 /// Bit of [`Slot::VLAN_TCI`] that says that there is a tag: where 802.1Q has its drop eligibility indicator, as in Open vSwitch.
 pub const VLAN_PRESENT: u16 = 0x1000;
@@ -16,6 +18,10 @@ pub const VLAN_PRESENT: u16 = 0x1000;
 pub const FRAGMENT: u8 = 1;
 /// `ip_frag`: it is one that is not the first.
 pub const LATER_FRAGMENT: u8 = 2;
+
+/// What is known of a packet that does not stand in its headers.
+const OUTSIDE_HEADERS: [Slot; 6] =
+    [Slot::METADATA, Slot::IN_PORT, Slot::RECIRCULATION, Slot::CT_STATE, Slot::CT_ZONE, Slot::CT_MARK];
 
 /// The SCTP protocol's number (RFC 9260).
 pub const SCTP: u8 = 132;
@@ -43,26 +49,31 @@ impl Slot {
     pub const IN_PORT: Self = Self::new(1, 48, 16);
     pub const ETH_TYPE: Self = Self::new(1, 32, 16);
     pub const VLAN_TCI: Self = Self::new(1, 16, 16);
-    pub const IP_FRAG: Self = Self::new(1, 8, 8);
+    pub const CT_STATE: Self = Self::new(1, 8, 8);
     /// IP protocol; of ARP its operation.
     pub const IP_PROTO: Self = Self::new(1, 0, 8);
-    pub const ETH_SRC: Self = Self::new(2, 16, 48);
-    pub const TCP_FLAGS: Self = Self::new(2, 0, 16);
-    pub const ETH_DST: Self = Self::new(3, 16, 48);
-    pub const IP_TOS: Self = Self::new(3, 8, 8);
-    pub const IP_TTL: Self = Self::new(3, 0, 8);
+    pub const CT_MARK: Self = Self::new(2, 32, 32);
+    pub const CT_ZONE: Self = Self::new(2, 16, 16);
+    /// 0 of a packet that has come in; behind `ct`, the number of what goes on with it.
+    pub const RECIRCULATION: Self = Self::new(2, 0, 16);
+    pub const ETH_SRC: Self = Self::new(3, 16, 48);
+    pub const IP_FRAG: Self = Self::new(3, 8, 2);
+    pub const TCP_FLAGS: Self = Self::new(3, 0, 8);
+    pub const ETH_DST: Self = Self::new(4, 16, 48);
+    pub const IP_TOS: Self = Self::new(4, 8, 8);
+    pub const IP_TTL: Self = Self::new(4, 0, 8);
     /// IPv4, and the sender's of ARP. IPv6 has the word before as well.
-    pub const SRC_LOW: Self = Self::new(5, 0, 64);
-    pub const IPV4_SRC: Self = Self::new(5, 0, 32);
-    pub const DST_LOW: Self = Self::new(7, 0, 64);
-    pub const IPV4_DST: Self = Self::new(7, 0, 32);
-    pub const ARP_SHA: Self = Self::new(8, 16, 48);
-    pub const ARP_THA: Self = Self::new(9, 16, 48);
+    pub const SRC_LOW: Self = Self::new(6, 0, 64);
+    pub const IPV4_SRC: Self = Self::new(6, 0, 32);
+    pub const DST_LOW: Self = Self::new(8, 0, 64);
+    pub const IPV4_DST: Self = Self::new(8, 0, 32);
+    pub const ARP_SHA: Self = Self::new(9, 16, 48);
+    pub const ARP_THA: Self = Self::new(10, 16, 48);
     /// Source port, or the type of ICMP.
-    pub const TP_SRC: Self = Self::new(10, 48, 16);
+    pub const TP_SRC: Self = Self::new(11, 48, 16);
     /// Destination port, or the code of ICMP.
-    pub const TP_DST: Self = Self::new(10, 32, 16);
-    pub const IPV6_LABEL: Self = Self::new(10, 0, 20);
+    pub const TP_DST: Self = Self::new(11, 32, 16);
+    pub const IPV6_LABEL: Self = Self::new(11, 0, 20);
 
     const fn new(word: usize, shift: u32, bits: u32) -> Self {
         Self { word, shift, bits }
@@ -122,6 +133,74 @@ impl Key {
     #[must_use]
     pub fn masked(&self, mask: &Self) -> Self {
         Self(std::array::from_fn(|word| self.0[word] & mask.0[word]))
+    }
+
+    /// The packet has one more tag in front of those that it has: what is behind a second one is payload.
+    pub fn push_vlan(&mut self) {
+        if self.get(Slot::VLAN_TCI) != 0 {
+            let mut outer = Self::default();
+            for slot in OUTSIDE_HEADERS.into_iter().chain([Slot::ETH_SRC, Slot::ETH_DST]) {
+                outer.set(slot, self.get(slot));
+            }
+            outer.set(Slot::ETH_TYPE, u64::from(ethertype::VLAN));
+            *self = outer;
+        }
+        self.set(Slot::VLAN_TCI, u64::from(VLAN_PRESENT));
+    }
+
+    /// The packet loses its outermost tag; `inner` is what it was before it got that, if it got that here.
+    pub fn pop_vlan(&mut self, inner: Option<Self>) {
+        let Some(mut inner) = inner else { return self.set(Slot::VLAN_TCI, 0) };
+        for slot in OUTSIDE_HEADERS.into_iter().chain([Slot::ETH_SRC, Slot::ETH_DST]) {
+            inner.set(slot, self.get(slot));
+        }
+        *self = inner;
+    }
+
+    /// A header field has been written.
+    pub fn write(&mut self, field: Field) {
+        let has_ports = self.get(Slot::IP_FRAG) == 0;
+        match field {
+            Field::EthSrc(mac) => self.set(Slot::ETH_SRC, mac_bits(mac)),
+            Field::EthDst(mac) => self.set(Slot::ETH_DST, mac_bits(mac)),
+            Field::VlanTci(tci) => self.set(Slot::VLAN_TCI, u64::from(tci | VLAN_PRESENT)),
+            Field::Ipv4Src(address) => self.set(Slot::IPV4_SRC, u64::from(address.to_bits())),
+            Field::Ipv4Dst(address) => self.set(Slot::IPV4_DST, u64::from(address.to_bits())),
+            Field::Ipv6Src(address) => self.set_wide(Slot::SRC_LOW, address.to_bits()),
+            Field::Ipv6Dst(address) => self.set_wide(Slot::DST_LOW, address.to_bits()),
+            Field::SrcPort(port) if has_ports => self.set(Slot::TP_SRC, u64::from(port)),
+            Field::DstPort(port) if has_ports => self.set(Slot::TP_DST, u64::from(port)),
+            Field::Dscp(dscp) => {
+                let tos = self.get(Slot::IP_TOS);
+                self.set(Slot::IP_TOS, tos & 3 | u64::from(dscp) << 2);
+            }
+            Field::Ecn(ecn) => {
+                let tos = self.get(Slot::IP_TOS);
+                self.set(Slot::IP_TOS, tos & !3 | u64::from(ecn));
+            }
+            Field::Ttl(ttl) => self.set(Slot::IP_TTL, u64::from(ttl)),
+            Field::SrcPort(_)
+            | Field::DstPort(_)
+            | Field::QuotedSrc(_)
+            | Field::QuotedDst(_)
+            | Field::QuotedPorts(..) => {}
+        }
+    }
+
+    /// A mask without the bits of addresses that IPv4 does not have.
+    #[must_use]
+    pub fn for_ipv4(mut self) -> Self {
+        for low in [Slot::SRC_LOW, Slot::DST_LOW] {
+            self.set_wide(low, self.wide(low) & u128::from(u32::MAX));
+        }
+        self
+    }
+
+    /// What is known of the packet's connection is that of another time, or of nobody.
+    pub fn forget_connection(&mut self) {
+        for slot in [Slot::CT_STATE, Slot::CT_ZONE, Slot::CT_MARK] {
+            self.set(slot, 0);
+        }
     }
 
     /// Reads a frame's headers. All fragments of a datagram have ports 0, also the first one; a transport header that is cut off has ports 0 as well.

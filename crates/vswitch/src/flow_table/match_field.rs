@@ -23,14 +23,18 @@ pub enum Form {
     Port,
     /// A word for kinds of fragments.
     Fragment,
-    /// Flags that are set and others that are not, as in `+syn-ack`; or a number.
+    /// Flags of TCP that are set and others that are not, as in `+syn-ack`; or a number.
     TcpFlags,
+    /// Flags of a packet's connection, likewise: `+trk+new`.
+    CtState,
 }
 
 /// Which packets have a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     Nothing,
+    /// An 802.1Q tag.
+    Vlan,
     Ip,
     Ipv4,
     Ipv6,
@@ -50,6 +54,7 @@ impl Needs {
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Nothing => ("", "any packet"),
+            Self::Vlan => ("vlan_tci=0x1000/0x1000", "a tag (dl_vlan, vlan_vid or vlan_tci)"),
             Self::Ip => ("ip", "ip or ipv6"),
             Self::Ipv4 => ("ip", "ip"),
             Self::Ipv6 => ("ipv6", "ipv6"),
@@ -73,6 +78,7 @@ impl Needs {
         let is_upper = |wanted: u8| is_ip && protocol == Some(wanted);
         match self {
             Self::Nothing => true,
+            Self::Vlan => key.get(Slot::VLAN_TCI) & mask.get(Slot::VLAN_TCI) & u64::from(VLAN_PRESENT) != 0,
             Self::Ip => is_ip,
             Self::Ipv4 => ethertype == ethertype::IPV4,
             Self::Ipv6 => ethertype == ethertype::IPV6,
@@ -140,12 +146,15 @@ const fn tagged(field: MatchField) -> MatchField {
 use Form::{Decimal, Hex};
 
 /// All of them; in this order they are printed.
-pub static FIELDS: [MatchField; 38] = [
+pub static FIELDS: [MatchField; 41] = [
+    field("ct_state", &[], Slot::CT_STATE, Form::CtState, Needs::Nothing),
+    field("ct_zone", &[], Slot::CT_ZONE, Decimal, Needs::Nothing),
+    field("ct_mark", &[], Slot::CT_MARK, Hex, Needs::Nothing),
     field("metadata", &[], Slot::METADATA, Hex, Needs::Nothing),
     exact("in_port", &[], Slot::IN_PORT, Form::Port, Needs::Nothing),
     tagged(within(0, 12, exact("dl_vlan", &[], Slot::VLAN_TCI, Decimal, Needs::Nothing))),
     tagged(within(13, 3, exact("dl_vlan_pcp", &["vlan_pcp"], Slot::VLAN_TCI, Decimal, Needs::Nothing))),
-    within(0, 13, field("vlan_vid", &[], Slot::VLAN_TCI, Hex, Needs::Nothing)),
+    within(0, 13, field("vlan_vid", &[], Slot::VLAN_TCI, Decimal, Needs::Nothing)),
     field("vlan_tci", &[], Slot::VLAN_TCI, Hex, Needs::Nothing),
     field("dl_src", &["eth_src"], Slot::ETH_SRC, Form::Mac, Needs::Nothing),
     field("dl_dst", &["eth_dst"], Slot::ETH_DST, Form::Mac, Needs::Nothing),
@@ -178,7 +187,7 @@ pub static FIELDS: [MatchField; 38] = [
     within(0, 8, exact("icmp_code", &["icmpv4_code"], Slot::TP_DST, Decimal, Needs::Icmp)),
     within(0, 8, exact("icmpv6_type", &[], Slot::TP_SRC, Decimal, Needs::Icmp6)),
     within(0, 8, exact("icmpv6_code", &[], Slot::TP_DST, Decimal, Needs::Icmp6)),
-    within(0, 8, field("tcp_flags", &[], Slot::TCP_FLAGS, Form::TcpFlags, Needs::Tcp)),
+    field("tcp_flags", &[], Slot::TCP_FLAGS, Form::TcpFlags, Needs::Tcp),
 ];
 
 /// `nw_tos` has the congestion bits in it, which are not matched.
@@ -187,8 +196,22 @@ const DSCP: u128 = 0xfc;
 /// Names of TCP's flags, from the lowest bit on.
 const TCP_FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
 
+/// Names of the flags of a packet's connection, from the lowest bit on.
+const CT_STATES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+
+impl Form {
+    /// The names of its flags, from the lowest bit on, if it has some.
+    const fn flags(self) -> Option<&'static [&'static str; 8]> {
+        match self {
+            Self::TcpFlags => Some(&TCP_FLAGS),
+            Self::CtState => Some(&CT_STATES),
+            Self::Decimal | Self::Hex | Self::Mac | Self::Ipv4 | Self::Ipv6 | Self::Port | Self::Fragment => None,
+        }
+    }
+}
+
 /// Reads flags with their signs: `+syn-ack`.
-fn tcp_flags(text: &str) -> Option<Masked> {
+fn signed_flags(text: &str, names: &[&str]) -> Option<Masked> {
     let mut flags = Masked { value: 0, mask: 0 };
     let mut rest = text;
     while !rest.is_empty() {
@@ -198,7 +221,7 @@ fn tcp_flags(text: &str) -> Option<Masked> {
             _ => return None,
         };
         let length = word.find(['+', '-']).unwrap_or(word.len());
-        let bit = 1 << TCP_FLAGS.iter().position(|flag| *flag == &word[..length])?;
+        let bit = 1 << names.iter().position(|flag| *flag == &word[..length])?;
         if flags.mask & bit != 0 {
             return None;
         }
@@ -265,10 +288,11 @@ impl MatchField {
                     FlowError::new(at.clone(), message, format!("write one of {words}"))
                 });
         }
-        if self.form == Form::TcpFlags && text.starts_with(['+', '-']) {
-            return tcp_flags(text).ok_or_else(|| {
-                let message = format!("`{}` are no flags of TCP", shown(text));
-                FlowError::new(at.clone(), message, format!("write them as in `+syn-ack`: {}", TCP_FLAGS.join(", ")))
+        if let Some(names) = self.form.flags().filter(|_| text.starts_with(['+', '-'])) {
+            return signed_flags(text, names).ok_or_else(|| {
+                let message = format!("`{}` are no flags of `{}`", shown(text), self.name);
+                let hint = format!("write them as in `+{}-{}`: {}", names[1], names[4], names.join(", "));
+                FlowError::new(at.clone(), message, hint)
             });
         }
         let (value, mask) = match text.split_once('/') {
@@ -301,6 +325,7 @@ impl MatchField {
             Form::Ipv4 => (ipv4(text), "an IPv4 address, as in 10.0.0.1 or 10.0.0.0/8"),
             Form::Ipv6 => (ipv6(text), "an IPv6 address, as in fd00::1 or fd00::/64"),
             Form::TcpFlags => (number(text), "flags, as in +syn-ack, or a number"),
+            Form::CtState => (number(text), "flags, as in +trk+new, or a number"),
             Form::Decimal | Form::Hex | Form::Port | Form::Fragment => (number(text), "a number, as in 80 or 0x50"),
         };
         let message = || format!("`{}` is no value of `{}`", shown(text), self.name);
@@ -331,7 +356,7 @@ impl MatchField {
         match self.form {
             Form::Decimal | Form::Port | Form::Fragment => write!(out, "{value}"),
             Form::Hex if self.name == "dl_type" || self.name == "vlan_tci" => write!(out, "{value:#06x}"),
-            Form::Hex | Form::TcpFlags => write!(out, "{value:#x}"),
+            Form::Hex | Form::TcpFlags | Form::CtState => write!(out, "{value:#x}"),
             Form::Mac => {
                 let [first, rest @ ..] = mac_of(value as u64);
                 write!(out, "{first:02x}")?;
@@ -353,8 +378,8 @@ impl MatchField {
             };
         }
         let is_masked = mask != self.all();
-        if is_masked && self.form == Form::TcpFlags {
-            let masked = TCP_FLAGS.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
+        if let Some(names) = self.form.flags().filter(|_| is_masked) {
+            let masked = names.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
             let mut signed = masked.map(|(bit, flag)| (if value >> bit & 1 == 1 { '+' } else { '-' }, flag));
             return signed.try_for_each(|(sign, flag)| write!(out, "{sign}{flag}"));
         }

@@ -123,6 +123,7 @@ const fn example(field: &MatchField) -> &'static str {
         Form::Port => "in_port=1",
         Form::Fragment => "nw_frag=no",
         Form::TcpFlags => "tcp_flags=+syn-ack",
+        Form::CtState => "ct_state=+trk+new",
     }
 }
 
@@ -232,6 +233,9 @@ impl<'b> CommaSeparated<'_, 'b> {
     }
 }
 
+/// The fields of connections come first; what kind of packets it is stands behind them.
+const OF_CONNECTIONS: usize = 3;
+
 /// Names that are printed by another name, or elsewhere.
 const NOT_PRINTED: [&str; 15] = [
     "dl_vlan",
@@ -256,10 +260,10 @@ impl fmt::Display for Match {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = CommaSeparated { out: f, is_first: true };
         let kind = self.kind();
-        if let Some((word, ..)) = kind {
-            out.next()?.write_str(word)?;
-        }
-        for field in &FIELDS {
+        for (number, field) in FIELDS.iter().enumerate() {
+            if let Some((word, ..)) = kind.filter(|_| number == OF_CONNECTIONS) {
+                out.next()?.write_str(word)?;
+            }
             if field.name == "dl_vlan" {
                 self.write_vlan(&mut out)?;
             }

@@ -11,14 +11,18 @@ mod actions;
 mod cache;
 mod classifier;
 mod error;
+mod explain;
 mod flow;
+mod frozen;
 mod group;
 mod key;
 mod match_field;
 mod matching;
 mod ports;
+mod recirculation;
 mod scan;
 mod tables;
+mod tracking;
 mod walk;
 
 pub use actions::{FlowAction, Instructions};
@@ -26,11 +30,13 @@ pub use cache::CacheCounters;
 #[cfg(test)]
 use classifier::Classifier;
 pub use error::FlowError;
+pub use explain::{ExplainedStep, Explanation};
 pub use flow::{Flow, PRIORITY, Selection, parse_modification};
 pub use group::{Bucket, Group, GroupKind};
 pub use matching::Match;
 pub use ports::Ports;
-pub use tables::{ChangeError, EntryStatus, Explanation, FlowTables, TableChange};
+pub use tables::{ChangeError, EntryStatus, FlowTables, TableChange};
+pub use tracking::TrackAction;
 
 #[cfg(test)]
 mod tests;

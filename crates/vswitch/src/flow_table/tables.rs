@@ -8,21 +8,26 @@ use machine::{Rebase, Span, Time};
 use topology::PortId;
 
 use super::actions::{FlowAction, Instructions};
-use super::cache::{Cache, CacheCounters};
+use super::cache::{Cache, CacheCounters, Cached};
 use super::classifier::Classifier;
 use super::flow::{Flow, Selection};
+use super::frozen::FrozenStates;
 use super::group::Group;
 use super::key::Key;
-use super::matching::Match;
 use super::ports::Ports;
+use super::recirculation::{Pass, Run, Stacks};
 use super::walk::{Decision, Lookup, walk};
 use crate::action::Action;
+use crate::conntrack::{Conntrack, Request, Segment, Tracked};
 
 /// Entries of one switch.
 const ENTRIES_MAX: usize = 1_000_000;
 
 /// Groups of one switch.
 const GROUPS_MAX: usize = 4_096;
+
+/// Connections of one switch: as many as Linux keeps.
+const CONNECTIONS_MAX: usize = 1 << 18;
 
 /// A change of a switch's tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,19 +108,6 @@ pub struct EntryStatus {
     pub bytes: u64,
 }
 
-/// What a packet would meet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
-    /// The entries that it meets, in order.
-    pub entries: Vec<Arc<Flow>>,
-    /// The table in which no entry is for it.
-    pub missed: Option<u8>,
-    /// What is done with it.
-    pub actions: Vec<Action>,
-    /// What that depends on: it is the same for all packets that agree in this.
-    pub because_of: Match,
-}
-
 /// The flow tables of one switch. Time is an argument.
 #[derive(Debug)]
 pub struct FlowTables {
@@ -132,6 +124,10 @@ pub struct FlowTables {
     seed: u64,
     /// Packets that would have come to more actions than a packet may.
     too_long: u64,
+    /// Since the first flow that asks for it.
+    conntrack: Option<Box<Conntrack>>,
+    frozen: FrozenStates,
+    stacks: Stacks,
 }
 
 impl FlowTables {
@@ -151,6 +147,9 @@ impl FlowTables {
             cache: Cache::new(seed),
             seed,
             too_long: 0,
+            conntrack: None,
+            frozen: FrozenStates::default(),
+            stacks: Stacks::default(),
         };
         for change in changes {
             tables.change(now, change)?;
@@ -158,44 +157,87 @@ impl FlowTables {
         Ok(tables)
     }
 
-    fn lookup<'a>(&'a self, instructions: &'a dyn Fn(u32) -> Option<&'a Instructions>) -> Lookup<'a> {
-        let Self { tables, groups, ports, seed, down, .. } = self;
-        Lookup { tables, instructions, groups, ports, seed: *seed, down }
-    }
-
     /// A packet of so many bytes has come in by this port. Adds what is to be done; without any action it is dropped. Headers that are malformed have none.
     pub fn process(&mut self, now: Time, in_port: PortId, (headers, bytes): (&[u8], u32), actions: &mut Vec<Action>) {
         let Ok(key) = Key::parse(in_port.0, headers) else { return };
-        let mut cache = std::mem::take(&mut self.cache);
-        let decision = cache.find(&key, |decision| {
-            let instructions = |entry: u32| Some(&self.entries[entry as usize].as_ref()?.flow.instructions);
-            walk(self.lookup(&instructions), &key, decision);
+        let mut stacks = std::mem::take(&mut self.stacks);
+        let is_tracked = self.decide((now, bytes), &key, |decision| {
+            if decision.tracking.is_empty() {
+                actions.extend_from_slice(decision.actions);
+                return false;
+            }
+            stacks.add(decision.actions, decision.tracking);
+            true
         });
-        actions.extend_from_slice(decision.actions);
-        self.too_long += u64::from(decision.is_too_long);
+        if is_tracked {
+            let before = actions.len();
+            let mut packet = OnItsWay { tables: self, now, bytes };
+            if !Run::new(&mut packet, Some(headers), &mut stacks, actions).carry_out(&key) {
+                actions.truncate(before);
+                self.too_long += 1;
+            }
+            stacks.clear();
+        }
+        self.stacks = stacks;
+    }
+
+    /// Decides about a packet, and counts it.
+    #[inline]
+    fn decide<T>(&mut self, (now, bytes): (Time, u32), key: &Key, take: impl FnOnce(&Cached<'_>) -> T) -> T {
+        let Self { cache, frozen, tables, entries, groups, ports, seed, down, too_long, .. } = self;
+        let seed = *seed;
+        let decision = cache.find(key, |decision| {
+            let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
+            walk(Lookup { tables, instructions: &instructions, groups, ports, seed, down }, frozen, key, decision);
+        });
+        *too_long += u64::from(decision.is_too_long);
         for entry in decision.entries {
-            if let Some(entry) = &mut self.entries[*entry as usize] {
+            if let Some(entry) = &mut entries[*entry as usize] {
                 entry.packets += 1;
                 entry.bytes += u64::from(bytes);
                 entry.used_at = now;
             }
         }
-        self.cache = cache;
+        take(&decision)
     }
 
-    /// What a packet would meet that has these fields, and 0 in all others. Nothing is counted.
-    pub fn explain(&self, packet: &Match) -> Explanation {
-        let key = &packet.key;
-        let mut decision = Decision::default();
-        let instructions = |entry: u32| Some(&self.entries[entry as usize].as_ref()?.flow.instructions);
-        walk(self.lookup(&instructions), key, &mut decision);
-        let flow = |entry: &u32| Some(Arc::clone(&self.entries[*entry as usize].as_ref()?.flow));
-        let mask = decision.looked_at;
-        Explanation {
-            entries: decision.entries.iter().filter_map(flow).collect(),
-            missed: decision.missed,
-            actions: decision.actions,
-            because_of: Match { key: key.masked(&mask), mask },
+    /// Looks a packet up, past the caches; nothing is counted.
+    pub(super) fn look_up(&self, frozen: &mut FrozenStates, key: &Key, decision: &mut Decision) {
+        let Self { tables, entries, groups, ports, seed, down, .. } = self;
+        let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
+        let lookup = Lookup { tables, instructions: &instructions, groups, ports, seed: *seed, down };
+        walk(lookup, frozen, key, decision);
+    }
+
+    /// What the entry of this number says.
+    pub(super) fn flow(&self, entry: u32) -> Option<Arc<Flow>> {
+        Some(Arc::clone(&self.entries[entry as usize].as_ref()?.flow))
+    }
+
+    /// The connections of packets, if a flow has asked for them.
+    pub fn conntrack(&self) -> Option<&Conntrack> {
+        self.conntrack.as_deref()
+    }
+
+    /// Nothing that was decided holds any more.
+    fn outdate(&mut self) {
+        self.cache.outdate();
+        self.frozen.clear();
+    }
+
+    /// The place for connections is made when a flow first asks for them, and not when a packet comes.
+    fn prepare(&mut self, change: &TableChange) {
+        let asks = |actions: &[FlowAction]| actions.iter().any(|action| matches!(action, FlowAction::Track(_)));
+        let is_asked = match change {
+            TableChange::Add(flow) => asks(&flow.instructions.apply),
+            TableChange::Modify(_, instructions) => asks(&instructions.apply),
+            TableChange::AddGroup(group) | TableChange::ModifyGroup(group) => {
+                group.buckets.iter().any(|bucket| asks(&bucket.actions))
+            }
+            TableChange::Delete(_) | TableChange::DeleteGroup(_) => false,
+        };
+        if is_asked && self.conntrack.is_none() {
+            self.conntrack = Some(Box::new(Conntrack::new(self.seed, CONNECTIONS_MAX)));
         }
     }
 
@@ -239,7 +281,8 @@ impl FlowTables {
     /// Why it cannot be made; nothing has changed then.
     pub fn change(&mut self, now: Time, change: &TableChange) -> Result<usize, ChangeError> {
         self.check(std::slice::from_ref(change)).map_err(|(_, error)| error)?;
-        self.cache.outdate();
+        self.outdate();
+        self.prepare(change);
         Ok(match change {
             TableChange::Add(flow) => {
                 self.add(now, flow);
@@ -343,7 +386,7 @@ impl FlowTables {
                 }
                 Some(_) => {
                     self.remove(id);
-                    self.cache.outdate();
+                    self.outdate();
                 }
                 None => {}
             }
@@ -356,7 +399,7 @@ impl FlowTables {
         let Some(port) = self.ports.known_as(port) else { return };
         let has_changed = if up { self.down.remove(&port) } else { self.down.insert(port) };
         if has_changed {
-            self.cache.outdate();
+            self.outdate();
         }
     }
 
@@ -398,6 +441,28 @@ impl EntryState {
             packets: self.packets,
             bytes: self.bytes,
         }
+    }
+}
+
+/// A packet that has come in.
+struct OnItsWay<'a> {
+    tables: &'a mut FlowTables,
+    now: Time,
+    bytes: u32,
+}
+
+impl Pass for OnItsWay<'_> {
+    fn decide(&mut self, key: &Key, stacks: &mut Stacks) {
+        self.tables.decide((self.now, self.bytes), key, |decision| stacks.add(decision.actions, decision.tracking));
+    }
+
+    fn track(&mut self, segment: &Segment, request: &Request) -> Tracked {
+        let conntrack = self.tables.conntrack.as_mut();
+        conntrack.map_or_else(Tracked::default, |conntrack| conntrack.process(self.now, segment, request))
+    }
+
+    fn track_again(&mut self, segment: &Segment, request: &Request) -> Option<Tracked> {
+        self.tables.conntrack.as_mut()?.revisit(self.now, segment, request)
     }
 }
 
@@ -449,8 +514,14 @@ impl Rebase for FlowTables {
             cache: _,
             seed: _,
             too_long: _,
+            conntrack,
+            frozen: _,
+            stacks: _,
         } = self;
         entries.rebase(by);
+        if let Some(conntrack) = conntrack {
+            conntrack.rebase(by);
+        }
         let moved = std::mem::take(deadlines).into_iter().map(|(mut at, id)| {
             at.rebase(by);
             (at, id)

@@ -8,11 +8,14 @@ use wire::{ethertype, protocol};
 
 use super::actions::{FlowAction, Instructions};
 use super::classifier::Classifier;
+use super::frozen::FrozenStates;
 use super::group::{Bucket, Group, GroupKind};
-use super::key::{Key, Slot, mac_of};
+use super::key::{Key, LATER_FRAGMENT, Slot, VLAN_PRESENT, mac_of};
 use super::match_field::{Masked, MatchField, Needs};
 use super::ports::Ports;
+use super::tracking::TrackAction;
 use crate::action::Action;
+use crate::conntrack::Request;
 use crate::field::Field;
 
 /// Actions that one packet may come to. Groups that name groups could make it as many as one likes.
@@ -36,10 +39,23 @@ pub struct Lookup<'a> {
     pub down: &'a BTreeSet<PortId>,
 }
 
+/// A place among actions at which a packet is shown to connection tracking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tracking {
+    /// The number of the action that keeps the place; it does nothing itself.
+    pub at: u32,
+    /// What is asked; `None`: what is known of its connection is forgotten.
+    pub request: Option<Request>,
+    /// With what a copy of the packet goes on: the number of what is known besides its headers, and what is written into its metadata (value and mask).
+    pub goes_on: Option<(u16, (u64, u64))>,
+}
+
 /// What becomes of a packet, and of all that agree with it in what was looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     pub actions: Vec<Action>,
+    /// Where among them the packet is shown to connection tracking, in their order.
+    pub tracking: Vec<Tracking>,
     /// The entries that it has met, by their numbers.
     pub entries: Vec<u32>,
     /// The bits of the packet that it depends on.
@@ -53,6 +69,7 @@ pub struct Decision {
 impl Decision {
     pub fn clear(&mut self) {
         self.actions.clear();
+        self.tracking.clear();
         self.entries.clear();
         (self.looked_at, self.missed, self.is_too_long) = (Key::default(), None, false);
     }
@@ -71,8 +88,15 @@ struct Walk<'a, 'b> {
     in_port: PortId,
     /// As it has been rewritten.
     key: Key,
+    /// What it was before it got a second tag, the last one last.
+    inner: Vec<Key>,
     out: &'b mut Decision,
     groups_deep: u32,
+    /// Its action set.
+    set: ActionSet,
+    /// What has been written into its metadata: value and mask.
+    metadata: (u64, u64),
+    frozen: &'b mut FrozenStates,
 }
 
 /// The action set of a packet: one action of each kind.
@@ -84,54 +108,43 @@ struct ActionSet {
 impl ActionSet {
     fn write(&mut self, actions: &[FlowAction]) {
         for action in actions {
-            let kind = kind(action);
-            self.actions.retain(|other| self::kind(other) != kind);
+            self.actions.retain(|other| other.kind() != action.kind());
             self.actions.push(action.clone());
         }
     }
 
     /// In the order in which they are carried out (`OpenFlow` 1.3.5, section 5.10): with a group, the output is left out.
     fn in_order(mut self) -> Vec<FlowAction> {
-        self.actions.sort_by_key(|action| kind(action).0);
+        self.actions.sort_by_key(|action| action.kind().0);
         if self.actions.iter().any(|action| matches!(action, FlowAction::Group(_))) {
-            self.actions.retain(|action| kind(action).0 != OUTPUT);
+            self.actions.retain(|action| action.kind().0 != FlowAction::OUTPUT);
         }
         self.actions
     }
 }
 
-/// The rank of outputs among actions of a set.
-const OUTPUT: u8 = 3;
-
-/// Actions of one kind take each other's place in an action set. The rank, and which field is written.
-fn kind(action: &FlowAction) -> (u8, &'static str) {
-    match action {
-        FlowAction::DecTtl => (0, ""),
-        FlowAction::Set(field, _) => (1, field.name),
-        FlowAction::Group(_) => (2, ""),
-        FlowAction::Output(_)
-        | FlowAction::InPort
-        | FlowAction::Normal
-        | FlowAction::Flood
-        | FlowAction::All
-        | FlowAction::Controller(_) => (OUTPUT, ""),
-    }
-}
-
-/// Looks a packet up. The decision is empty before.
-pub fn walk(lookup: Lookup<'_>, key: &Key, out: &mut Decision) {
+/// Looks a packet up, from the first table on, or where it goes on behind `ct`. The decision is empty before.
+pub fn walk(lookup: Lookup<'_>, frozen: &mut FrozenStates, key: &Key, out: &mut Decision) {
     let in_port = PortId(key.get(Slot::IN_PORT) as u16);
-    out.looked_at.add(Slot::IN_PORT, Slot::IN_PORT.all());
-    let mut walk = Walk { lookup, in_port, key: *key, out, groups_deep: 0 };
-    walk.tables();
+    for slot in [Slot::IN_PORT, Slot::RECIRCULATION] {
+        out.looked_at.add(slot, slot.all());
+    }
+    let (mut table, mut set) = (0, ActionSet::default());
+    if let Some(state) = frozen.get(key.get(Slot::RECIRCULATION) as u16) {
+        table = state.table;
+        set.actions.clone_from(&state.set);
+    }
+    let (inner, metadata) = (Vec::new(), (0, 0));
+    let mut walk = Walk { lookup, in_port, key: *key, inner, out, groups_deep: 0, set, metadata, frozen };
+    walk.tables(table);
     if out.is_too_long {
         out.actions.clear();
+        out.tracking.clear();
     }
 }
 
 impl Walk<'_, '_> {
-    fn tables(&mut self) {
-        let (mut table, mut set) = (0, ActionSet::default());
+    fn tables(&mut self, mut table: u8) {
         loop {
             let Lookup { tables, instructions, .. } = self.lookup;
             let found = tables.get(usize::from(table)).and_then(|table| table.find(&self.key, &mut self.out.looked_at));
@@ -145,19 +158,22 @@ impl Walk<'_, '_> {
                 return;
             }
             if *clear {
-                set = ActionSet::default();
+                self.set = ActionSet::default();
             }
-            set.write(write);
+            self.set.write(write);
             if let Some((value, mask)) = metadata {
                 let old = self.key.get(Slot::METADATA);
                 self.key.set(Slot::METADATA, old & !mask | value & mask);
+                let (written, bits) = self.metadata;
+                self.metadata = (written & !mask | value & mask, bits | mask);
             }
             match goto_table {
                 Some(next) => table = *next,
                 None => break,
             }
         }
-        self.carry_out(&set.in_order());
+        let set = std::mem::take(&mut self.set).in_order();
+        self.carry_out(&set);
     }
 
     fn carry_out(&mut self, actions: &[FlowAction]) -> Then {
@@ -203,26 +219,100 @@ impl Walk<'_, '_> {
                     self.out.actions.push(Action::Set(Field::Ttl(ttl as u8 - 1)));
                 }
             }
+            FlowAction::PushVlan => self.push_vlan(),
+            FlowAction::PopVlan => self.pop_vlan(),
+            FlowAction::VlanId(vlan) => self.write_vlan(u64::from(*vlan), 0xfff),
+            FlowAction::VlanPriority(priority) => self.write_vlan(u64::from(*priority) << 13, 0xe000),
             FlowAction::Group(group) => self.group(*group),
+            FlowAction::Track(track) => return self.track(track),
+            FlowAction::ForgetConnection => self.forget_connection(),
         }
         Then::GoOn
     }
 
     /// Whether the packet has such fields.
     fn has(&mut self, needs: Needs) -> bool {
-        if needs == Needs::Nothing {
-            return true;
+        match needs {
+            Needs::Nothing => return true,
+            Needs::Vlan => return self.is_tagged(),
+            _ => {}
         }
         for slot in [Slot::ETH_TYPE, Slot::IP_PROTO, Slot::IP_FRAG] {
             self.out.looked_at.add(slot, slot.all());
         }
-        // A fragment's ports are another one's, or those of all.
-        let is_whole = self.key.get(Slot::IP_FRAG) == 0;
+        // The first fragment of a datagram has the ports of all of it.
+        let is_later = self.key.get(Slot::IP_FRAG) & u64::from(LATER_FRAGMENT) != 0;
         let is_upper = !matches!(needs, Needs::Ip | Needs::Ipv4 | Needs::Ipv6);
-        needs.are_met(&self.key, &Key::ALL) && (is_whole || !is_upper)
+        needs.are_met(&self.key, &Key::ALL) && !(is_later && is_upper)
+    }
+
+    /// Whoever comes behind knows nothing of the packet's connection; a copy of it may go on with what is known.
+    fn track(&mut self, track: &TrackAction) -> Then {
+        if !self.has(Needs::Ip) {
+            return Then::GoOn;
+        }
+        let number = match track.table {
+            None => None,
+            Some(table) => {
+                let Some(number) = self.frozen.number(table, &self.set.actions) else {
+                    self.out.is_too_long = true;
+                    return Then::Stop;
+                };
+                Some((number, self.metadata))
+            }
+        };
+        let at = self.out.actions.len() as u32;
+        self.out.actions.push(Action::Clone(0));
+        self.out.tracking.push(Tracking { at, request: Some(track.request), goes_on: number });
+        self.key.forget_connection();
+        Then::GoOn
+    }
+
+    fn forget_connection(&mut self) {
+        self.key.forget_connection();
+        // Nothing is known of a packet that has just come in.
+        if !self.out.tracking.is_empty() || self.key.get(Slot::RECIRCULATION) != 0 {
+            let at = self.out.actions.len() as u32;
+            self.out.actions.push(Action::Clone(0));
+            self.out.tracking.push(Tracking { at, request: None, goes_on: None });
+        }
+    }
+
+    fn is_tagged(&mut self) -> bool {
+        self.out.looked_at.add(Slot::VLAN_TCI, u64::from(VLAN_PRESENT));
+        self.key.get(Slot::VLAN_TCI) & u64::from(VLAN_PRESENT) != 0
+    }
+
+    fn push_vlan(&mut self) {
+        if self.is_tagged() {
+            self.inner.push(self.key);
+        }
+        self.key.push_vlan();
+        self.out.actions.push(Action::PushVlan(0));
+    }
+
+    fn pop_vlan(&mut self) {
+        if self.is_tagged() {
+            self.key.pop_vlan(self.inner.pop());
+            self.out.actions.push(Action::PopVlan);
+        }
+    }
+
+    /// Writes bits of the tag's control information; a packet without a tag gets one.
+    fn write_vlan(&mut self, value: u64, mask: u64) {
+        if !self.is_tagged() {
+            self.push_vlan();
+        }
+        self.out.looked_at.add(Slot::VLAN_TCI, !mask);
+        let tci = self.key.get(Slot::VLAN_TCI) & !mask | value & mask;
+        self.key.set(Slot::VLAN_TCI, tci | u64::from(VLAN_PRESENT));
+        self.out.actions.push(Action::Set(Field::VlanTci(tci as u16 & !VLAN_PRESENT)));
     }
 
     fn set(&mut self, field: &'static MatchField, masked: Masked) {
+        if field.slot == Slot::VLAN_TCI {
+            return self.write_vlan((masked.value as u64) << field.low, (masked.mask as u64) << field.low);
+        }
         let rest = field.all() & !masked.mask;
         if field.bits == 128 {
             let mut looked_at = Key::default();
@@ -231,9 +321,17 @@ impl Walk<'_, '_> {
         } else {
             self.out.looked_at.add(field.slot, (rest as u64) << field.low);
         }
-        field.set(&mut self.key, masked);
-        let value = field.get(&self.key);
-        let key = &self.key;
+        let mut changed = self.key;
+        field.set(&mut changed, masked);
+        let (value, key) = (field.get(&changed), &changed);
+        if matches!(field.slot, Slot::TP_SRC | Slot::TP_DST) && self.key.get(Slot::IP_FRAG) != 0 {
+            // Its ports are not matched, also when they have been written; bits of what nobody has read cannot stay.
+            if rest != 0 {
+                return;
+            }
+        } else {
+            self.key = changed;
+        }
         let written = match field.name {
             "dl_src" => Field::EthSrc(mac_of(value as u64)),
             "dl_dst" => Field::EthDst(mac_of(value as u64)),
@@ -282,12 +380,14 @@ impl Walk<'_, '_> {
 
     /// A bucket works on a copy: what comes behind the group has the packet as it was.
     fn bucket(&mut self, bucket: &Bucket) {
-        let (key, at) = (self.key, self.out.actions.len());
+        let (key, inner, at) = (self.key, self.inner.clone(), self.out.actions.len());
+        let tracking = self.out.tracking.len();
         self.out.actions.push(Action::Clone(0));
         self.carry_out(&bucket.actions);
-        self.key = key;
+        (self.key, self.inner) = (key, inner);
         let made = &self.out.actions[at + 1..];
-        if made.iter().any(|action| matches!(action, Action::Set(_))) {
+        let changes = |action: &Action| matches!(action, Action::Set(_) | Action::PushVlan(_) | Action::PopVlan);
+        if self.out.tracking.len() > tracking || made.iter().any(changes) {
             self.out.actions[at] = Action::Clone(made.len() as u16);
         } else {
             self.out.actions.remove(at);

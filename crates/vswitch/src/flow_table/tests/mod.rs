@@ -1,5 +1,6 @@
 //! Texts that are read and printed, and tables against a search through a list.
 
+mod connections;
 mod model;
 mod texts;
 

@@ -74,6 +74,33 @@ fn a_packet_without_time_to_live_goes_no_further() {
 }
 
 #[test]
+fn tags_come_go_and_are_matched_in_later_tables() {
+    let mut tables = tables(&[
+        "dl_vlan=0xffff,actions=push_vlan:0x8100,set_field:4101->vlan_vid,goto_table:1",
+        "dl_vlan=7,actions=mod_vlan_vid:5,goto_table:1",
+        "dl_vlan=8,actions=push_vlan:0x8100,mod_vlan_pcp:2,goto_table:1",
+        "table=1,dl_vlan=5,tcp,actions=output:1,pop_vlan,output:2",
+        "table=1,dl_vlan=0,dl_vlan_pcp=2,dl_type=0x8100,actions=pop_vlan,goto_table:2",
+        "table=2,dl_vlan=8,tcp,actions=mod_vlan_pcp:1,write_actions(push_vlan:0x8100,output:3,pop_vlan)",
+    ]);
+    let port = |port| Action::Output(PortId(port));
+    let tci = |tci| Action::Set(Field::VlanTci(tci));
+    let tagged = |tci: u16| {
+        let mut frame = web();
+        frame.splice(wire::TAG_AT..wire::TAG_AT, wire::vlan_tag(tci));
+        frame
+    };
+    let shared = [port(1), Action::PopVlan, port(2)];
+    let untagged: Vec<Action> = [&[Action::PushVlan(0), tci(5)][..], &shared].concat();
+    assert_eq!(process(&mut tables, at(1), 0, &web()), untagged);
+    // Its priority stays.
+    assert_eq!(process(&mut tables, at(1), 0, &tagged(0x6007)), [&[tci(0x6005)][..], &shared].concat());
+    let twice = [Action::PushVlan(0), tci(0x4000), Action::PopVlan, tci(0x2008), Action::PopVlan, Action::PushVlan(0)];
+    assert_eq!(process(&mut tables, at(1), 0, &tagged(8)), [&twice[..], &[port(3)]].concat());
+    assert_eq!(process(&mut tables, at(1), 0, &tagged(6)), []);
+}
+
+#[test]
 fn groups_copy_choose_and_go_round_what_is_down() {
     let group = |text| TableChange::AddGroup(super::group(text));
     let mut tables = FlowTables::new(

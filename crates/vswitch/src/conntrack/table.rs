@@ -1,0 +1,571 @@
+//! The connections of one switch.
+
+use std::fmt;
+
+use machine::{Rebase, Span, Time};
+use serde::{Deserialize, Serialize};
+
+use super::ct_state::{DESTINATION_NAT, ESTABLISHED, INVALID, NEW, RELATED, REPLY, SOURCE_NAT, TRACKED};
+use super::index::Index;
+use super::lifetime::{EVICTED, LIFETIMES, Lifetime};
+use super::nat::NatRange;
+use super::segment::Segment;
+use super::tcp::{self, Step, TcpState};
+use super::tuple::Tuple;
+
+/// Nothing is there.
+const NONE: u32 = u32::MAX;
+
+/// Connections whose time has come that one new one clears away, of each lifetime.
+const EXPIRED_AT_ONCE: u32 = 2;
+
+/// A connection is moved within the list of its lifetime when its end has moved by this part of the lifetime: most packets need not write there.
+const LISTED_PARTS: u64 = 8;
+
+/// What is asked about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Connections of different zones have nothing to do with each other.
+    pub zone: u16,
+    /// Whether a new connection is kept.
+    pub commit: bool,
+    /// Whether the packet's direction is to be the connection's: one in the other direction makes room.
+    pub force: bool,
+    /// With `commit`, bits of the connection's mark that are written: value and mask.
+    pub mark: Option<(u32, u32)>,
+    /// Whether addresses are translated.
+    pub translate: Translate,
+}
+
+/// Whether addresses are translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Translate {
+    /// The packet stays as it is.
+    No,
+    /// As the connection's first packet was.
+    Existing,
+    /// The same; a new connection that is kept gets an address of this range.
+    New(NatRange),
+}
+
+impl Request {
+    /// What a new connection is translated to, if it is.
+    const fn range_for(&self, tuple: &Tuple) -> Option<&NatRange> {
+        match &self.translate {
+            Translate::New(range) if range.is_for(tuple) => Some(range),
+            _ => None,
+        }
+    }
+}
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tracked {
+    /// Flags of [`ct_state`](super::ct_state).
+    pub state: u8,
+    /// The mark of its connection.
+    pub mark: u32,
+    /// Whether it belongs to a connection that is kept.
+    pub is_kept: bool,
+    /// What its addresses and ports are to become, if they are translated.
+    pub tuple: Option<Tuple>,
+    /// Of an ICMP error, what those of the packet are to become that it quotes.
+    pub quoted: Option<Tuple>,
+}
+
+/// What has been counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConntrackCounters {
+    /// Connections that are there; of those whose time has come, some may be.
+    pub connections: u64,
+    /// Connections that were kept.
+    pub committed: u64,
+    /// Connections that ended for want of packets.
+    pub expired: u64,
+    /// Connections that made room for others.
+    pub evicted: u64,
+    /// Connections that made room for another one between the same two ends.
+    pub reopened: u64,
+    /// Connections that were not kept since all others are in use.
+    pub full: u64,
+    /// Connections that were not kept since no address and port was left for them, or since another one has theirs.
+    pub no_tuple: u64,
+    /// Packets that belong to no connection and may begin none.
+    pub invalid: u64,
+}
+
+/// A connection, for whoever asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionStatus {
+    /// The direction of its first packet, as that came.
+    pub original: Tuple,
+    /// The other direction, as its packets come.
+    pub reply: Tuple,
+    /// Where it belongs.
+    pub zone: u16,
+    /// What flows have written on it.
+    pub mark: u32,
+    /// Of TCP, its state.
+    pub tcp: Option<TcpState>,
+    /// How long it lives without another packet.
+    pub expires_in: Span,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Connection {
+    original: Tuple,
+    reply: Tuple,
+    expires_at: Time,
+    /// When it expired as it was last moved in its list.
+    listed_until: Time,
+    mark: u32,
+    zone: u16,
+    /// [`SOURCE_NAT`] and [`DESTINATION_NAT`], as in the original direction.
+    translated: u8,
+    is_replied: bool,
+    tcp: Option<TcpState>,
+    lifetime: Lifetime,
+    /// Its neighbours in the list of its lifetime.
+    before: u32,
+    next: u32,
+}
+
+impl Connection {
+    /// What packets of a direction become.
+    fn target(&self, is_reply: bool) -> Option<Tuple> {
+        if is_reply { self.original.reversed() } else { self.reply.reversed() }
+    }
+
+    /// The flags of translations in a direction.
+    const fn translations(&self, is_reply: bool) -> u8 {
+        if is_reply && self.translated != 0 {
+            self.translated ^ (SOURCE_NAT | DESTINATION_NAT)
+        } else {
+            self.translated
+        }
+    }
+}
+
+/// A list of connections, the ones that end first at its head.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+/// The connections of one switch. Time is an argument.
+#[derive(Debug)]
+pub struct Conntrack {
+    connections: Vec<Connection>,
+    capacity: usize,
+    /// Places of connections that are no more, as a list.
+    free: u32,
+    index: Index,
+    lists: [List; LIFETIMES],
+    seed: u64,
+    counters: ConntrackCounters,
+}
+
+impl Conntrack {
+    /// For so many connections at most. `seed` is where hashes start, so that nobody can choose what collides.
+    pub fn new(seed: u64, capacity: usize) -> Self {
+        Self {
+            connections: Vec::with_capacity(capacity),
+            capacity,
+            free: NONE,
+            index: Index::new(capacity * 2),
+            lists: [List { head: NONE, tail: NONE }; LIFETIMES],
+            seed,
+            counters: ConntrackCounters::default(),
+        }
+    }
+
+    /// What a packet is to the connections that there are; their states move on.
+    pub fn process(&mut self, now: Time, segment: &Segment, request: &Request) -> Tracked {
+        if let Some(quoted) = &segment.quoted {
+            return self.related(now, segment, quoted, request);
+        }
+        let Some((id, is_reply)) = self.find(now, request.zone, &segment.tuple) else {
+            return self.begin(now, segment, request);
+        };
+        if request.force && request.commit && is_reply {
+            self.counters.reopened += 1;
+            self.remove(id);
+            return self.begin(now, segment, request);
+        }
+        match self.advance(now, id, is_reply, segment.tcp_flags) {
+            Step::To(_) | Step::Stay => {
+                self.mark(id, request);
+                self.known(id, is_reply, request)
+            }
+            Step::Invalid => self.invalid(),
+            Step::Reopen => {
+                self.counters.reopened += 1;
+                self.remove(id);
+                self.begin(now, segment, request)
+            }
+        }
+    }
+
+    /// What a packet is that [`Conntrack::process`] has seen before in this zone, by what it was then: its connection does not move on once more. `None` if that is
+    /// no more.
+    pub fn revisit(&mut self, now: Time, segment: &Segment, request: &Request) -> Option<Tracked> {
+        if let Some(quoted) = &segment.quoted {
+            return Some(self.related(now, segment, quoted, request));
+        }
+        let (id, is_reply) = self.find(now, request.zone, &segment.tuple)?;
+        self.mark(id, request);
+        Some(self.known(id, is_reply, request))
+    }
+
+    /// What a packet that is no ICMP error would be; nothing changes.
+    pub fn peek(&self, now: Time, segment: &Segment, request: &Request) -> Tracked {
+        let is_alive = |(id, _): &(u32, bool)| self.connections[*id as usize].expires_at > now;
+        if let Some((id, is_reply)) = self.find_any(request.zone, &segment.tuple).filter(is_alive) {
+            let known = self.known(id, is_reply, request);
+            // An answer would make it one that is answered.
+            let state = if is_reply { known.state & !NEW | ESTABLISHED } else { known.state };
+            return Tracked { state, ..known };
+        }
+        if may_begin(segment).is_err() {
+            return Tracked { state: INVALID | TRACKED, ..Tracked::default() };
+        }
+        let range = request.range_for(&segment.tuple).filter(|_| request.commit);
+        let target = range.and_then(|_| self.choose(now, &segment.tuple, request));
+        let (value, mask) = request.mark.filter(|_| request.commit).unwrap_or_default();
+        let state = NEW | TRACKED | range.map_or(0, NatRange::flag);
+        Tracked { state, mark: value & mask, is_kept: request.commit, tuple: target, quoted: None }
+    }
+
+    fn mark(&mut self, id: u32, request: &Request) {
+        if let Some((value, mask)) = request.mark.filter(|_| request.commit) {
+            let mark = &mut self.connections[id as usize].mark;
+            *mark = *mark & !mask | value & mask;
+        }
+    }
+
+    fn invalid(&mut self) -> Tracked {
+        self.counters.invalid += 1;
+        Tracked { state: INVALID | TRACKED, ..Tracked::default() }
+    }
+
+    fn known(&self, id: u32, is_reply: bool, request: &Request) -> Tracked {
+        let connection = &self.connections[id as usize];
+        let is_translated = connection.translated != 0 && request.translate != Translate::No;
+        let mut state = TRACKED | if connection.is_replied { ESTABLISHED } else { NEW };
+        state |= if is_reply { REPLY } else { 0 };
+        state |= if is_translated { connection.translations(is_reply) } else { 0 };
+        let tuple = if is_translated { connection.target(is_reply) } else { None };
+        Tracked { state, mark: connection.mark, is_kept: true, tuple, quoted: None }
+    }
+
+    /// An ICMP error goes in the direction opposite to that of the packet that it is about.
+    fn related(&mut self, now: Time, segment: &Segment, quoted: &Tuple, request: &Request) -> Tracked {
+        let found = quoted.reversed().and_then(|wanted| self.find(now, request.zone, &wanted));
+        let Some((id, is_reply)) = found else { return self.invalid() };
+        let connection = &self.connections[id as usize];
+        let mut tracked = Tracked {
+            state: TRACKED | RELATED | if is_reply { REPLY } else { 0 },
+            mark: connection.mark,
+            is_kept: true,
+            ..Tracked::default()
+        };
+        if connection.translated == 0 || request.translate == Translate::No {
+            return tracked;
+        }
+        let flags = connection.translations(is_reply);
+        let Some(target) = connection.target(is_reply) else { return tracked };
+        // It seems to be between the same two as the packets of its direction; what it quotes is as its receiver has sent it.
+        let mut tuple = segment.tuple;
+        if flags & SOURCE_NAT != 0 {
+            tuple.src = target.src;
+        }
+        if flags & DESTINATION_NAT != 0 {
+            tuple.dst = target.dst;
+        }
+        tracked.state |= flags;
+        tracked.tuple = Some(tuple);
+        tracked.quoted = Some(if is_reply { connection.original } else { connection.reply });
+        tracked
+    }
+
+    /// No connection has this tuple.
+    fn begin(&mut self, now: Time, segment: &Segment, request: &Request) -> Tracked {
+        let Ok(tcp) = may_begin(segment) else { return self.invalid() };
+        let mut tracked = Tracked { state: NEW | TRACKED, ..Tracked::default() };
+        if !request.commit {
+            return tracked;
+        }
+        let (original, range) = (segment.tuple, request.range_for(&segment.tuple));
+        let target = self.choose(now, &original, request);
+        let Some((target, reply)) = target.and_then(|target| Some((target, target.reversed()?))) else {
+            self.counters.no_tuple += 1;
+            return Tracked { state: INVALID | TRACKED, ..tracked };
+        };
+        // One whose time has come makes room.
+        self.find(now, request.zone, &reply);
+        let translated = range.map_or(0, NatRange::flag);
+        let (value, mask) = request.mark.unwrap_or_default();
+        let lifetime = Lifetime::of(&original, tcp, false);
+        let connection = Connection {
+            original,
+            reply,
+            expires_at: now + lifetime.timeout(),
+            listed_until: now + lifetime.timeout(),
+            mark: value & mask,
+            zone: request.zone,
+            translated,
+            is_replied: false,
+            tcp,
+            lifetime,
+            before: NONE,
+            next: NONE,
+        };
+        if !self.insert(now, connection) {
+            self.counters.full += 1;
+            return tracked;
+        }
+        (tracked.mark, tracked.is_kept) = (value & mask, true);
+        tracked.state |= translated;
+        tracked.tuple = range.map(|_| target);
+        tracked
+    }
+
+    /// What packets of a new connection become, so that answers to them are known for what they are.
+    fn choose(&self, now: Time, original: &Tuple, request: &Request) -> Option<Tuple> {
+        let is_over = |(id, _): (u32, bool)| self.connections[id as usize].expires_at <= now;
+        let is_free = |tuple: &Tuple| {
+            tuple
+                .reversed()
+                .is_some_and(|reply| reply != *original && self.find_any(request.zone, &reply).is_none_or(is_over))
+        };
+        match request.range_for(original) {
+            Some(range) => range.choose(original, original.hash(self.seed, request.zone), is_free),
+            None => Some(*original).filter(is_free),
+        }
+    }
+
+    /// The connection with this tuple, in which direction that is: whether of answers.
+    #[inline]
+    fn find_any(&self, zone: u16, tuple: &Tuple) -> Option<(u32, bool)> {
+        let found = self.index.find(tuple.hash(self.seed, zone), |number| {
+            let connection = &self.connections[number as usize >> 1];
+            let own = if number & 1 == 0 { &connection.original } else { &connection.reply };
+            own == tuple && connection.zone == zone
+        })?;
+        Some((found >> 1, found & 1 == 1))
+    }
+
+    /// The same; one whose time has come is none.
+    #[inline]
+    fn find(&mut self, now: Time, zone: u16, tuple: &Tuple) -> Option<(u32, bool)> {
+        let (id, is_reply) = self.find_any(zone, tuple)?;
+        if self.connections[id as usize].expires_at <= now {
+            self.counters.expired += 1;
+            self.remove(id);
+            return None;
+        }
+        Some((id, is_reply))
+    }
+
+    /// A packet of a connection has come.
+    #[inline]
+    fn advance(&mut self, now: Time, id: u32, is_reply: bool, flags: u8) -> Step {
+        let connection = &mut self.connections[id as usize];
+        let mut step = Step::Stay;
+        if let Some(state) = connection.tcp {
+            step = state.step(is_reply, flags);
+            match step {
+                Step::To(next) => connection.tcp = Some(next),
+                Step::Stay => {}
+                Step::Invalid | Step::Reopen => return step,
+            }
+        }
+        connection.is_replied |= is_reply;
+        let lifetime = Lifetime::of(&connection.original, connection.tcp, connection.is_replied);
+        connection.expires_at = now + lifetime.timeout();
+        let has_moved = connection.expires_at.since(connection.listed_until) > lifetime.timeout() / LISTED_PARTS;
+        if lifetime != connection.lifetime || has_moved {
+            self.unlink(id);
+            self.connections[id as usize].lifetime = lifetime;
+            self.link(id);
+        }
+        step
+    }
+
+    fn insert(&mut self, now: Time, connection: Connection) -> bool {
+        self.expire(now);
+        let full = self.free == NONE && self.connections.len() == self.capacity;
+        if full && !self.evict() {
+            return false;
+        }
+        let id = if self.free == NONE {
+            self.connections.push(connection);
+            self.connections.len() as u32 - 1
+        } else {
+            let id = self.free;
+            self.free = self.connections[id as usize].next;
+            self.connections[id as usize] = connection;
+            id
+        };
+        self.index.insert(connection.original.hash(self.seed, connection.zone), id << 1);
+        self.index.insert(connection.reply.hash(self.seed, connection.zone), id << 1 | 1);
+        self.link(id);
+        self.counters.committed += 1;
+        self.counters.connections += 1;
+        true
+    }
+
+    fn remove(&mut self, id: u32) {
+        self.unlink(id);
+        let Connection { original, reply, zone, .. } = self.connections[id as usize];
+        self.index.remove(original.hash(self.seed, zone), id << 1);
+        self.index.remove(reply.hash(self.seed, zone), id << 1 | 1);
+        let place = &mut self.connections[id as usize];
+        // Nobody finds it any more, nor is it shown.
+        (place.expires_at, place.next) = (Time::ZERO, self.free);
+        self.free = id;
+        self.counters.connections -= 1;
+    }
+
+    /// Puts a connection at the end of the list of its lifetime.
+    fn link(&mut self, id: u32) {
+        let connection = &mut self.connections[id as usize];
+        let list = &mut self.lists[connection.lifetime as usize];
+        connection.listed_until = connection.expires_at;
+        (connection.before, connection.next) = (list.tail, NONE);
+        let last = std::mem::replace(&mut list.tail, id);
+        if last == NONE {
+            list.head = id;
+        } else {
+            self.connections[last as usize].next = id;
+        }
+    }
+
+    fn unlink(&mut self, id: u32) {
+        let Connection { lifetime, before, next, .. } = self.connections[id as usize];
+        let list = &mut self.lists[lifetime as usize];
+        match before {
+            NONE => list.head = next,
+            before => self.connections[before as usize].next = next,
+        }
+        match next {
+            NONE => list.tail = before,
+            next => self.connections[next as usize].before = before,
+        }
+    }
+
+    /// Clears away some of the connections whose time has come.
+    fn expire(&mut self, now: Time) {
+        for list in 0..LIFETIMES {
+            for _ in 0..EXPIRED_AT_ONCE {
+                let head = self.lists[list].head;
+                if head == NONE || self.connections[head as usize].listed_until > now {
+                    break;
+                }
+                if self.connections[head as usize].expires_at > now {
+                    // It has had packets since it was put there.
+                    self.unlink(head);
+                    self.link(head);
+                } else {
+                    self.counters.expired += 1;
+                    self.remove(head);
+                }
+            }
+        }
+    }
+
+    /// The connection that is worth least makes room, if one may.
+    fn evict(&mut self) -> bool {
+        let Some(list) = self.lists[..EVICTED].iter().find(|list| list.head != NONE) else { return false };
+        self.remove(list.head);
+        self.counters.evicted += 1;
+        true
+    }
+
+    /// Connections that are there, from a place on, at most so many places; and where to go on.
+    pub fn connections(&self, now: Time, from: usize, places: usize) -> (Vec<ConnectionStatus>, Option<usize>) {
+        let end = self.connections.len().min(from.saturating_add(places));
+        let there = self.connections.get(from..end).unwrap_or_default();
+        let there = there.iter().filter(|connection| connection.expires_at > now);
+        let status = |connection: &Connection| ConnectionStatus {
+            original: connection.original,
+            reply: connection.reply,
+            zone: connection.zone,
+            mark: connection.mark,
+            tcp: connection.tcp,
+            expires_in: connection.expires_at.since(now),
+        };
+        (there.map(status).collect(), (end < self.connections.len()).then_some(end))
+    }
+
+    /// What has been counted.
+    pub const fn counters(&self) -> ConntrackCounters {
+        self.counters
+    }
+}
+
+/// The state of TCP in a connection that a packet begins; an error if it may begin none.
+fn may_begin(segment: &Segment) -> Result<Option<TcpState>, ()> {
+    if !segment.tuple.may_begin() {
+        return Err(());
+    }
+    if segment.tuple.protocol == wire::protocol::TCP {
+        return tcp::begin(segment.tcp_flags).map(Some).ok_or(());
+    }
+    Ok(None)
+}
+
+impl fmt::Display for ConnectionStatus {
+    /// As `ovs-appctl dpctl/dump-conntrack` writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { original, reply, zone, mark, tcp, expires_in: _ } = self;
+        match (original.protocol, original.is_icmp()) {
+            (wire::protocol::TCP, _) => f.write_str("tcp")?,
+            (wire::protocol::UDP, _) => f.write_str("udp")?,
+            (132, _) => f.write_str("sctp")?,
+            (_, true) if original.is_ipv6 => f.write_str("icmpv6")?,
+            (_, true) => f.write_str("icmp")?,
+            (other, _) => write!(f, "{other}")?,
+        }
+        write!(f, ",orig=({original}),reply=({reply})")?;
+        if *zone != 0 {
+            write!(f, ",zone={zone}")?;
+        }
+        if *mark != 0 {
+            write!(f, ",mark={mark}")?;
+        }
+        match tcp {
+            Some(state) => write!(f, ",protoinfo=(state={state})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Rebase for Conntrack {
+    fn rebase(&mut self, by: Span) {
+        let Self { connections, capacity: _, free: _, index: _, lists: _, seed: _, counters: _ } = self;
+        connections.rebase(by);
+    }
+}
+
+impl Rebase for Connection {
+    fn rebase(&mut self, by: Span) {
+        let Self {
+            original: _,
+            reply: _,
+            expires_at,
+            listed_until,
+            mark: _,
+            zone: _,
+            translated: _,
+            is_replied: _,
+            tcp: _,
+            lifetime: _,
+            before: _,
+            next: _,
+        } = self;
+        expires_at.rebase(by);
+        listed_until.rebase(by);
+    }
+}
