@@ -70,7 +70,7 @@ fn a_wrong_chain_is_refused_where_it_is_wrong() {
     let [message] = &chain("functions: [fw, ids, fw]")[..] else { panic!("one problem") };
     assert!(message.contains("would come to `fw` twice"), "{message}");
     let [message] = &chain("functions: [fw], match: 'tcp,tp_dst=http'")[..] else { panic!("one problem") };
-    assert!(message.starts_with("12:65 `http`"), "{message}");
+    assert!(message.starts_with("12:64 `http`"), "{message}");
     let [message] = &chain("functions: [fw], match: 'table=1,tcp'")[..] else { panic!("one problem") };
     assert!(message.contains("no table, cookie or priority"), "{message}");
     let [message] = &chain("functions: [fw], on-failure: pass")[..] else { panic!("one problem") };

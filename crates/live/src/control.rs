@@ -22,7 +22,7 @@ pub use chains::{ChainCounters, ChainHop};
 pub use flows::{ConnectionEntry, FlowCounters, FlowEntry, SwitchConnections, SwitchFlows, TracedPacket};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;

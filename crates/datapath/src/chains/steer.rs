@@ -35,8 +35,10 @@ impl<P> Graph<P> {
         let tables = moment.tables;
         match tables.steering.step(tables.map.node(port)) {
             Step::Plain => Some(packet),
-            Step::Classify(number) => self.classify(moment, driver, number, packet),
-            Step::Continue(instance, course) => self.go_on_from(moment, driver, (instance as usize, course), packet),
+            Step::Classify(number) => self.classify(moment, driver, (number, port), packet),
+            Step::Continue(instance, course) => {
+                self.go_on_from(moment, driver, (instance as usize, course, port), packet)
+            }
             Step::Stray => {
                 driver.count(Loss::NoRoute);
                 driver.free(packet);
@@ -57,6 +59,7 @@ impl<P> Graph<P> {
         steered.extend(packets.drain(..).filter_map(|packet| self.steer(moment, driver, port, packet)));
         std::mem::swap(packets, &mut steered);
         self.bursts.keep_spare(steered);
+        self.follow_pending(moment, driver);
     }
 
     /// A packet leaves a host whose packets may be for a chain.
@@ -64,7 +67,7 @@ impl<P> Graph<P> {
         &mut self,
         moment: Moment<'_>,
         driver: &mut D,
-        number: u32,
+        (number, port): (u32, NetPort),
         packet: P,
     ) -> Option<P> {
         let to = driver.forwarding(&packet).to;
@@ -75,7 +78,7 @@ impl<P> Graph<P> {
         let rules = &moment.tables.steering.rules[number as usize];
         let Some(rule) = rules.iter().find(fits).filter(|_| to != FLOOD) else { return Some(packet) };
         self.chains.courses[rule.chain as usize][rule.course.index()].entered += 1;
-        self.hand_to_next(moment, driver, (rule.chain as usize, rule.course, 0), packet)
+        self.hand_to_next(moment, driver, (rule.chain as usize, rule.course, 0, port), packet)
     }
 
     /// A packet has come back from a function.
@@ -83,7 +86,7 @@ impl<P> Graph<P> {
         &mut self,
         moment: Moment<'_>,
         driver: &mut D,
-        (id, course): (usize, Course),
+        (id, course, port): (usize, Course, NetPort),
         packet: P,
     ) -> Option<P> {
         let steering = &moment.tables.steering;
@@ -109,15 +112,15 @@ impl<P> Graph<P> {
             Course::Forward => instance.hop as usize + 1,
             Course::Reverse => hops - instance.hop as usize,
         };
-        self.hand_to_next(moment, driver, (chain, course, done), packet)
+        self.hand_to_next(moment, driver, (chain, course, done, port), packet)
     }
 
-    /// Has a packet go on that has done with so many functions of its chain.
+    /// Has a packet go on that has done with so many functions of its chain, and leaves by this port.
     fn hand_to_next<D: Driver<Packet = P>>(
         &mut self,
         moment: Moment<'_>,
         driver: &mut D,
-        (chain, course, done): (usize, Course, usize),
+        (chain, course, done, port): (usize, Course, usize, NetPort),
         mut packet: P,
     ) -> Option<P> {
         let Moment { tables, now } = moment;
@@ -128,7 +131,21 @@ impl<P> Graph<P> {
                 Course::Forward => step,
                 Course::Reverse => path.hops.len() - 1 - step,
             };
-            if let Some(id) = self.choose_instance(driver, path.hops[hop], &packet) {
+            let (mut chosen, mut tried) = self.choose_instance(driver, path.hops[hop], &packet);
+            if chosen.is_none() && path.on_failure == OnFailure::Block {
+                // It would be dropped.
+                chosen = tried.take();
+            }
+            // What comes of a copy is a packet that comes twice, once.
+            if let Some(id) = tried
+                && let Some(mut copy) = driver.copy(&packet)
+            {
+                let to = tables.steering.instances[id].ports[course.index()];
+                self.count_hand_over(now, driver, (id, course), &copy);
+                driver.steer(&mut copy, Forwarding { to, hash });
+                self.put(moment, driver, port, copy);
+            }
+            if let Some(id) = chosen {
                 let to = tables.steering.instances[id].ports[course.index()];
                 self.count_hand_over(now, driver, (id, course), &packet);
                 driver.steer(&mut packet, Forwarding { to, hash });
@@ -156,26 +173,28 @@ impl<P> Graph<P> {
         Some(packet)
     }
 
-    /// The instance of a function that takes a packet.
+    /// The instance of a function that takes a packet, and one that is down and may be tried.
     #[inline]
     fn choose_instance<D: Driver<Packet = P>>(
         &mut self,
         driver: &D,
         (first, count): (u32, u32),
         packet: &P,
-    ) -> Option<usize> {
+    ) -> (Option<usize>, Option<usize>) {
         let (first, count) = (first as usize, count as usize);
         let instances = &mut self.chains.instances[first..first + count];
         if let [only] = instances {
-            return only.watch.takes().then_some(first);
+            let tried = !only.watch.is_up() && only.watch.tries();
+            return (only.watch.is_up().then_some(first), tried.then_some(first));
         }
-        // A probe that is a packet of somebody's goes where the packet goes when all is well.
         let flow = FlowKey::parse(driver.headers(packet)).map_or(FlowHash(0), |key| flow_of(&key));
-        let own = rendezvous(flow, count, |_| true)?;
-        if instances[own].watch.takes() {
-            return Some(first + own);
+        let Some(own) = rendezvous(flow, count, |_| true) else { return (None, None) };
+        if instances[own].watch.is_up() {
+            return (Some(first + own), None);
         }
-        rendezvous(flow, count, |instance| instances[instance].watch.is_up()).map(|instance| first + instance)
+        let tried = instances[own].watch.tries().then_some(first + own);
+        let other = rendezvous(flow, count, |instance| instances[instance].watch.is_up());
+        (other.map(|instance| first + instance), tried)
     }
 
     #[inline]

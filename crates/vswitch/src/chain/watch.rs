@@ -4,16 +4,19 @@
 //!            handed a packet          nothing for `timeout`: probe        nothing for as long again
 //!   idle ---------------------> waits -----------------------------> asked -------------------------> down
 //!    ^                            |                                     |                              |  every `PROBE_EVERY`: probe,
-//!    +----------------------------+-------------------------------------+------------------------------+  and one packet may try
+//!    +----------------------------+-------------------------------------+------------------------------+  and now and then a packet may try
 //!                                   gives anything back, by either port
 //! ```
 //!
-//! A function that drops all that it gets, probes among it, looks down. So one packet may try while it is down: the first one that it lets pass ends that.
+//! A function that drops all that it gets, probes among it, looks down. So packets may try now and then while it is down: the first one that it lets pass ends that.
 
 use machine::{Rebase, Span, Time};
 
 /// How often a function that is down is probed.
 const PROBE_EVERY: Span = Span::from_ms(10);
+
+/// A packet may try at each of so many probes.
+const TRIED: u32 = 10;
 
 /// The watch over one instance of a function.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +27,8 @@ pub struct Watch {
     has_carrier: [bool; 2],
     /// Whether a packet may try a function that is down.
     may_try: bool,
+    /// How often it was probed since it went down.
+    probes: u32,
     failures: u64,
     /// When it last went down, and whether that is known by now.
     down_since: Option<Time>,
@@ -55,7 +60,15 @@ pub enum WatchStep {
 impl Watch {
     /// Over an instance that is up. `timeout` as in [`Function`](super::Function).
     pub const fn new(timeout: Span) -> Self {
-        Self { timeout, state: State::Idle, has_carrier: [true; 2], may_try: false, failures: 0, down_since: None }
+        Self {
+            timeout,
+            state: State::Idle,
+            has_carrier: [true; 2],
+            may_try: false,
+            probes: 0,
+            failures: 0,
+            down_since: None,
+        }
     }
 
     /// Whether packets may go there.
@@ -64,10 +77,10 @@ impl Watch {
         !matches!(self.state, State::Down(_)) && self.has_carrier[0] && self.has_carrier[1]
     }
 
-    /// Whether a packet may go there: it is up, or it is this packet's turn to try.
-    #[inline]
-    pub fn takes(&mut self) -> bool {
-        self.is_up() || (self.has_carrier == [true; 2] && std::mem::take(&mut self.may_try))
+    /// Whether it is a packet's turn to try whether it is still down.
+    pub fn tries(&mut self) -> bool {
+        let is_silent = matches!(self.state, State::Down(_)) && self.has_carrier == [true; 2];
+        is_silent && std::mem::take(&mut self.may_try)
     }
 
     /// It was handed a packet. When the watch is to be asked, if it has not been told so before.
@@ -121,12 +134,13 @@ impl Watch {
                 self.state = State::Down(now + PROBE_EVERY);
                 self.failures += 1;
                 self.down_since = Some(now);
-                self.may_try = true;
+                self.probes = 0;
                 WatchStep::Down
             }
             State::Down(at) if now >= at => {
                 self.state = State::Down(now + PROBE_EVERY);
-                self.may_try = true;
+                self.probes = self.probes.wrapping_add(1);
+                self.may_try |= self.probes.is_multiple_of(TRIED);
                 WatchStep::Probe
             }
             State::Waits(since) | State::Asked(since) => WatchStep::Wait(since + self.timeout),
@@ -147,7 +161,7 @@ impl Watch {
 
 impl Rebase for Watch {
     fn rebase(&mut self, by: Span) {
-        let Self { timeout: _, state, has_carrier: _, may_try: _, failures: _, down_since } = self;
+        let Self { timeout: _, state, has_carrier: _, may_try: _, probes: _, failures: _, down_since } = self;
         if let State::Waits(at) | State::Asked(at) | State::Down(at) = state {
             at.rebase(by);
         }
@@ -178,14 +192,15 @@ mod tests {
         assert!(watch.is_up());
         assert_eq!(watch.poll(at(45)), WatchStep::Down);
         assert_eq!((watch.is_up(), watch.failures(), watch.down_since()), (false, 1, Some(at(45))));
-        // One packet at a time may try.
-        assert_eq!([watch.takes(), watch.takes()], [true, false]);
         assert_eq!(watch.poll(at(50)), WatchStep::Wait(at(55)));
-        assert_eq!(watch.poll(at(55)), WatchStep::Probe);
-        assert!(watch.takes());
+        for probe in 1..=10 {
+            assert!(!watch.tries());
+            assert_eq!(watch.poll(at(45 + 10 * probe)), WatchStep::Probe);
+        }
+        assert_eq!([watch.tries(), watch.tries()], [true, false], "one packet may try in a tenth of a second");
         assert!(watch.returned(), "it comes back by whatever it gives back");
-        assert_eq!((watch.is_up(), watch.takes(), watch.down_since()), (true, true, None));
-        assert_eq!(watch.poll(at(56)), WatchStep::Wait(Time::NEVER));
+        assert_eq!((watch.is_up(), watch.tries(), watch.down_since()), (true, false, None));
+        assert_eq!(watch.poll(at(156)), WatchStep::Wait(Time::NEVER));
     }
 
     #[test]
@@ -207,7 +222,7 @@ mod tests {
         let mut watch = Watch::new(TIMEOUT);
         assert!(watch.set_carrier(at(1), true, false));
         assert!(!watch.set_carrier(at(2), false, false), "it is down already");
-        assert!(!watch.is_up() && !watch.takes());
+        assert!(!watch.is_up() && !watch.tries());
         watch.set_carrier(at(3), false, true);
         assert!(!watch.is_up());
         watch.set_carrier(at(4), true, true);

@@ -184,7 +184,8 @@ fn take_over(file: &File) -> io::Result<Kind> {
     fcntl(file.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
     let kind = file.metadata()?.file_type();
     // What User-Mode Linux calls a pipe is a pair of sockets. One of a network may wait when it is closed.
-    let is_local = || getsockname::<SockaddrStorage>(file.as_raw_fd()).is_ok_and(|at| at.family() == Some(AddressFamily::Unix));
+    let is_local =
+        || getsockname::<SockaddrStorage>(file.as_raw_fd()).is_ok_and(|at| at.family() == Some(AddressFamily::Unix));
     if kind.is_fifo() || kind.is_socket() && is_local() {
         return Ok(Kind::Pipe);
     }

@@ -158,6 +158,21 @@ fn a_copy_goes_on_and_so_do_the_actions_behind() {
     assert_eq!(tables.too_long(), before + 1);
 }
 
+/// Six groups, each with 256 buckets that all name the one before: 2^48 ways, none of which has an output.
+#[test]
+fn groups_of_groups_take_no_longer_than_others() {
+    let groups = (1..=6).map(|id| {
+        let bucket = if id == 1 { "drop".to_owned() } else { format!("group:{}", id - 1) };
+        let buckets = format!(",bucket=actions={bucket}").repeat(256);
+        TableChange::AddGroup(super::group(&format!("group_id={id},type=all{buckets}")))
+    });
+    let flows = ["priority=1,udp,actions=group:6,output:3"].map(|text| TableChange::Add(Arc::new(flow(text))));
+    let changes: Vec<TableChange> = groups.chain(flows).collect();
+    let mut tables = FlowTables::new(at(0), ports(), 7, &changes).unwrap();
+    let frame = ipv4_udp(&address(1), &address(2), (1, 2), 64, (0, false));
+    assert_eq!((process(&mut tables, 0, &frame), tables.too_long()), (vec![], 1));
+}
+
 #[test]
 fn what_a_packet_would_meet_behind_connection_tracking_is_explained() {
     let mut tables = tables(&FIREWALL);
