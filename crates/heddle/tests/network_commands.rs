@@ -435,7 +435,12 @@ fn a_network_is_drawn_as_its_file_is_named() {
     desk.write("lab.fabric.yaml", LAB);
     let (picture, _) = desk.expect(0, &["graph", "lab.fabric.yaml"]);
     assert!(picture.starts_with("<svg xmlns=") && picture.contains(">spine3</text>"), "{picture}");
-    for (file, start) in [("a.svg", "<svg"), ("a.dot", "graph \"lab\" {"), ("a.md", "flowchart TB")] {
+    for (file, start) in [
+        ("a.svg", "<svg"),
+        ("a.dot", "graph \"lab\" {"),
+        ("a.mmd", "flowchart TB"),
+        ("a.md", "```mermaid\nflowchart TB"),
+    ] {
         let (stdout, _) = desk.expect(0, &["graph", "lab.fabric.yaml", "-w", file]);
         assert!(stdout.is_empty() && desk.read(file).starts_with(start), "{file}: {stdout}");
     }

@@ -20,6 +20,7 @@ mod impairments;
 mod rebase;
 mod retiming;
 mod spec;
+mod verdict;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -27,10 +28,10 @@ use std::num::NonZeroU32;
 use machine::{Rng, Span, Time, nanos};
 
 pub use counters::Counters;
-pub use impairments::Impaired;
 use impairments::Impairments;
 pub use retiming::Retiming;
 pub use spec::LinkSpec;
+pub use verdict::{Impaired, Verdict};
 
 /// One direction of a link. Its fields stand in the order in which a packet needs them, and take 120 bytes: two lines of a processor's cache with what a graph
 /// keeps beside them. A large network has more links than a cache has room for.
@@ -88,19 +89,6 @@ struct Rare {
     seed: u64,
     /// What is random about it, if anything is.
     impairments: Option<Box<Impairments>>,
-}
-
-/// What happens to a packet that is offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It reaches the other end then.
-    Arrives(Time),
-    /// It does, and has found a long queue ([`LinkSpec::ecn_packets`]): whoever has it marks it, if it can be marked ([`Link::count_mark`]).
-    Marks(Time),
-    /// It does, and something happens to it on the way.
-    Impaired(Impaired),
-    /// The queue was full, the link has no carrier, or the packet is lost on the way.
-    Dropped,
 }
 
 impl Link {

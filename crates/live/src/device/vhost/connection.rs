@@ -4,12 +4,13 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, RawFd};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 
-use super::message::{HEADER, Header, MessageError, REGIONS_MAX, Request};
+use super::message::{HEADER, Header, MessageError, Request};
 
 /// How long the rest of a message may take, and the room for a reply.
 const PATIENCE: Duration = Duration::from_secs(2);
