@@ -67,6 +67,8 @@ fn connections_are_shown_and_explained() {
     assert_eq!(json[0]["counters"]["committed"], 1, "{json}");
     let traced = said(&["trace", "leaf1", "icmp,in_port=h1,nw_src=10.0.1.1,nw_dst=10.0.1.2,icmp_type=8"]);
     assert!(traced.contains("ct_state=+new+trk,ct_zone=4"), "{traced}");
+    let caches: Value = serde_json::from_str(&said(&["show", "caches", "-o", "json"])).expect("it is JSON");
+    assert_eq!((&caches[0]["switch"], caches[0]["misses"].as_u64() > Some(1)), (&"leaf1".into(), true), "{caches}");
     let refused = desk.expect(2, &["show", "connections", "spine1"]).1;
     assert!(refused.contains("spine1 has no tables of flows"), "{refused}");
 }

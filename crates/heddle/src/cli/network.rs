@@ -104,6 +104,8 @@ pub enum ShowTopic {
     Routes,
     /// Flows of each switch that has tables, as ovs-ofctl dump-flows prints them
     Flows,
+    /// What the caches in front of switches' flows have counted, as ovs-appctl dpctl/show does: hits, misses, megaflows and their masks
+    Caches,
     /// Connections that switches track (`ct` in their flows), as ovs-appctl dpctl/dump-conntrack prints them; `heddle show connections SWITCH` of one
     Connections,
     /// Bonds: each member, whether it sends, and why; what resequencing did

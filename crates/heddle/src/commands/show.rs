@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fabric::Fabric;
+use live::control::SwitchFlows;
 use live::{Instance, Phase, ProgramState};
 use miette::{Report, miette};
 use serde_json::json;
@@ -67,12 +68,15 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
     match topic {
         ShowTopic::Nodes => Ok(nodes(fabric)),
         ShowTopic::Links => Ok(links(fabric, None, |_| true)),
-        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections | ShowTopic::Counters | ShowTopic::Bonds => {
-            Err(miette!(
-                help = format!("heddle up {path}"),
-                "routes, flows, counters and bonds are those of a running network"
-            ))
-        }
+        ShowTopic::Routes
+        | ShowTopic::Flows
+        | ShowTopic::Caches
+        | ShowTopic::Connections
+        | ShowTopic::Counters
+        | ShowTopic::Bonds => Err(miette!(
+            help = format!("heddle up {path}"),
+            "routes, flows, counters and bonds are those of a running network"
+        )),
         ShowTopic::Chains => Ok(chains_of_file(fabric)),
         ShowTopic::Programs => Ok(programs_of_file(fabric)),
     }
@@ -85,11 +89,35 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result
         ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections => {
             routes(fabric, &instance.counters().map_err(explain)?)
         }
+        ShowTopic::Caches => caches(&instance.flows(None, NO_ENTRIES).map_err(explain)?),
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
         ShowTopic::Chains => chains(instance)?,
         ShowTopic::Programs => programs(&instance.programs().map_err(explain)?),
     })
+}
+
+/// The switches are asked for, and not their flows, of which few stand in the last table.
+const NO_ENTRIES: &str = "table=253";
+
+/// One row for each switch that has tables of flows.
+fn caches(switches: &[SwitchFlows]) -> Rows {
+    let columns =
+        ["switch", "exact-hits", "megaflow-hits", "misses", "revalidations", "evictions", "megaflows", "masks"];
+    let mut rows = Rows::new(&columns);
+    for SwitchFlows { switch, cache, .. } in switches {
+        rows.push([
+            json!(switch),
+            json!(cache.exact_hits),
+            json!(cache.megaflow_hits),
+            json!(cache.misses),
+            json!(cache.revalidations),
+            json!(cache.evictions),
+            json!(cache.megaflows),
+            json!(cache.masks),
+        ]);
+    }
+    rows
 }
 
 /// One row for each program that hosts start with the network.
