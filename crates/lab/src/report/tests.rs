@@ -166,8 +166,8 @@ fn a_broken_folder_says_which_file_and_line() {
 fn the_data_has_a_line_for_each_metric() {
     let results = results(&BOTH);
     let csv = results.csv();
-    // 4 cases x (16 metrics simulated + 14 live: timeouts and fast retransmits are not known there) + the header.
-    assert_eq!(csv.lines().count(), 1 + 4 * (16 + 14));
+    // 4 cases x (19 metrics simulated + 17 live: timeouts and fast retransmits are not known there) + the header.
+    assert_eq!(csv.lines().count(), 1 + 4 * (19 + 17));
     let json: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
     assert_eq!(json["experiments"][0]["cases"][0]["labels"]["pattern"], "stride(1)");
     assert!(json["simulator"]["per_second"].as_f64().unwrap() > 0.0);
