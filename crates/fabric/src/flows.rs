@@ -8,13 +8,16 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use machine::{Time, mix};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 use topology::{NodeId, Topology};
-use vswitch::flow_table::{Flow, FlowError, FlowTables, Group, Ports, Selection, TableChange, parse_modification};
+use vswitch::flow_table::{
+    Flow, FlowError, FlowTables, Group, Match, Ports, Selection, TableChange, parse_modification, parse_packet,
+};
 use vswitch::{Pipeline, Pipelines};
 
 use crate::Fabric;
@@ -206,6 +209,48 @@ pub enum FlowCommand {
     DeleteGroup,
 }
 
+/// A flow or a group that somebody wrote for a running switch, and where it stands.
+#[derive(Clone, Debug)]
+pub struct FlowInput {
+    source: Arc<Source>,
+    /// Its bytes in the source.
+    at: Range<usize>,
+}
+
+impl FlowInput {
+    /// One that is a word of a command line.
+    pub fn of_command_line(text: String) -> Self {
+        let at = 0..text.len();
+        Self { source: Arc::new(Source { name: "the command line".to_owned(), text }), at }
+    }
+
+    /// The lines of a file, or of what `name` says, that are neither empty nor comments.
+    pub fn lines(name: &str, text: String) -> Vec<Self> {
+        let source = Arc::new(Source { name: name.to_owned(), text });
+        let mut end = 0;
+        let lines = source.text.split_inclusive('\n').map(|line| {
+            let start = end;
+            end += line.len();
+            start..start + line.trim_end().len()
+        });
+        let is_meant = |at: &Range<usize>| {
+            let line = source.text[at.clone()].trim_start();
+            !line.is_empty() && !line.starts_with('#')
+        };
+        lines.filter(is_meant).map(|at| Self { source: Arc::clone(&source), at }).collect()
+    }
+
+    /// As it is written.
+    pub fn text(&self) -> &str {
+        &self.source.text[self.at.clone()]
+    }
+
+    /// Shows where in the source a mistake is.
+    fn explain(&self, error: &FlowError) -> Error {
+        flow_error(&self.source, self.at.start, error)
+    }
+}
+
 /// Reads changes of a switch's tables. `is_strict`: flows are meant by exactly their match and priority.
 ///
 /// # Errors
@@ -213,10 +258,11 @@ pub enum FlowCommand {
 pub fn table_changes(
     (topology, switch): (&Topology, NodeId),
     (command, is_strict): (FlowCommand, bool),
-    texts: &[String],
+    inputs: &[FlowInput],
 ) -> Result<Vec<TableChange>, Error> {
     let ports = Ports::of(topology, switch);
-    let read = |text: &String| {
+    let read = |input: &FlowInput| {
+        let text = input.text();
         match command {
             FlowCommand::Add => Flow::parse(text, &ports).map(|flow| TableChange::Add(Arc::new(flow))),
             FlowCommand::Modify => parse_modification(text, &ports, is_strict)
@@ -226,9 +272,9 @@ pub fn table_changes(
             FlowCommand::ModifyGroup => Group::parse(text, &ports).map(TableChange::ModifyGroup),
             FlowCommand::DeleteGroup => Group::parse_number(text).map(TableChange::DeleteGroup),
         }
-        .map_err(|error| flow_error(text, &error))
+        .map_err(|error| input.explain(&error))
     };
-    texts.iter().map(read).collect()
+    inputs.iter().map(read).collect()
 }
 
 /// Reads which flows of a switch are meant, as `ovs-ofctl dump-flows` does.
@@ -236,14 +282,23 @@ pub fn table_changes(
 /// # Errors
 /// As [`table_changes`].
 pub fn selection((topology, switch): (&Topology, NodeId), text: &str) -> Result<Selection, Error> {
-    Selection::parse(text, &Ports::of(topology, switch), false).map_err(|error| flow_error(text, &error))
+    let parsed = Selection::parse(text, &Ports::of(topology, switch), false);
+    parsed.map_err(|error| FlowInput::of_command_line(text.to_owned()).explain(&error))
 }
 
-/// Shows where in a text of the command line a mistake is.
-fn flow_error(text: &str, error: &FlowError) -> Error {
-    let source = Source { name: "the command line".to_owned(), text: text.to_owned() };
-    let mut problems = Problems::new(&source);
-    let place = Place { offset: error.at.start, len: error.at.len() };
+/// Reads the fields of a packet that is traced through a switch.
+///
+/// # Errors
+/// As [`table_changes`].
+pub fn packet((topology, switch): (&Topology, NodeId), text: &str) -> Result<Match, Error> {
+    let parsed = parse_packet(text, &Ports::of(topology, switch));
+    parsed.map_err(|error| FlowInput::of_command_line(text.to_owned()).explain(&error))
+}
+
+/// Shows where in a source a mistake is, within a text that begins at `offset`.
+fn flow_error(source: &Source, offset: usize, error: &FlowError) -> Error {
+    let mut problems = Problems::new(source);
+    let place = Place { offset: offset + error.at.start, len: error.at.len() };
     problems.add(place, &error.message, "here", &error.hint);
     problems.into_error()
 }
@@ -257,4 +312,33 @@ fn note(text: &At<FlowText>, error: &FlowError, problems: &mut Problems<'_>) {
     };
     let place = problems.place_within(text.place, &text.value.0, &error.at);
     problems.add(place, &error.message, "here", hint);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_shown_at_their_lines() {
+        let text = "nodes: { h1: host, h2: host, s1: switch }
+links: [{ between: [h1, s1] }, { between: [h2, s1] }]
+";
+        let source = Source { name: "x.fabric.yaml".to_owned(), text: text.to_owned() };
+        let topology = crate::parse(&source).expect("it is a file").topology;
+        let at = (&topology, find_switch(&topology, "s1").unwrap());
+        let text = "# some\n\ntcp,actions=drop\r\n  tcp,actions=dorp\n# end";
+        let inputs = FlowInput::lines("standard input", text.to_owned());
+        assert_eq!(inputs.iter().map(FlowInput::text).collect::<Vec<_>>(), ["tcp,actions=drop", "  tcp,actions=dorp"]);
+        assert_eq!(table_changes(at, (FlowCommand::Add, false), &inputs[..1]).unwrap().len(), 1);
+        for (command, column) in [(FlowCommand::Add, 15), (FlowCommand::AddGroup, 3)] {
+            let error = table_changes(at, (command, false), &inputs[1..]).unwrap_err();
+            assert_eq!((error.file(), error.problems()[0].line), ("standard input", 4));
+            assert_eq!(error.problems()[0].column, column, "{error:?}");
+        }
+        let error = packet(at, "tcp,priority=1").unwrap_err();
+        assert_eq!((error.problems()[0].column, error.problems()[0].hint.contains("--strict")), (5, false));
+        let error = selection(at, "tpc").unwrap_err();
+        assert_eq!((error.file(), error.problems()[0].column), ("the command line", 1));
+        assert!(FlowInput::lines("standard input", String::new()).is_empty());
+    }
 }

@@ -95,6 +95,20 @@ pub fn find_links(topology: &Topology, a: &str, b: &str, number: Option<u32>) ->
     pick(topology, nodes, number)
 }
 
+/// The two nodes of `h1-leaf1`, and the number of `h1-leaf1:2` or `h1-leaf1 2`, which is 0 if it is none. Names may have hyphens, too: where both parts are nodes, or
+/// else one is, or else there is one way to part it.
+pub fn link_ends<'a>(topology: &Topology, text: &'a str) -> Option<(&'a str, &'a str, Option<u32>)> {
+    let (name, number) = text.rsplit_once([':', ' ']).map_or((text, None), |(name, number)| (name, Some(number)));
+    let known = |(a, b): &(&str, &str)| [a, b].into_iter().filter(|name| topology.node(name).is_some()).count();
+    let splits = name.match_indices('-').map(|(at, _)| (&name[..at], &name[at + 1..]));
+    let splits: Vec<_> = splits.filter(|(a, b)| !a.is_empty() && !b.is_empty()).collect();
+    let (a, b) = match splits.as_slice() {
+        [only] => *only,
+        _ => splits.into_iter().max_by_key(known).filter(|split| known(split) > 0)?,
+    };
+    Some((a, b, number.map(|number| number.parse().unwrap_or(0))))
+}
+
 /// The links between two nodes: the one with this number, or all of them.
 pub(crate) fn pick(
     topology: &Topology,
@@ -138,6 +152,20 @@ bonds: [{ host: h1 }]
         assert_eq!(find_links(&topology, "s1", "h1", Some(2)).unwrap(), [both[1]]);
         assert_eq!(both.iter().map(|link| topology.link_number(*link)).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(find_links(&topology, "h2", "s1", None).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_link_is_known_by_its_name() {
+        let topology = pair();
+        assert_eq!(link_ends(&topology, "h1-s1"), Some(("h1", "s1", None)));
+        assert_eq!(link_ends(&topology, "s1-h1:2"), Some(("s1", "h1", Some(2))));
+        for link in topology.links.keys() {
+            let name = topology.numbered_link_name(link);
+            let (a, b, number) = link_ends(&topology, &name).unwrap();
+            assert_eq!(find_links(&topology, a, b, number).unwrap(), [link], "{name}");
+        }
+        assert_eq!(link_ends(&topology, "h1-s1:x"), Some(("h1", "s1", Some(0))));
+        assert_eq!([link_ends(&topology, "h1"), link_ends(&topology, "-h1"), link_ends(&topology, "a-b-c")], [None; 3]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use cluster::{
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Trace};
 pub use network::{
-    Capture, Down, Exec, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg, LinkSet, Path, Ping,
+    Capture, Down, Exec, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg, Path, Ping,
     Pings, Protocol, Shell, Show, ShowTopic,
 };
 pub use size::size;
@@ -601,8 +601,8 @@ pub struct Report {
     /// Two such folders, side by side
     #[arg(long, num_args = 2, value_names = ["A", "B"], value_hint = ValueHint::DirPath)]
     pub compare: Vec<PathBuf>,
-    /// With --compare: write a page, too
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "compare")]
+    /// Write the page there; with --compare there is none otherwise, and without it in place of `DIR/report.html`
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub write: Option<PathBuf>,
 }
 

@@ -114,6 +114,10 @@ fn several_results_are_one_table() {
     copied_to(&desk, "far", 0.9);
     let (table, _) = desk.expect(1, &["compare", "near", "far"]);
     assert!(table.ends_with("\n1 of 2 files within tolerance\n"), "{table}");
+    let name = "a-folder-with-a-long-name-of-many-words/that-no-table-shall-break/in-the-middle-of-one-of-them";
+    copied_to(&desk, name, 0.9);
+    let (long, _) = desk.expect(1, &["compare", "near", name]);
+    assert!(long.contains(name), "{long}");
     let judged = table.lines().filter(|line| line.contains("goodput, mean"));
     assert_eq!(judged.clone().count(), 4, "two experiments of two files: {table}");
     assert_eq!(judged.filter(|line| line.contains(" NO")).count(), 1, "{table}");
@@ -160,6 +164,32 @@ fn two_results_stand_side_by_side() {
     let (_, stderr) = desk.expect(2, &["report", "--compare", "results/lab", "results/one"]);
     assert!(stderr.contains("nothing in common"), "{stderr}");
     desk.expect(2, &["report", "--compare", "results/lab"]);
+    // Other durations and numbers of runs are named, and samples that are others than those of the summary.
+    desk.write("lab.fabric.yaml", &FILE.replace("for: 300ms, repeat: 2", "for: 400ms, repeat: 3"));
+    desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--quiet", "--results", "longer"]);
+    let (table, _) = desk.expect(0, &["report", "--compare", "results/lab", "longer", "-w", "both.html"]);
+    for line in ["a: measured for: 0.3 s in A, 0.4 s in B", "a: runs of a case: 2 runs in A, 3 runs in B"] {
+        assert!(table.contains(line) && desk.read("both.html").contains(line), "{table}");
+    }
+    let samples = desk.read("longer/samples.jsonl");
+    for (damaged, reason) in [
+        (String::new(), "it has 0 of 3 sim runs of a"),
+        (samples.repeat(2), "a run comes twice (a, all, sim, repeat 1)"),
+        (samples.replace("\"experiment\":\"b\"", "\"experiment\":\"z\""), "it has a run of no case (z, "),
+        ("nonsense\n".to_owned(), "not a file of results"),
+    ] {
+        desk.write("longer/samples.jsonl", &damaged);
+        let (_, stderr) = desk.expect(2, &["report", "--compare", "results/lab", "longer"]);
+        let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(stderr.contains(reason) && stderr.contains("samples.jsonl"), "{stderr}");
+    }
+    // The page of one folder goes where it is wanted.
+    let before = desk.read("results/lab/report.html");
+    let (_, stderr) = desk.expect(0, &["report", "results/lab", "-w", "x.html"]);
+    assert!(stderr.contains("Report: x.html"), "{stderr}");
+    assert_eq!((desk.read("x.html"), desk.read("results/lab/report.html")), (before.clone(), before));
+    let (_, stderr) = desk.expect(2, &["report", "results/lab", "-w", "nowhere/x.html"]);
+    assert!(stderr.contains("cannot write nowhere/x.html"), "{stderr}");
     desk.expect(2, &["report"]);
 }
 
@@ -176,7 +206,9 @@ fn all_files_of_a_folder_are_checked_before_one_runs() {
     desk.write("nets/b.fabric.yaml", &format!("name: a\n{FILE}"));
     let (_, stderr) = desk.expect(2, &["compare", "nets"]);
     assert!(stderr.contains("the same name, a") && stderr.contains("another `name:`"), "{stderr}");
+    desk.write("nets/b.fabric.yaml", "topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }\n");
     let (_, stderr) = desk.expect(2, &["compare", "nets", "-e", "none"]);
+    assert!(stderr.contains("b.fabric.yaml: left out, it has no experiments"), "{stderr}");
     assert!(stderr.contains("no experiment \"none\""), "{stderr}");
     assert!(!desk.path().join("results").exists(), "nothing has run");
 }

@@ -32,8 +32,19 @@ fn flows_are_added_shown_traced_and_removed() {
     let lines: Vec<&str> = traced.lines().map(str::trim).collect();
     assert_eq!(lines.len(), 5, "{traced}");
     assert!(lines[1].ends_with("udp actions=output:2,goto_table:1"), "{traced}");
-    assert_eq!(lines[3], "Done: output:2,NORMAL");
+    assert_eq!(lines[3], "Done: output:2,NORMAL", "where it leads depends on what became of the packet");
     assert_eq!(lines[4], "The same for all packets that agree in: udp,in_port=0");
+    let traced = said(&["trace", "leaf2", "tcp,nw_dst=10.0.1.1"]);
+    assert!(traced.contains("Done: NORMAL, to h1 by one of the ports 2 (to spine1), 3 (to spine2)\n"), "{traced}");
+    let traced: Value =
+        serde_json::from_str(&said(&["trace", "leaf1", "tcp,nw_dst=10.0.1.1", "-o", "json"])).expect("it is JSON");
+    let entry = serde_json::json!([{ "table": 0, "flow": "priority=0 actions=NORMAL" }]);
+    assert_eq!(traced["entries"], entry, "{traced}");
+    let normal = serde_json::json!({ "to": "h1", "ports": [{ "port": 0, "node": "h1" }] });
+    assert_eq!(traced["normal"], normal, "{traced}");
+    let rows = said(&["trace", "leaf1", "tcp,nw_dst=10.0.1.1", "-o", "csv"]);
+    assert!(rows.contains("\n1,0,priority=0 actions=NORMAL,NORMAL,"), "{rows}");
+    assert!(rows.ends_with(",to h1 by port 0 (to h1)\n"), "{rows}");
     let group = "group_id=3,type=select,bucket=output:spine1,bucket=output:spine2";
     assert_eq!(said(&["group", "add", "leaf2", group]), "leaf2: 1 group added\n");
     assert!(said(&["group", "show", "leaf2"]).contains("group_id=3,type=select,bucket=weight:1,actions=output:2"));
@@ -84,10 +95,23 @@ fn a_wrong_flow_is_refused_where_it_is_wrong() {
     let said = refused(&["flow", "add", "leaf1", "tcp,actions=drop", "tcp,tp_dts=80,actions=drop"]);
     assert!(said.contains("`tp_dts` is no field of packets") && said.contains("did you mean `tp_dst`?"), "{said}");
     assert_eq!(desk.expect(0, &["flow", "show", "leaf1", "-o", "csv"]).0.lines().count(), 3, "none was added");
+    desk.write("flows.txt", "# some\n\ntcp,actions=drop\ntcp,actions=dorp\n");
+    for command in ["flow", "group"] {
+        let mut command = desk.command(&[command, "add", "leaf1", "-"]);
+        command.stdin(std::fs::File::open(desk.path().join("flows.txt")).expect("it was written"));
+        let output = command.output().expect("it can be started");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let place = if said.contains("dorp") { "[standard input:4:13]" } else { "[standard input:3:1]" };
+        assert!(output.status.code() == Some(2) && said.contains(place), "{said}");
+    }
     let said = refused(&["flow", "add", "leaf1", "tcp,actions=group:9"]);
     assert!(said.contains("the switch has no group 9") && said.contains("heddle group add leaf1"), "{said}");
     let said = refused(&["flow", "add", "leaf3", "tcp,actions=drop"]);
     assert!(said.contains("there is no switch `leaf3`") && said.contains("did you mean `leaf1`?"), "{said}");
+    let said = refused(&["trace", "leaf1", "tcp,priority=1"]);
+    assert!(said.contains("a packet has no `priority`") && !said.contains("--strict"), "{said}");
+    let said = refused(&["flow", "add", "leaf1", "ip,actions = drop"]);
+    assert!(said.contains("`actions` needs a `=`") && said.contains("`actions=drop`"), "{said}");
     let said = refused(&["trace", "spine1", "tcp"]);
     assert!(said.contains("spine1 has no tables of flows"), "{said}");
 }

@@ -284,6 +284,10 @@ fn links_are_changed_while_the_network_runs() {
     assert!(round_trips(desk).0 >= 40.0);
     let row = first_link(desk);
     assert_eq!((&row["link"], &row["delay"], &row["rate-bps"]), (&"h1-leaf1".into(), &"20ms".into(), &Value::Null));
+    // By the name that `show links` prints, too.
+    assert_eq!(desk.expect(0, &["link", "show", "h1-leaf1"]).0, said);
+    assert_eq!(desk.expect(0, &["link", "set", "leaf1-h1", "1"]).0, said);
+    assert_eq!(desk.expect(0, &["link", "set", "h1-leaf1:1", "delay=20ms"]).0, said);
     // The rest stays as it is.
     let (said, _) = desk.expect(0, &["link", "set", "leaf1", "h1", "1", "loss=100%", "rate=100Mbit/s", "queue=100"]);
     assert!(said.starts_with("h1-leaf1 is up: rate=100Mbit delay=20ms queue=100 loss=100%; the file says "), "{said}");
@@ -296,7 +300,7 @@ fn links_are_changed_while_the_network_runs() {
     desk.expect(0, &["link", "down", "h1", "leaf1"]);
     let (said, _) = desk.expect(0, &["link", "set", "h1", "leaf1", "loss=none", "delay=30ms"]);
     assert!(said.starts_with("h1-leaf1 is down: rate=100Mbit delay=30ms queue=100; "), "{said}");
-    desk.expect(0, &["link", "up", "h1", "leaf1"]);
+    assert_eq!(desk.expect(0, &["link", "up", "h1-leaf1"]).0, "h1-leaf1 is up\n");
     assert!(round_trips(desk).0 >= 60.0);
     let (rows, _) = desk.expect(0, &["link", "set", "-n", "lab", "h1", "leaf1", "rate=none", "-o", "csv"]);
     assert!(rows.lines().nth(1).is_some_and(|row| row.starts_with("h1-leaf1,h1,0,leaf1,0,,30ms,,")), "{rows}");
@@ -329,6 +333,9 @@ fn what_a_link_cannot_do_is_refused_as_in_the_file() {
         (&["h1", "leaf2", "delay=1ms"], "no link between `h1` and `leaf2`", "`h1` is linked to `leaf1`"),
         (&["h1", "leaf1", "2", "delay=1ms"], "have one link; there is no 2", "leave the number out"),
         (&["h1", "leaf9", "delay=1ms"], "no node `leaf9`", "did you mean"),
+        (&["h1-leaf9", "delay=1ms"], "no node `leaf9`", "did you mean"),
+        (&["h1-leaf1:2", "delay=1ms"], "have one link; there is no 2", "leave the number out"),
+        (&["h1", "delay=1ms"], "`h1` is a node, and no link", "`h1 leaf1` or `h1-leaf1`"),
     ] {
         let (_, stderr) = desk.expect(2, &[&["link", "set"], words].concat());
         let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");

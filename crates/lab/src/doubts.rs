@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fabric::{Case, Experiment, Fabric};
+use fabric::{Case, Experiment, Fabric, Metric};
 use machine::Span;
 use topology::{Link, NodeId};
 use transport::{ReceiveWindow, TransportKind};
@@ -36,6 +36,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
         }
         found.extend(rounded(experiment));
         found.extend(tiny_window(fabric, experiment));
+        found.extend(no_round_trips(experiment));
     }
     found.extend(few_runs(fabric));
     found.extend(unheard_marks(fabric));
@@ -147,6 +148,35 @@ fn tiny_window(fabric: &Fabric, experiment: &Experiment) -> Option<Doubt> {
         ),
         hint: "compare live and simulated by a `window` of 3 or more, or run this one with --sim",
     })
+}
+
+/// Round-trip times are those of senders' TCP whose connections stay: of what is expected of others, nothing is measured, and so it is missed.
+fn no_round_trips(experiment: &Experiment) -> Vec<Doubt> {
+    let why_not = |case: &Case| {
+        let traffic = case.work.traffic()?;
+        match traffic.transport.kind {
+            TransportKind::Udp => Some("UDP has none"),
+            _ if traffic.transfers.is_some() => Some("those of `transfers` are not measured"),
+            TransportKind::Reno | TransportKind::NewReno | TransportKind::Sack | TransportKind::Linux => None,
+        }
+    };
+    let cases = experiment.cases();
+    let doubt = |expectation: &fabric::Expectation| {
+        let is_meant = |case: &&Case| expectation.only.iter().all(|label| case.labels.contains(label));
+        let (case, why) = cases.iter().filter(is_meant).find_map(|case| Some((case, why_not(case)?)))?;
+        let labels: Vec<String> = case.labels.iter().map(|(axis, value)| format!("{axis} {value}")).collect();
+        let of_case = if labels.is_empty() { String::new() } else { format!(" in the case {}", labels.join(", ")) };
+        let metric = expectation.metric.word();
+        Some(Doubt {
+            place: ["experiments", &experiment.name, "expect", metric].map(str::to_owned).to_vec(),
+            message: format!(
+                "`{metric}` of senders is not measured{of_case} ({why}), so this expectation will be missed"
+            ),
+            hint: "expect `delay-..` there, which the network measures of all packets",
+        })
+    };
+    let of_senders = |expectation: &&fabric::Expectation| matches!(expectation.metric, Metric::RoundTrip(_));
+    experiment.expect.iter().filter(of_senders).filter_map(doubt).collect()
 }
 
 /// Fewer runs have intervals that say little: Student's t is 64 for two runs, 9.9 for three, and 4.6 for five.
@@ -266,6 +296,33 @@ mod tests {
         let fabric = fabric::parse(&Source { name: "net".to_owned(), text: many.to_owned() }).unwrap();
         let many = crowded_buffers(&fabric).unwrap();
         assert!(many.message.contains("have 7680000 places together"), "{many:?}");
+    }
+
+    #[test]
+    fn round_trip_times_that_are_not_measured_are_doubted() {
+        let doubt = |traffic: &str, only: &str| {
+            let experiment = format!(
+                "{{ traffic: {{ pattern: stride(2){traffic} }}, repeat: 5, for: 2s, expect: {{ rtt-mean: {only} }} }}"
+            );
+            doubts_of("{ rate: 1Gbit }", &experiment)
+        };
+        assert_eq!(doubt("", "<= 1 ms"), []);
+        for (traffic, why) in [
+            (", transport: udp", "UDP has none"),
+            (", transfers: { size: 20kB, every: 10ms }", "those of `transfers` are not measured"),
+        ] {
+            let found = doubt(traffic, "<= 1 ms");
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].0 == ["experiments", "a", "expect", "rtt-mean"] && found[0].1.contains(why), "{found:?}");
+        }
+        let varied = |only: &str| {
+            let experiment = format!(
+                "{{ traffic: {{ pattern: stride(2) }}, vary: {{ transport: [linux, udp] }}, repeat: 5, for: 2s, expect: {{ rtt-mean: {only} }} }}"
+            );
+            doubts_of("{ rate: 1Gbit }", &experiment)
+        };
+        assert!(varied("<= 1 ms")[0].1.contains("in the case transport udp"));
+        assert_eq!(varied("{ where: { transport: linux }, is: <= 1 ms }"), []);
     }
 
     #[test]

@@ -259,6 +259,14 @@ pub enum Error {
         /// The most, in bytes.
         limit: u64,
     },
+    /// Samples are not those of the runs that are summed up beside them.
+    #[error("{path}: not the samples of the runs that the summary beside it is of: {reason}", path = path.display())]
+    Samples {
+        /// The file.
+        path: PathBuf,
+        /// What is missing or too much.
+        reason: String,
+    },
     /// A file of results is not what [`crate::Results::write`] writes.
     #[error("{path}, line {line}: not a file of results: {source}", path = path.display())]
     Format {
@@ -347,6 +355,7 @@ impl Error {
                 "it is a file, and results are a folder: name another one with --results, or move the file away"
             }
             Self::File { .. } => "check that the folder can be written to and that there is space left",
+            Self::Samples { .. } => "take the file from a copy of the folder, or run the experiment again",
             Self::Format { .. } => "the folder may have been written by another version; run the experiment again",
         };
         Some(hint.to_owned())

@@ -60,9 +60,14 @@ impl Grid {
     }
 }
 
-/// How many columns the terminal has that stdout is.
+/// How many columns the terminal has that stdout is; `None`: it is none.
+pub(crate) fn terminal() -> Option<u16> {
+    Table::new().width()
+}
+
+/// The same, or what suits a pipe.
 pub(crate) fn terminal_width() -> u16 {
-    Table::new().width().unwrap_or(WIDTH_WITHOUT_TERMINAL)
+    terminal().unwrap_or(WIDTH_WITHOUT_TERMINAL)
 }
 
 /// A CSV field, quoted where it must be.

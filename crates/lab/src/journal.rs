@@ -67,6 +67,13 @@ impl Asked {
     }
 }
 
+/// A number that other texts of the file and other options hardly have, in hexadecimal digits.
+pub(crate) fn fingerprint(source: &Source, options: &Options) -> String {
+    let head = Head { fabric: source.text.clone(), asked: Asked::of(options) };
+    let text = serde_json::to_string(&head).expect("plain data");
+    format!("{:016x}", text.bytes().fold(0, |hash, byte| machine::mix(hash ^ u64::from(byte))))
+}
+
 /// Any other line: a run that has ended.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {

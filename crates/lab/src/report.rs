@@ -24,5 +24,5 @@ mod table;
 mod tests;
 
 pub use self::comparisons::Comparisons;
-pub use self::files::{REPORT, SUMMARY, load, set_aside};
+pub use self::files::{REPORT, SUMMARY, load, load_finished, set_aside};
 pub use self::side_by_side::{ExperimentOfBoth, Row, Side, SideBySide};

@@ -4,7 +4,7 @@ use fabric::{DriverKind, Fabric, Source};
 
 use crate::cluster;
 use crate::error::Error;
-use crate::journal::Journal;
+use crate::journal::{Journal, fingerprint};
 use crate::live::{LiveRuns, look_for_programs};
 use crate::measure::environment::Environment;
 use crate::options::Options;
@@ -39,7 +39,8 @@ pub fn run(source: &Source, fabric: &Fabric, options: &Options, journal: &Journa
         stopped => {
             let is_simulated = plan.runs.iter().any(|run| run.driver == DriverKind::Sim);
             let hosts = options.hosts.filter(|_| is_simulated);
-            let environment = Environment { hosts, ..Environment::look(iperf3) };
+            let made_from = fingerprint(source, options);
+            let environment = Environment { made_from, hosts, ..Environment::look(iperf3) };
             let results = Results::new(fabric, &plan, measured, environment);
             let left_out = plan.runs.iter().filter(|run| journal.is_enough(run)).count();
             let results = Results { planned_runs: results.planned_runs - left_out, ..results };

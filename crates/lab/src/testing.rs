@@ -256,6 +256,7 @@ pub(crate) fn environment() -> Environment {
         version: "0.1.0".to_owned(),
         iperf3: Some("iperf 3.12".to_owned()),
         command: vec!["heddle".to_owned(), "run".to_owned(), "tree.fabric.yaml".to_owned()],
+        made_from: String::new(),
         hosts: None,
         simulator: Some(SimulatorSpeed { packet_hops: 0, cpu_seconds: 0.0, per_second: 0.0 }),
         timings: Vec::new(),

@@ -19,7 +19,7 @@ use crate::port::Unsent;
 use crate::programs::ProgramState;
 pub use bonds::{BondState, MemberState};
 pub use chains::{ChainCounters, ChainHop};
-pub use flows::{ConnectionEntry, FlowCounters, FlowEntry, SwitchConnections, SwitchFlows, TracedPacket};
+pub use flows::{ConnectionEntry, FlowCounters, FlowEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
 pub const VERSION: u32 = 14;
@@ -300,19 +300,32 @@ impl Applied {
     }
 }
 
-impl fmt::Display for Applied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Applied {
+    /// What applying a file would do, as [`fmt::Display`] says what it did.
+    pub fn plan(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text, ["create", "change", "remove"], &format!("keep {}", self.kept)).expect("a text takes all");
+        text
+    }
+
+    fn write(&self, f: &mut impl fmt::Write, words: [&str; 3], kept: &str) -> fmt::Result {
         if self.is_empty() {
             return write!(f, "nothing to change, {} nodes and links kept", self.kept);
         }
-        let parts = [("created", &self.created), ("changed", &self.changed), ("removed", &self.removed)];
-        for (what, names) in parts.into_iter().filter(|(_, names)| !names.is_empty()) {
+        let parts = words.into_iter().zip([&self.created, &self.changed, &self.removed]);
+        for (what, names) in parts.filter(|(_, names)| !names.is_empty()) {
             match names.as_slice() {
                 few if few.len() <= NAMED_MAX => write!(f, "{what} {}, ", few.join(", "))?,
                 many => write!(f, "{what} {} nodes and links, ", many.len())?,
             }
         }
-        write!(f, "{} kept", self.kept)
+        f.write_str(kept)
+    }
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, ["created", "changed", "removed"], &format!("{} kept", self.kept))
     }
 }
 

@@ -134,7 +134,7 @@ fn a_packet_is_traced_and_mistakes_are_refused() {
     let Some(bed) = Bed::new() else { return };
     let network = bed.up("tracing", &flow_file::file("", &[]));
     let traced = network.trace("s1", "in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=5201").unwrap();
-    assert_eq!(traced.entries.iter().filter_map(|(table, _)| *table).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(traced.entries.iter().filter_map(|entry| entry.table).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(traced.actions, "output:2,mod_dl_dst:02:00:00:00:00:03,mod_nw_dst:10.0.0.3,mod_tp_dst:5202,NORMAL");
     assert_eq!(
         network.trace("s2", "tcp").unwrap_err().to_string(),

@@ -183,7 +183,7 @@ pub enum LinkAction {
     ///
     /// What is under way on it is lost, and what is sent on it meanwhile. Bonds hear of it at once and use their other members; routes
     /// lead around it, unless the file says `routes: fixed`. It stays so when `up` changes the network, as long as the link is in the file.
-    #[command(after_help = "Example: heddle link down leaf1 spine1")]
+    #[command(after_help = "Examples:\n  heddle link down leaf1 spine1\n  heddle link down leaf1-spine1")]
     Down(LinkArg),
     /// Give a link its carrier back, as if its cable were plugged in
     #[command(after_help = "Example: heddle link up leaf1 spine1")]
@@ -209,7 +209,8 @@ const LINK_EXAMPLES: &str = "\
 Examples:
   heddle link set leaf1 spine1 delay=20ms jitter=1ms loss=0.1%
   heddle link set h1 leaf1 rate=100Mbit queue=100
-  heddle link set h1 leaf1 2 rate=none";
+  heddle link set h1 leaf1 2 rate=none
+  heddle link set leaf1-spine1:2 delay=20ms";
 
 /// The keys of links, and what each of them says.
 fn link_keys() -> String {
@@ -220,12 +221,12 @@ fn link_keys() -> String {
 /// The links between two nodes.
 #[derive(Debug, Args)]
 pub struct LinkArg {
-    /// The node at one end
+    /// The node at one end; or a link as `heddle show links` names it: `leaf1-spine1`, or `leaf1-spine1:2` for the second one
     #[arg(add = nodes())]
     pub a: String,
     /// The node at the other end
     #[arg(add = nodes())]
-    pub b: String,
+    pub b: Option<String>,
     /// Which of parallel links, from 1; if left out, all of them
     #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub number: Option<u32>,
@@ -233,24 +234,28 @@ pub struct LinkArg {
 
 #[derive(Debug, Args)]
 pub struct LinkSet {
-    /// The node at one end
+    /// The node at one end; or a link as `heddle show links` names it: `leaf1-spine1`, or `leaf1-spine1:2` for the second one
     #[arg(add = nodes())]
     pub a: String,
     /// The node at the other end
     #[arg(add = nodes())]
-    pub b: String,
+    pub b: Option<String>,
     /// Which of parallel links, from 1 (if left out, all of them); then keys with their values, as in `delay=20ms`
     #[arg(value_name = "N|KEY=VALUE", add = ArgValueCompleter::new(candidates::link_keys))]
     pub words: Vec<String>,
 }
 
 impl LinkSet {
-    /// Which of parallel links, and the keys.
-    pub fn parts(&self) -> (Option<u32>, &[String]) {
-        match self.words.split_first() {
-            Some((first, keys)) if first.parse::<u32>().is_ok() => (first.parse().ok(), keys),
-            _ => (None, &self.words),
-        }
+    /// The links, and the keys.
+    pub fn parts(&self) -> (LinkArg, Vec<String>) {
+        // After a link's name, keys may begin at once.
+        let (b, first) = match &self.b {
+            Some(key) if key.contains('=') => (None, Some(key)),
+            b => (b.clone(), None),
+        };
+        let number = self.words.first().filter(|_| first.is_none()).and_then(|word| word.parse().ok());
+        let keys = first.into_iter().chain(self.words.iter().skip(usize::from(number.is_some())));
+        (LinkArg { a: self.a.clone(), b, number }, keys.cloned().collect())
     }
 }
 

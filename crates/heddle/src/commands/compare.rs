@@ -7,6 +7,7 @@ use fabric::DriverKind;
 use lab::{Comparisons, Journal, Options, Results};
 use miette::{Context, IntoDiagnostic, Report, miette};
 
+use super::file;
 use super::measure::{Measured, Stop, Work, interruption, options_of, point_at_report};
 use crate::Ending;
 use crate::cli::{Compare, Format, Running};
@@ -130,16 +131,24 @@ struct Compared {
 fn compare_all(subjects: &[Subject], args: &Compare, format: Format) -> Result<Ending, Report> {
     // A mistake in the last file is not found after an hour.
     let works = prepare(subjects, args)?;
+    let count = works.len();
     let interrupted = interruption()?;
     let (mut compared, mut journals) = (Vec::new(), Vec::new());
     let (mut is_interrupted, mut is_failed) = (false, false);
-    for (number, (subject, work)) in subjects.iter().zip(&works).enumerate() {
+    for (number, (subject, work)) in works.iter().enumerate() {
         let name = subject.path().display().to_string();
-        let outcome = match work {
-            None => lab::load(subject.path()).map_err(Report::from),
-            Some(work) => {
+        let done = work.as_ref().filter(|_| args.running.resume).and_then(Work::finished);
+        let outcome = match (work, done) {
+            (None, _) => lab::load(subject.path()).map_err(Report::from),
+            (Some(_), Some(results)) => {
                 if !args.running.quiet {
-                    eprintln!("{} of {}: {name}", number + 1, subjects.len());
+                    eprintln!("{} of {count}: {name} is done", number + 1);
+                }
+                Ok(results)
+            }
+            (Some(work), None) => {
+                if !args.running.quiet {
+                    eprintln!("{} of {count}: {name}", number + 1);
                 }
                 let resume = args.running.resume && work.has_journal();
                 match work.measure(resume, &interrupted) {
@@ -174,8 +183,7 @@ fn compare_all(subjects: &[Subject], args: &Compare, format: Format) -> Result<E
     }
     let passed = print_all(&compared, args, format)?;
     if is_interrupted {
-        let of = subjects.len();
-        eprintln!("Interrupted at {} of {of}: the same command with --resume goes on", compared.len().max(1));
+        eprintln!("Interrupted at {} of {count}: the same command with --resume goes on", compared.len().max(1));
         return Ok(Ending::Interrupted);
     }
     if is_failed {
@@ -219,16 +227,20 @@ fn print_all(compared: &[Compared], args: &Compare, format: Format) -> Result<bo
     Ok(comparisons.apart() <= args.apart_max as usize)
 }
 
-/// Reads and plans all files. Each must have a folder of its own for its results.
-fn prepare(subjects: &[Subject], args: &Compare) -> Result<Vec<Option<Work>>, Report> {
+/// Reads and plans all files. Each must have a folder of its own for its results. In a folder, a file may have no experiments; one that is named has some.
+fn prepare<'a>(subjects: &'a [Subject], args: &Compare) -> Result<Vec<(&'a Subject, Option<Work>)>, Report> {
     let mut by_name: BTreeMap<String, &Path> = BTreeMap::new();
     let below = args.running.results.clone().unwrap_or_else(|| PathBuf::from("results"));
     let mut works = Vec::new();
     for subject in subjects {
         let Subject::File(path) = subject else {
-            works.push(None);
+            works.push((subject, None));
             continue;
         };
+        if !args.from.contains(path) && file::read(path)?.1.experiments.is_empty() {
+            eprintln!("{}: left out, it has no experiments", path.display());
+            continue;
+        }
         let work = Work::prepare(path, both(args)?, &args.running, Some(&below))?;
         if let Some(other) = by_name.insert(work.fabric.name.clone(), path) {
             return Err(miette!(
@@ -239,7 +251,13 @@ fn prepare(subjects: &[Subject], args: &Compare) -> Result<Vec<Option<Work>>, Re
                 work.fabric.name
             ));
         }
-        works.push(Some(work));
+        works.push((subject, Some(work)));
+    }
+    if works.is_empty() {
+        return Err(miette!(
+            help = "add `experiments:` to one of them",
+            "no file has experiments: there is nothing to compare"
+        ));
     }
     Ok(works)
 }

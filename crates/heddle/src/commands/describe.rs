@@ -231,7 +231,7 @@ pub fn plan(args: &Plan, format: Format) -> Result<(), Report> {
         Format::Csv => put(&plan.map_or_else(String::new, |plan| plan.csv())),
         Format::Table => {
             let table = plan.map_or_else(String::new, |plan| plan.table());
-            put(&format!("{}: {}\nup:  {changes}\nrun: {runs}\n{table}", source.name, summary(&fabric)))
+            put(&format!("{}: {}\nup:  {}\nrun: {runs}\n{table}", source.name, summary(&fabric), changes.plan()))
         }
     }
 }

@@ -2,13 +2,16 @@
 
 use std::fmt::Write as _;
 use std::io::Read as _;
+use std::net::IpAddr;
 
-use fabric::{FlowCommand, find_switch, selection, table_changes};
-use live::control::{FlowEntry, SwitchConnections, SwitchFlows};
+use fabric::{Fabric, FlowCommand, FlowInput, find_switch, packet, selection, table_changes};
+use live::control::{FlowEntry, SwitchConnections, SwitchFlows, TracedPacket};
 use live::{Error, Instance};
 use miette::{IntoDiagnostic, Report, miette};
+use serde::Serialize;
 use serde_json::json;
-use vswitch::flow_table::PRIORITY;
+use topology::{HostAddress, LinkId, NodeId, PortId, Rerouting, Routes};
+use vswitch::flow_table::{Match, PRIORITY};
 
 use super::explain;
 use super::instance::{connect, definition, running};
@@ -58,11 +61,11 @@ fn all_if_none(texts: &[String]) -> Vec<String> {
 const INPUT_MAX: u64 = 5 << 20;
 
 /// What stands on the command line, or, for `-`, the lines of standard input that are neither empty nor comments.
-fn texts(words: &[String]) -> Result<Vec<String>, Report> {
-    let mut texts = Vec::new();
+fn inputs(words: &[String]) -> Result<Vec<FlowInput>, Report> {
+    let mut inputs = Vec::new();
     for word in words {
         if word != "-" {
-            texts.push(word.clone());
+            inputs.push(FlowInput::of_command_line(word.clone()));
             continue;
         }
         let mut all = String::new();
@@ -73,13 +76,9 @@ fn texts(words: &[String]) -> Result<Vec<String>, Report> {
                 "standard input has more than {INPUT_MAX} bytes, as many as a network takes at once"
             ));
         }
-        for line in all.lines() {
-            if !line.trim().is_empty() && !line.trim_start().starts_with('#') {
-                texts.push(line.to_owned());
-            }
-        }
+        inputs.extend(FlowInput::lines("standard input", all));
     }
-    Ok(texts)
+    Ok(inputs)
 }
 
 fn change(
@@ -89,11 +88,12 @@ fn change(
     words: &[String],
     format: Format,
 ) -> Result<(), Report> {
-    let texts = texts(words)?;
+    let inputs = inputs(words)?;
     let now = definition(instance)?;
     let node = find_switch(&now.topology, switch).map_err(|error| explain(Error::from(error)))?;
     // Here it can be shown where a mistake is.
-    table_changes((&now.topology, node), command, &texts)?;
+    table_changes((&now.topology, node), command, &inputs)?;
+    let texts: Vec<String> = inputs.iter().map(|input| input.text().to_owned()).collect();
     let changed = instance.change_flows(switch, command, &texts).map_err(explain)?;
     let (what, done) = match command.0 {
         FlowCommand::Add => ("flow", "added"),
@@ -116,6 +116,11 @@ fn change(
 
 /// Shows flows as `ovs-ofctl dump-flows` prints them, or as rows.
 pub fn show_flows(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
+    if all.is_empty() {
+        eprintln!(
+            "No switch has tables of flows: `flows:` in the file gives it some, or `heddle flow add SWITCH ..`; routes are in `heddle show routes`"
+        );
+    }
     if format == Format::Table {
         let mut lines = String::new();
         for SwitchFlows { switch, entries, .. } in all {
@@ -232,23 +237,94 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let instance = connect(&running(args.name.as_deref(), "`heddle trace --name NETWORK ..`")?)?;
     let now = definition(&instance)?;
     let node = find_switch(&now.topology, &args.switch).map_err(|error| explain(Error::from(error)))?;
-    selection((&now.topology, node), &args.packet)?;
+    let fields = packet((&now.topology, node), &args.packet)?;
     let traced = instance.trace(&args.switch, &args.packet).map_err(explain)?;
-    if format == Format::Json {
-        return print_json(&traced);
+    let normal = if traced.actions == "NORMAL" { normal(&instance, &now, node, &fields)? } else { None };
+    let mut steps: Vec<(Option<u8>, &str)> =
+        traced.entries.iter().map(|entry| (entry.table, entry.flow.as_str())).collect();
+    steps.extend(traced.missed.map(|table| (Some(table), "no flow is for it: it is dropped")));
+    match format {
+        Format::Json => {
+            let mut value = json!(traced);
+            value["normal"] = json!(normal);
+            print_json(&value)
+        }
+        Format::Csv => {
+            let mut rows = Rows::new(&["step", "table", "flow", "actions", "because-of", "normal-to"]);
+            let to = normal.as_ref().map(Normal::words);
+            for (step, (table, flow)) in steps.into_iter().enumerate() {
+                let of_all = [json!(traced.actions), json!(traced.because_of), json!(to)];
+                let [actions, because_of, to] = of_all;
+                rows.push([json!(step + 1), json!(table), json!(flow), actions, because_of, to]);
+            }
+            put(&rows.render(format))
+        }
+        Format::Table => {
+            let mut rows = Rows::new(&["step", "table", "flow"]);
+            for (step, (table, flow)) in steps.into_iter().enumerate() {
+                rows.push([json!(step + 1), json!(table), json!(flow)]);
+            }
+            let to = normal.map_or_else(String::new, |normal| format!(", {}", normal.words()));
+            let TracedPacket { actions, because_of, .. } = &traced;
+            let table = rows.render(format);
+            put(&format!("{table}Done: {actions}{to}\nThe same for all packets that agree in: {because_of}\n"))
+        }
     }
-    let mut rows = Rows::new(&["step", "table", "flow"]);
-    for (step, (table, flow)) in traced.entries.iter().enumerate() {
-        rows.push([json!(step + 1), json!(table), json!(flow)]);
+}
+
+/// Where the routes lead a packet whose destination is known.
+#[derive(Debug, Serialize)]
+struct Normal {
+    /// The host that it is for.
+    to: String,
+    /// The ports of shortest paths that carry: which one of several it takes depends on all of its flow.
+    ports: Vec<NormalPort>,
+}
+
+#[derive(Debug, Serialize)]
+struct NormalPort {
+    port: u16,
+    /// The node behind it.
+    node: String,
+}
+
+impl Normal {
+    fn words(&self) -> String {
+        let ports: Vec<String> = self.ports.iter().map(|it| format!("{} (to {})", it.port, it.node)).collect();
+        match &ports[..] {
+            [] => format!("to {}: no link leads there", self.to),
+            [one] => format!("to {} by port {one}", self.to),
+            several => format!("to {} by one of the ports {}", self.to, several.join(", ")),
+        }
     }
-    if let Some(table) = traced.missed {
-        rows.push([json!(traced.entries.len() + 1), json!(table), json!("no flow is for it: it is dropped")]);
-    }
-    put(&rows.render(format))?;
-    if format == Format::Table {
-        put(&format!("Done: {}\nThe same for all packets that agree in: {}\n", traced.actions, traced.because_of))?;
-    }
-    Ok(())
+}
+
+/// Where NORMAL leads, if the packet's fields say which host it is for.
+fn normal(instance: &Instance, now: &Fabric, switch: NodeId, fields: &Match) -> Result<Option<Normal>, Report> {
+    let topology = &now.topology;
+    let (mac, ip) = fields.destination();
+    let is_for = |address: &HostAddress| match (mac, ip) {
+        (Some(mac), _) => address.mac == mac,
+        // Hosts are neighbours: what is sent to one has its MAC address.
+        (None, Some(IpAddr::V4(ip))) => address.ipv4 == ip,
+        (None, Some(IpAddr::V6(ip))) => address.ipv6 == ip,
+        (None, None) => false,
+    };
+    let mut hosts = topology.nodes.keys().filter(|id| topology.address(*id).is_some_and(is_for));
+    let Some(host) = hosts.next() else { return Ok(None) };
+    let links = instance.counters().map_err(explain)?.links;
+    let is_up = |link: LinkId| links.get(usize::from(link)).is_none_or(|link| link.up);
+    let routes = match now.rerouting {
+        Rerouting::Follow => Routes::around(topology, is_up),
+        Rerouting::Fixed => Routes::compute(topology),
+    };
+    let port = |port: &PortId| {
+        let (link, side) = topology.nodes[switch].ports[*port];
+        let peer = topology.links[link].end(side.other()).node;
+        NormalPort { port: port.0, node: topology.nodes[peer].name.clone() }
+    };
+    let ports = routes.next_hops(switch, host).iter().map(port).collect();
+    Ok(Some(Normal { to: topology.nodes[host].name.clone(), ports }))
 }
 
 #[cfg(test)]

@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-use fabric::{ChangedLink, Fabric, LinkChange, find_links, link_keys};
+use fabric::{ChangedLink, Fabric, LinkChange, NoSuchLink, find_links, link_ends, link_keys};
 use live::Instance;
-use miette::Report;
+use miette::{Report, miette};
 use serde_json::json;
-use topology::{LinkId, Side};
+use topology::{LinkId, Side, Topology};
 
 use super::explain;
 use super::instance::{connect, definition, definitions, running};
 use super::show;
-use crate::cli::{Format, Link, LinkAction, LinkArg, LinkSet};
+use crate::cli::{Format, Link, LinkAction, LinkArg};
 use crate::output::{Rows, print_json, put};
 
 /// Takes links down or up, changes or shows them.
@@ -20,18 +20,52 @@ pub fn link(args: &Link, format: Format) -> Result<(), Report> {
     match &args.action {
         LinkAction::Down(link) => set_carrier(&connect()?, link, false, format),
         LinkAction::Up(link) => set_carrier(&connect()?, link, true, format),
-        LinkAction::Show(LinkArg { a, b, number }) => show_links(&connect()?, (a, b, *number), format),
+        LinkAction::Show(link) => {
+            let instance = connect()?;
+            let now = definition(&instance)?;
+            show_links(&instance, ends(&now.topology, link)?, format)
+        }
         LinkAction::Set(link) => {
-            let (number, keys) = link.parts();
+            let (link, keys) = link.parts();
             // What is wrong with them is wrong with any network.
-            let change = LinkChange::parse(keys)?;
-            change_links(&connect()?, link, number, &change, format)
+            let change = LinkChange::parse(&keys)?;
+            change_links(&connect()?, &link, &change, format)
         }
     }
 }
 
+/// The nodes at both ends of links, and which of parallel ones is meant.
+type Ends<'a> = (&'a str, &'a str, Option<u32>);
+
+/// Both ends of what is named by its nodes, or by the name that `show links` prints.
+fn ends<'a>(topology: &Topology, link: &'a LinkArg) -> Result<Ends<'a>, Report> {
+    let is_node = |name: &str| topology.node(name).is_some();
+    let number = match link.b.as_deref() {
+        None => None,
+        // In `leaf1-spine1 2` it is no node.
+        Some(b) if !is_node(&link.a) && !is_node(b) && b.parse::<u32>().is_ok() => b.parse().ok(),
+        Some(b) => return Ok((&link.a, b, link.number)),
+    };
+    match link_ends(topology, &link.a) {
+        Some((a, b, of_name)) if !is_node(&link.a) || (is_node(a) && is_node(b)) => Ok((a, b, of_name.or(number))),
+        _ => Err(nameless(topology, &link.a)),
+    }
+}
+
+/// Why a single word is no link.
+fn nameless(topology: &Topology, word: &str) -> Report {
+    if let Err(error @ NoSuchLink::Node { .. }) = find_links(topology, word, word, None) {
+        return explain(error.into());
+    }
+    let peer = topology.node(word).and_then(|node| topology.peers(node).next());
+    let peer = peer.map_or("OTHER", |peer| topology.nodes[peer].name.as_str());
+    miette!(help = format!("name both ends: `{word} {peer}` or `{word}-{peer}`"), "`{word}` is a node, and no link")
+}
+
 fn set_carrier(instance: &Instance, link: &LinkArg, up: bool, format: Format) -> Result<(), Report> {
-    let set = instance.set_link(&link.a, &link.b, link.number, up).map_err(explain)?;
+    let now = definition(instance)?;
+    let (a, b, number) = ends(&now.topology, link)?;
+    let set = instance.set_link(a, b, number, up).map_err(explain)?;
     let state = if set.up { "up" } else { "down" };
     match format {
         Format::Table => {
@@ -51,29 +85,25 @@ fn set_carrier(instance: &Instance, link: &LinkArg, up: bool, format: Format) ->
 }
 
 /// Changes links, and shows what they do then.
-fn change_links(
-    instance: &Instance,
-    LinkSet { a, b, .. }: &LinkSet,
-    number: Option<u32>,
-    change: &LinkChange,
-    format: Format,
-) -> Result<(), Report> {
+fn change_links(instance: &Instance, link: &LinkArg, change: &LinkChange, format: Format) -> Result<(), Report> {
+    let now = definition(instance)?;
+    let ends = ends(&now.topology, link)?;
     if !change.is_empty() {
-        let now = definition(instance)?;
-        for link in links_of(&now, (a, b, number))? {
+        for link in links_of(&now, ends)? {
             change.of(&now.topology.links[link].spec, now.topology.has_host(link))?;
         }
+        let (a, b, number) = ends;
         instance.change_link(a, b, number, change).map_err(explain)?;
     }
-    show_links(instance, (a, b, number), format)
+    show_links(instance, ends, format)
 }
 
-fn links_of(fabric: &Fabric, (a, b, number): (&str, &str, Option<u32>)) -> Result<Vec<LinkId>, Report> {
+fn links_of(fabric: &Fabric, (a, b, number): Ends<'_>) -> Result<Vec<LinkId>, Report> {
     find_links(&fabric.topology, a, b, number).map_err(|error| explain(error.into()))
 }
 
 /// Shows what the links do: as a table, in the words that set it; else as `show links` does.
-fn show_links(instance: &Instance, names: (&str, &str, Option<u32>), format: Format) -> Result<(), Report> {
+fn show_links(instance: &Instance, names: Ends<'_>, format: Format) -> Result<(), Report> {
     let (made_of, now) = definitions(instance)?;
     let changed = instance.status().map_err(explain)?.changed_links;
     let links = links_of(&now, names)?;

@@ -115,6 +115,11 @@ impl Work {
         self.folder.join(lab::JOURNAL).exists()
     }
 
+    /// The results of all its runs, if an earlier call has measured just these.
+    pub fn finished(&self) -> Option<Results> {
+        lab::load_finished(&self.folder, &self.source, &self.options)
+    }
+
     /// Runs the experiments and writes their results into a folder. Each run is kept there when it ends. `None`: it was interrupted before one had.
     pub fn measure(&self, resume: bool, interrupted: &Arc<AtomicBool>) -> Result<Option<Measured>, Report> {
         let Self { source, fabric, options, folder, overwrite } = self;
@@ -179,10 +184,21 @@ fn hosts(options: &Options, machine: Option<&Path>) -> Result<Option<HostCosts>,
 pub fn report(args: &cli::Report, format: Format) -> Result<Ending, Report> {
     let Some(folder) = &args.folder else { return side_by_side(args, format) };
     let results = lab::load(folder)?;
-    results.write_report(folder)?;
+    if let Some(page) = &args.write {
+        write_page(page, &results.html())?;
+    } else {
+        results.write_report(folder)?;
+    }
     print(&results, format)?;
-    point_at_report(folder);
+    match &args.write {
+        Some(page) => eprintln!("\nReport: {}", page.display()),
+        None => point_at_report(folder),
+    }
     Ok(if results.passed() { Ending::Passed } else { Ending::Missed })
+}
+
+fn write_page(path: &Path, html: &str) -> Result<(), Report> {
+    std::fs::write(path, html).into_diagnostic().wrap_err_with(|| format!("cannot write {}", path.display()))
 }
 
 /// Two folders of results beside each other.
@@ -191,9 +207,7 @@ fn side_by_side(args: &cli::Report, format: Format) -> Result<Ending, Report> {
     let (of_a, of_b) = (lab::load(a)?, lab::load(b)?);
     let both = SideBySide::of((a.display().to_string(), &of_a), (b.display().to_string(), &of_b))?;
     if let Some(page) = &args.write {
-        std::fs::write(page, both.html())
-            .into_diagnostic()
-            .wrap_err_with(|| format!("cannot write {}", page.display()))?;
+        write_page(page, &both.html())?;
     }
     put(&match format {
         Format::Table => both.table(),

@@ -29,6 +29,9 @@ pub struct Environment {
     pub iperf3: Option<String>,
     /// The command line.
     pub command: Vec<String>,
+    /// Of which text of the file and which options the runs are, as a number; empty where no file was run.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub made_from: String,
     /// What simulated hosts cost it; absent where they cost nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<HostCosts>,
@@ -79,6 +82,7 @@ impl Environment {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             iperf3,
             command: std::env::args().collect(),
+            made_from: String::new(),
             hosts: None,
             simulator: None,
             timings: Vec::new(),

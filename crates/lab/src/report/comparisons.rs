@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::drivers::{CSV_HEADINGS, FIGURES, HEADINGS, MostApart, completion_times, line, not_compared, partings};
 use super::table::block;
-use crate::grid::{Grid, quoted, terminal_width};
+use crate::grid::{Grid, quoted, terminal};
 use crate::results::{ComparedExperiment, ComparedMetric, DriverComparison};
 
 /// What several files came to, in their order.
@@ -44,9 +44,9 @@ impl<'a> Comparisons<'a> {
         self.files.iter().filter(|file| !file.within).count()
     }
 
-    /// The comparisons for the terminal that stdout is, or for a pipe.
+    /// The comparisons for the terminal that stdout is. Where it is none, nothing is folded: names of files are whole words for other programs.
     pub fn table(&self) -> String {
-        self.table_within(terminal_width())
+        self.table_within(terminal().unwrap_or(u16::MAX))
     }
 
     /// The comparisons in lines of at most `width` columns, as far as their words allow: what has a tolerance, and from when on files part.

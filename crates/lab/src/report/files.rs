@@ -1,17 +1,20 @@
 //! Results in a folder: samples, summary, machine, report.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use fabric::{DriverKind, Source};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::disk::{failed, read_results, write_whole};
 use crate::error::Error;
-use crate::journal::{JOURNAL, take_for_this_program};
+use crate::journal::{JOURNAL, fingerprint, take_for_this_program};
 use crate::measure::environment::{Environment, date};
 use crate::measure::record::Record;
+use crate::options::Options;
 use crate::results::Results;
 
 const SAMPLES: &str = "samples.jsonl";
@@ -88,7 +91,7 @@ pub fn set_aside(folder: &Path) -> Result<Option<PathBuf>, Error> {
 /// Reads what [`Results::write`] wrote.
 ///
 /// # Errors
-/// If a file is missing, is larger than 1 GiB, or is not what it should be.
+/// If a file is missing, is larger than 1 GiB, or is not what it should be, or the samples are not those of the summary.
 pub fn load(folder: &Path) -> Result<Results, Error> {
     let mut results: Results = get(&folder.join(SUMMARY))?;
     results.environment = get::<Environment>(&folder.join(MACHINE))?;
@@ -102,7 +105,47 @@ pub fn load(folder: &Path) -> Result<Results, Error> {
         })?;
         results.records.push(record);
     }
-    Ok(results)
+    match inconsistency(&results) {
+        Some(reason) => Err(Error::Samples { path: samples, reason }),
+        None => Ok(results),
+    }
+}
+
+/// What in the samples does not fit the summary: runs that are missing, come twice, or are of no case.
+fn inconsistency(results: &Results) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    for Record { experiment, case, labels, driver, repeat, .. } in &results.records {
+        let of_experiment = results.experiments.iter().find(|other| other.name == *experiment);
+        let run = format!("{experiment}, {labels}, {}, repeat {repeat}", driver.word());
+        if of_experiment.and_then(|other| other.cases.get(*case)).is_none_or(|other| other.labels != *labels) {
+            return Some(format!("it has a run of no case ({run})"));
+        }
+        if !seen.insert((experiment.as_str(), *case, *driver, *repeat)) {
+            return Some(format!("a run comes twice ({run})"));
+        }
+    }
+    for experiment in &results.experiments {
+        for (number, case) in experiment.cases.iter().enumerate() {
+            for driver in [DriverKind::Live, DriverKind::Sim] {
+                let (runs, found) = (case.runs(driver), results.records_of(experiment, number, driver).count());
+                if found < runs as usize {
+                    let (name, driver) = (&experiment.name, driver.word());
+                    return Some(format!("it has {found} of {runs} {driver} runs of {name}, {}", case.labels));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// What was written of all runs of this file and these options: none of it is left to do. `None`: nothing was, or other runs were.
+pub fn load_finished(folder: &Path, source: &Source, options: &Options) -> Option<Results> {
+    if folder.join(JOURNAL).exists() {
+        return None;
+    }
+    let results = load(folder).ok()?;
+    let is_same = results.environment.made_from == fingerprint(source, options);
+    (is_same && results.records.len() >= results.planned_runs).then_some(results)
 }
 
 fn get<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
@@ -117,6 +160,32 @@ fn pretty(value: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::Journal;
+
+    #[test]
+    fn finished_results_are_those_of_the_same_file_and_options() {
+        let text = "topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 1 } }
+links: { rate: 10Mbit, delay: 1ms, queue: 20 }
+experiments: { a: { traffic: { pattern: stride(1) }, warm-up: 20ms, for: 50ms, repeat: 2 } }
+";
+        let source = Source { name: "x.fabric.yaml".to_owned(), text: text.to_owned() };
+        let fabric = fabric::parse(&source).unwrap();
+        let options = Options { drivers: vec![fabric::DriverKind::Sim], ..Options::default() };
+        let results = crate::run::run(&source, &fabric, &options, &Journal::in_memory()).unwrap().results;
+        let all = tempfile::tempdir().unwrap();
+        let folder = all.path();
+        assert!(load_finished(folder, &source, &options).is_none());
+        results.write(folder).unwrap();
+        assert_eq!(load_finished(folder, &source, &options), Some(results.clone()));
+        let other = Source { text: text.replace("10Mbit", "20Mbit"), ..source.clone() };
+        assert!(load_finished(folder, &other, &options).is_none());
+        assert!(load_finished(folder, &source, &Options { seed: Some(7), ..options.clone() }).is_none());
+        fs::write(folder.join(JOURNAL), "").unwrap();
+        assert!(load_finished(folder, &source, &options).is_none(), "its journal has what is left to do");
+        fs::remove_file(folder.join(JOURNAL)).unwrap();
+        Results { planned_runs: 3, ..results }.write(folder).unwrap();
+        assert!(load_finished(folder, &source, &options).is_none(), "a run is missing");
+    }
 
     #[test]
     fn earlier_results_are_moved_and_nothing_else() {

@@ -1,5 +1,6 @@
 //! One page that holds everything: verdict, what it ran on, tables, plots. No script, no network.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use fabric::{DriverKind, Metric, Operation};
@@ -77,15 +78,25 @@ impl Results {
             tile(&count(driver).to_string(), &format!("{} runs", driver_word(driver)));
         }
         if let Some((mean, worst)) = agreement(self) {
+            let metrics: BTreeSet<&str> = self.compared_metrics().map(metric_name).collect();
+            let of = metrics.into_iter().collect::<Vec<_>>().join("; ");
             tile(
                 &format!("{:.1} %", mean * 100.0),
-                &format!("live from simulated on average, {:.1} % at most", worst * 100.0),
+                &format!("live from simulated on average over all cases, {:.1} % at most ({of})", worst * 100.0),
             );
         }
         if let Some(speed) = self.simulator_speed() {
             tile(&format!("{}/s", quantity::rough(speed.per_second)), "packet-hops, simulated on one core");
         }
         html + "</div>\n</header>\n"
+    }
+
+    /// The first metric of each experiment of which live and simulated can be compared.
+    fn compared_metrics(&self) -> impl Iterator<Item = Metric> {
+        self.experiments.iter().filter_map(|experiment| {
+            let metric = experiment.metrics.first().copied()?;
+            experiment.cases.iter().any(|case| apart(case, metric).is_some()).then_some(metric)
+        })
     }
 
     /// Where everything is; nothing if there is little.
@@ -435,15 +446,17 @@ fn headline(results: &Results) -> (&'static str, &'static str, String) {
 
 /// How far live and simulated lie apart in each experiment's first metric: mean and largest, as fractions.
 fn agreement(results: &Results) -> Option<(f64, f64)> {
-    let apart: Vec<f64> = results
-        .experiments
-        .iter()
-        .flat_map(|experiment| {
-            let metric = experiment.metrics.first().copied();
-            experiment.cases.iter().filter_map(move |case| Some(case.cell(metric?)?.difference?.relative?.abs()))
-        })
-        .collect();
-    Some((statistics::mean(&apart)?, apart.into_iter().fold(0.0, f64::max)))
+    let of_experiments = results.experiments.iter().flat_map(|experiment| {
+        let metric = experiment.metrics.first().copied();
+        experiment.cases.iter().filter_map(move |case| apart(case, metric?))
+    });
+    let all: Vec<f64> = of_experiments.collect();
+    Some((statistics::mean(&all)?, all.into_iter().fold(0.0, f64::max)))
+}
+
+/// How far live is from simulated, as a share.
+fn apart(case: &CaseResult, metric: Metric) -> Option<f64> {
+    Some(case.cell(metric)?.difference?.relative?.abs())
 }
 
 fn verdict_table(experiment: &ExperimentResult) -> String {

@@ -27,6 +27,8 @@ pub struct SideBySide<'a> {
     pub experiments: Vec<ExperimentOfBoth<'a>>,
     /// What only one of them has, a line each.
     pub left_out: Vec<String>,
+    /// How experiments of both were run otherwise, a line each: their means differ for that, too.
+    pub run_otherwise: Vec<String>,
 }
 
 /// One of the folders.
@@ -81,9 +83,13 @@ impl<'a> SideBySide<'a> {
     pub fn of(a: (String, &'a Results), b: (String, &'a Results)) -> Result<Self, Error> {
         let mut left_out = Vec::new();
         let mut experiments = Vec::new();
+        let mut run_otherwise = Vec::new();
         for experiment in &a.1.experiments {
             match b.1.experiments.iter().find(|other| other.name == experiment.name) {
-                Some(other) => experiments.push(of_both((&a.0, experiment), (&b.0, other), &mut left_out)),
+                Some(other) => {
+                    run_otherwise.extend(differences(experiment, other));
+                    experiments.push(of_both((&a.0, experiment), (&b.0, other), &mut left_out));
+                }
                 None => left_out.push(format!("{}: only in {}", experiment.name, a.0)),
             }
         }
@@ -98,7 +104,7 @@ impl<'a> SideBySide<'a> {
             version: &results.environment.version,
             seed: results.seed,
         };
-        Ok(Self { a: side(a), b: side(b), experiments, left_out })
+        Ok(Self { a: side(a), b: side(b), experiments, left_out, run_otherwise })
     }
 
     /// For the terminal that stdout is, or for a pipe.
@@ -124,7 +130,7 @@ impl<'a> SideBySide<'a> {
             text.push_str(&grid.render_within(&[3, 4, 5], width));
             text.push('\n');
         }
-        for line in &self.left_out {
+        for line in self.run_otherwise.iter().chain(&self.left_out) {
             let _ = writeln!(text, "{line}");
         }
         text + &self.closing_line() + "\n"
@@ -205,7 +211,7 @@ impl<'a> SideBySide<'a> {
             }
             let _ = writeln!(html, "{}</div>\n</section>", table("", &format!("<tr>{head}</tr>"), &rows));
         }
-        for line in &self.left_out {
+        for line in self.run_otherwise.iter().chain(&self.left_out) {
             let _ = writeln!(html, "<p class=\"small\">{}</p>", escape(line));
         }
         html + "<footer><p>B − A with its 99 % confidence interval by Welch’s method, in per cent of A where that is something; apart: the \
@@ -214,6 +220,23 @@ impl<'a> SideBySide<'a> {
 }
 
 const HEADINGS: [&str; 7] = ["case", "metric", "driver", "A", "B", "B − A", "apart"];
+
+/// How an experiment was run otherwise in the second folder.
+fn differences(a: &ExperimentResult, b: &ExperimentResult) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut add = |what: &str, [of_a, of_b]: [String; 2]| {
+        if of_a != of_b {
+            lines.push(format!("{}: {what}: {of_a} in A, {of_b} in B", a.name));
+        }
+    };
+    if a.asks.is_empty() && b.asks.is_empty() {
+        add("measured for", [a, b].map(|it| format!("{} s", it.seconds)));
+        add("warm-up", [a, b].map(|it| format!("{} s", it.warm_up_seconds)));
+    }
+    add("runs of a case", [a, b].map(ExperimentResult::runs_in_words));
+    add("traffic", [a, b].map(|it| it.traffic.clone()));
+    lines
+}
 
 fn of_both<'a>(
     (of_a, a): (&str, &'a ExperimentResult),

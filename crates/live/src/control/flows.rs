@@ -47,14 +47,23 @@ pub struct FlowEntry {
 /// What a packet would meet at a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracedPacket {
-    /// The entries, in the order in which it meets them: table, and all of the flow. Without a table, what is known of its connection from there on.
-    pub entries: Vec<(Option<u8>, String)>,
+    /// The entries, in the order in which it meets them.
+    pub entries: Vec<TracedEntry>,
     /// The table in which no entry is for it.
     pub missed: Option<u8>,
     /// What is done with it.
     pub actions: String,
     /// What that depends on, as flows match it.
     pub because_of: String,
+}
+
+/// What a packet meets in a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TracedEntry {
+    /// The table; `None`: the flow is what is known of the packet's connection from there on.
+    pub table: Option<u8>,
+    /// All of the flow.
+    pub flow: String,
 }
 
 /// The connections that a switch tracks.

@@ -1,6 +1,6 @@
 //! Tables of flows of a live network's switches.
 
-use fabric::{Fabric, FlowCommand, find_switch, selection, table_changes};
+use fabric::{Fabric, FlowCommand, FlowInput, find_switch, packet, selection, table_changes};
 use topology::NodeId;
 use vswitch::Action;
 use vswitch::conntrack::ConnectionStatus;
@@ -8,7 +8,7 @@ use vswitch::flow_table::{EntryStatus, ExplainedStep, Explanation, TableChange};
 
 use super::{Network, describe};
 use crate::Error;
-use crate::control::{Applied, ConnectionEntry, FlowEntry, SwitchConnections, SwitchFlows, TracedPacket};
+use crate::control::{Applied, ConnectionEntry, FlowEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket};
 use crate::dataplane::{TablesStatus, TrackedConnections};
 
 impl Network {
@@ -22,7 +22,8 @@ impl Network {
     ) -> Result<usize, Error> {
         let Some(before) = self.fabric() else { return Err(Error::NothingRuns) };
         let node = find_switch(&before.topology, switch)?;
-        let changes = table_changes((&before.topology, node), (command, is_strict), texts);
+        let inputs: Vec<FlowInput> = texts.iter().cloned().map(FlowInput::of_command_line).collect();
+        let changes = table_changes((&before.topology, node), (command, is_strict), &inputs);
         let changes = changes.map_err(|error| Error::File(describe(&error)))?;
         if !before.flow_tables.contains_key(&node) {
             self.give_tables(switch)?;
@@ -86,11 +87,11 @@ impl Network {
     }
 
     /// What a packet with these fields would meet at a switch.
-    pub fn trace(&self, switch: &str, packet: &str) -> Result<TracedPacket, Error> {
+    pub fn trace(&self, switch: &str, text: &str) -> Result<TracedPacket, Error> {
         let (Some(fabric), Some(plane)) = (self.fabric(), &self.plane) else { return Err(Error::NothingRuns) };
         let node = find_switch(&fabric.topology, switch)?;
-        let packet = selection((&fabric.topology, node), packet).map_err(|error| Error::File(describe(&error)))?;
-        let Some(Explanation { steps, missed, actions, because_of }) = plane.explain(node, packet.matching)? else {
+        let fields = packet((&fabric.topology, node), text).map_err(|error| Error::File(describe(&error)))?;
+        let Some(Explanation { steps, missed, actions, because_of }) = plane.explain(node, fields)? else {
             return Err(Error::NoTables { switch: switch.to_owned() });
         };
         Ok(TracedPacket {
@@ -144,10 +145,10 @@ fn connection(status: &ConnectionStatus) -> ConnectionEntry {
 }
 
 /// What a packet meets.
-fn step(step: &ExplainedStep) -> (Option<u8>, String) {
+fn step(step: &ExplainedStep) -> TracedEntry {
     match step {
-        ExplainedStep::Entry(flow) => (Some(flow.table), flow.to_string()),
-        ExplainedStep::Connection(known) => (None, known.to_string()),
+        ExplainedStep::Entry(flow) => TracedEntry { table: Some(flow.table), flow: flow.to_string() },
+        ExplainedStep::Connection(known) => TracedEntry { table: None, flow: known.to_string() },
     }
 }
 

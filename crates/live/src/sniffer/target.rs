@@ -70,12 +70,11 @@ impl Target {
             let port = port.ok_or_else(|| no_such_port(topology, node, number))?;
             return Ok(vec![Self::of(topology, node, port)]);
         }
-        let Some((a, b)) = ends(topology, name) else {
+        let Some((a, b, number)) = fabric::link_ends(topology, text) else {
             // It says which node may be meant.
             fabric::find_links(topology, name, name, None)?;
             return Err(TargetError::Isolated(name.to_owned()));
         };
-        let number = number.map(|number| number.parse::<u32>().unwrap_or(0));
         let links = fabric::find_links(topology, a, b, number)?;
         let node = topology.node(a);
         Ok(links.iter().filter_map(|link| Self::at(topology, *link, node?)).collect())
@@ -109,17 +108,6 @@ impl Target {
         let link = links.into_iter().next()?;
         let ends = [Side::A, Side::B].map(|side| topology.links[link].end(side));
         ends.into_iter().find(|end| end.node == node).map(|end| (node, end.port))
-    }
-}
-
-/// The two nodes of `h1-leaf1`. Names may have hyphens, too: where both parts are nodes, or else one is, or else there is one way to part it.
-fn ends<'a>(topology: &Topology, text: &'a str) -> Option<(&'a str, &'a str)> {
-    let known = |(a, b): &(&str, &str)| [a, b].into_iter().filter(|name| topology.node(name).is_some()).count();
-    let splits = text.match_indices('-').map(|(at, _)| (&text[..at], &text[at + 1..]));
-    let splits: Vec<_> = splits.filter(|(a, b)| !a.is_empty() && !b.is_empty()).collect();
-    match splits.as_slice() {
-        [only] => Some(*only),
-        _ => splits.into_iter().max_by_key(known).filter(|split| known(split) > 0),
     }
 }
 

@@ -65,6 +65,10 @@ impl<'a> Head<'a> {
                 return Ok(head);
             }
             let Some(pair) = scan.pair()? else { return Ok(head) };
+            if matches!(pair.word, "actions" | "action") {
+                let hint = "write `=` right behind it, and what is done behind that: `actions=drop`";
+                return Err(FlowError::new(pair.at, format!("`{}` needs a `=`", pair.word), hint));
+            }
             if !head.take(&pair)? && !head.matching.take(&pair, ports)? {
                 return Err(unknown_field(pair.word, pair.at, &WORDS));
             }
@@ -200,6 +204,23 @@ pub fn parse_modification(text: &str, ports: &Ports, strict: bool) -> Result<(Se
     // What is a mistake in a choice of flows is one here as well.
     let selection = Selection::parse(head, ports, strict)?;
     Ok((Selection { table: Some(flow.table), ..selection }, flow.instructions))
+}
+
+/// Reads the fields of a packet, for a trace of it.
+///
+/// # Errors
+/// With the place of the mistake.
+pub fn parse_packet(text: &str, ports: &Ports) -> Result<Match, FlowError> {
+    let head = Head::read(text, ports)?;
+    let mut scan = Scan::new(text);
+    while let Some(pair) = scan.pair()? {
+        if WORDS.contains(&pair.word) || pair.word == "action" {
+            let message = format!("a packet has no `{}`: flows have", pair.word);
+            let hint = "name what the packet has, as in `in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=80`";
+            return Err(FlowError::new(pair.at, message, hint));
+        }
+    }
+    head.matching.finish()
 }
 
 /// Which flows of a table are meant: as `ovs-ofctl del-flows` and `dump-flows` read it.

@@ -1,13 +1,14 @@
 //! What a flow matches, as `ovs-ofctl` reads and prints it.
 
 use std::fmt::{self, Write};
+use std::net::IpAddr;
 use std::ops::Range;
 
 use topology::PortId;
 use wire::{ethertype, protocol};
 
 use super::error::{FlowError, nearest, shown};
-use super::key::{Key, RARP, SCTP, Slot, VLAN_PRESENT};
+use super::key::{Key, RARP, SCTP, Slot, VLAN_PRESENT, mac_of};
 use super::match_field::{FIELDS, Form, Masked, MatchField};
 use super::ports::Ports;
 use super::scan::Pair;
@@ -182,6 +183,19 @@ impl Match {
     /// The port that packets have come in by, if that is matched.
     pub fn in_port(&self) -> Option<PortId> {
         (self.mask.get(Slot::IN_PORT) != 0).then(|| PortId(self.key.get(Slot::IN_PORT) as u16))
+    }
+
+    /// Where packets are sent to, if that is matched exactly: their MAC and their IPv4 or IPv6 address.
+    pub fn destination(&self) -> (Option<[u8; 6]>, Option<IpAddr>) {
+        let exact = |slot: Slot| (self.mask.get(slot) == slot.all()).then(|| self.key.get(slot));
+        let ip = match exact(Slot::ETH_TYPE).map(|ethertype| ethertype as u16) {
+            Some(ethertype::IPV4) => exact(Slot::IPV4_DST).map(|bits| IpAddr::V4((bits as u32).into())),
+            Some(ethertype::IPV6) if self.mask.wide(Slot::DST_LOW) == u128::MAX => {
+                Some(IpAddr::V6(self.key.wide(Slot::DST_LOW).into()))
+            }
+            _ => None,
+        };
+        (exact(Slot::ETH_DST).map(mac_of), ip)
     }
 
     fn kind(&self) -> Option<(&'static str, u16, Option<u8>)> {

@@ -31,7 +31,7 @@ pub use cache::CacheCounters;
 use classifier::Classifier;
 pub use error::FlowError;
 pub use explain::{ExplainedStep, Explanation};
-pub use flow::{Flow, PRIORITY, Selection, parse_modification};
+pub use flow::{Flow, PRIORITY, Selection, parse_modification, parse_packet};
 pub use group::{Bucket, Group, GroupKind};
 pub use matching::Match;
 pub use ports::Ports;
