@@ -17,8 +17,8 @@ pub use cluster::{
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Trace};
 pub use network::{
-    Capture, Down, Exec, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg, Path, Ping,
-    Pings, Protocol, Shell, Show, ShowTopic,
+    Capture, Down, Exec, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg, Path, Ping, Pings,
+    Protocol, Shell, Show, ShowTopic,
 };
 pub use size::size;
 

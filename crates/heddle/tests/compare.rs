@@ -206,9 +206,9 @@ fn all_files_of_a_folder_are_checked_before_one_runs() {
     desk.write("nets/b.fabric.yaml", &format!("name: a\n{FILE}"));
     let (_, stderr) = desk.expect(2, &["compare", "nets"]);
     assert!(stderr.contains("the same name, a") && stderr.contains("another `name:`"), "{stderr}");
-    desk.write("nets/b.fabric.yaml", "topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }\n");
+    desk.write("nets/0.fabric.yaml", "topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }\n");
     let (_, stderr) = desk.expect(2, &["compare", "nets", "-e", "none"]);
-    assert!(stderr.contains("b.fabric.yaml: left out, it has no experiments"), "{stderr}");
+    assert!(stderr.contains("0.fabric.yaml: left out, it has no experiments"), "{stderr}");
     assert!(stderr.contains("no experiment \"none\""), "{stderr}");
     assert!(!desk.path().join("results").exists(), "nothing has run");
 }

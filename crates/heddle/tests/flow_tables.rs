@@ -96,12 +96,11 @@ fn a_wrong_flow_is_refused_where_it_is_wrong() {
     assert!(said.contains("`tp_dts` is no field of packets") && said.contains("did you mean `tp_dst`?"), "{said}");
     assert_eq!(desk.expect(0, &["flow", "show", "leaf1", "-o", "csv"]).0.lines().count(), 3, "none was added");
     desk.write("flows.txt", "# some\n\ntcp,actions=drop\ntcp,actions=dorp\n");
-    for command in ["flow", "group"] {
+    for (command, place) in [("flow", "[standard input:4:13]"), ("group", "[standard input:3:1]")] {
         let mut command = desk.command(&[command, "add", "leaf1", "-"]);
         command.stdin(std::fs::File::open(desk.path().join("flows.txt")).expect("it was written"));
         let output = command.output().expect("it can be started");
         let said = String::from_utf8_lossy(&output.stderr);
-        let place = if said.contains("dorp") { "[standard input:4:13]" } else { "[standard input:3:1]" };
         assert!(output.status.code() == Some(2) && said.contains(place), "{said}");
     }
     let said = refused(&["flow", "add", "leaf1", "tcp,actions=group:9"]);

@@ -304,7 +304,8 @@ impl Applied {
     /// What applying a file would do, as [`fmt::Display`] says what it did.
     pub fn plan(&self) -> String {
         let mut text = String::new();
-        self.write(&mut text, ["create", "change", "remove"], &format!("keep {}", self.kept)).expect("a text takes all");
+        self.write(&mut text, ["create", "change", "remove"], &format!("keep {}", self.kept))
+            .expect("a text takes all");
         text
     }
 

@@ -35,10 +35,10 @@ pub fn link(args: &Link, format: Format) -> Result<(), Report> {
 }
 
 /// The nodes at both ends of links, and which of parallel ones is meant.
-type Ends<'a> = (&'a str, &'a str, Option<u32>);
+type LinkEnds<'a> = (&'a str, &'a str, Option<u32>);
 
 /// Both ends of what is named by its nodes, or by the name that `show links` prints.
-fn ends<'a>(topology: &Topology, link: &'a LinkArg) -> Result<Ends<'a>, Report> {
+fn ends<'a>(topology: &Topology, link: &'a LinkArg) -> Result<LinkEnds<'a>, Report> {
     let is_node = |name: &str| topology.node(name).is_some();
     let number = match link.b.as_deref() {
         None => None,
@@ -98,12 +98,12 @@ fn change_links(instance: &Instance, link: &LinkArg, change: &LinkChange, format
     show_links(instance, ends, format)
 }
 
-fn links_of(fabric: &Fabric, (a, b, number): Ends<'_>) -> Result<Vec<LinkId>, Report> {
+fn links_of(fabric: &Fabric, (a, b, number): LinkEnds<'_>) -> Result<Vec<LinkId>, Report> {
     find_links(&fabric.topology, a, b, number).map_err(|error| explain(error.into()))
 }
 
 /// Shows what the links do: as a table, in the words that set it; else as `show links` does.
-fn show_links(instance: &Instance, names: Ends<'_>, format: Format) -> Result<(), Report> {
+fn show_links(instance: &Instance, names: LinkEnds<'_>, format: Format) -> Result<(), Report> {
     let (made_of, now) = definitions(instance)?;
     let changed = instance.status().map_err(explain)?.changed_links;
     let links = links_of(&now, names)?;
