@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use libfuzzer_sys::fuzz_target;
 use machine::{Span, Time};
-use vswitch::conntrack::{Conntrack, NatRange, Request, Segment, TranslatedEnd, Translate};
+use vswitch::conntrack::{Conntrack, NatRange, Request, Segment, Translate, TranslatedEnd};
 
 /// So few that they make room for each other.
 const CONNECTIONS_MAX: usize = 8;

@@ -326,9 +326,9 @@ links: [{ between: [h1, s1] }, { between: [h2, s1] }]
         let source = Source { name: "x.fabric.yaml".to_owned(), text: text.to_owned() };
         let topology = crate::parse(&source).expect("it is a file").topology;
         let at = (&topology, find_switch(&topology, "s1").unwrap());
-        let text = "# some\n\ntcp,actions=drop\r\n  tcp,actions=dorp\n# end";
+        let text = "# some\n\ntcp,actions=drop\r\n  tcp,actions=drops\n# end";
         let inputs = FlowInput::lines("standard input", text.to_owned());
-        assert_eq!(inputs.iter().map(FlowInput::text).collect::<Vec<_>>(), ["tcp,actions=drop", "  tcp,actions=dorp"]);
+        assert_eq!(inputs.iter().map(FlowInput::text).collect::<Vec<_>>(), ["tcp,actions=drop", "  tcp,actions=drops"]);
         assert_eq!(table_changes(at, (FlowCommand::Add, false), &inputs[..1]).unwrap().len(), 1);
         for (command, column) in [(FlowCommand::Add, 15), (FlowCommand::AddGroup, 3)] {
             let error = table_changes(at, (command, false), &inputs[1..]).unwrap_err();

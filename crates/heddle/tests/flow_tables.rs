@@ -95,7 +95,7 @@ fn a_wrong_flow_is_refused_where_it_is_wrong() {
     let said = refused(&["flow", "add", "leaf1", "tcp,actions=drop", "tcp,tp_dts=80,actions=drop"]);
     assert!(said.contains("`tp_dts` is no field of packets") && said.contains("did you mean `tp_dst`?"), "{said}");
     assert_eq!(desk.expect(0, &["flow", "show", "leaf1", "-o", "csv"]).0.lines().count(), 3, "none was added");
-    desk.write("flows.txt", "# some\n\ntcp,actions=drop\ntcp,actions=dorp\n");
+    desk.write("flows.txt", "# some\n\ntcp,actions=drop\ntcp,actions=drops\n");
     for (command, place) in [("flow", "[standard input:4:13]"), ("group", "[standard input:3:1]")] {
         let mut command = desk.command(&[command, "add", "leaf1", "-"]);
         command.stdin(std::fs::File::open(desk.path().join("flows.txt")).expect("it was written"));

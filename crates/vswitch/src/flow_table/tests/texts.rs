@@ -126,7 +126,7 @@ fn a_wrong_flow_is_refused_with_the_place_of_the_mistake() {
             "actions=mod_vlan_vid:4096",
             "ct_state=+trk+old,actions=drop",
             "actions=ct(table=1)",
-            "ip,actions=ct(tabel=1)",
+            "ip,actions=ct(tables=1)",
             "ip,actions=ct(nat(src=10.0.0.1))",
             "ip,actions=ct(force)",
             "ip,actions=ct(commit,nat(src=10.0.0.9-10.0.0.1))",
