@@ -30,9 +30,11 @@ front() {
     local ports=$#
     {
         printf '%s\n' "set eth-peer 0 ${macs[1]}" "set eth-peer 1 ${macs[0]}" 'set fwd io'
-        # Until links are up.
+        # Until links are up, and functions are: they let probes pass as soon as the program forwards.
         sleep 1
-        echo 'start tx_first 8'
+        echo start
+        sleep 1
+        printf '%s\n' stop 'start tx_first 8'
         sleep 0.5
         echo 'show port stats all'
         sleep "$seconds"
