@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use fabric::{HostFile, Program, Restart};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid};
 use serde::{Deserialize, Serialize};
 
 use self::output::Output;
@@ -179,9 +179,12 @@ impl Shared {
     fn signal(&self, signal: Signal) {
         let state = self.lock();
         if let Some(pid) = state.pid {
-            // It may have left its group, or may have ended; its children may be in it still.
+            // It may have ended.
             let _ = killpg(pid, signal);
-            let _ = kill(pid, signal);
+            // It may have left its group, in which its children may be still. Who has not gets one signal: to many programs, a second one is an order to give up.
+            if getpgid(Some(pid)) != Ok(pid) {
+                let _ = kill(pid, signal);
+            }
         }
     }
 }
