@@ -36,7 +36,7 @@ fn cell(desk: &Desk, course: &str, hop: &str, column: &str) -> Value {
 }
 
 /// Waits until this holds.
-fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "{what} does not come");

@@ -8,6 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::chains::await_that;
 use crate::command::completed;
 use crate::live::{Guard, may_run, up};
 use crate::program::Desk;
@@ -550,4 +551,31 @@ fn programs_of_hosts_are_shown_and_those_that_fail_are_named() {
     let output = rows[0]["output"].as_str().expect("a path");
     assert!(std::fs::read_to_string(output).expect("it is there").contains("no-such-program"));
     assert_eq!(desk.expect(0, &["exec", "h1", "cat", "/etc/heddle-shown"]).0, "there\n");
+}
+
+/// What a program leaves behind ends with it; one that is not wanted any more is asked once.
+#[test]
+fn programs_are_asked_once_and_their_children_end_with_them() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    let asked = "trap 'echo term >> terms' TERM; echo ready > ready; while :; do sleep 0.05; done";
+    let leaves = "sleep 1000 & echo $! > child.new; mv child.new child";
+    let file = |programs: &str| {
+        format!("nodes:\n  h1: {{ kind: host{programs} }}\n  h2: host\nlinks: [{{ between: [h1, h2] }}]\n")
+    };
+    let programs = format!(", programs: {{ asked: [sh, -c, {asked:?}], leaves: [sh, -c, {leaves:?}] }}");
+    desk.write("web.fabric.yaml", &file(&programs));
+    let guard = Guard(desk);
+    let desk = &guard.0;
+    desk.expect(0, &["up", "web.fabric.yaml"]);
+    let there = |name: &str| desk.path().join(name);
+    await_that("the beginning of both", || there("ready").exists() && there("child").exists());
+    let child = std::fs::read_to_string(there("child")).expect("it was written");
+    let process = std::path::Path::new("/proc").join(child.trim());
+    await_that("the end of the child", || !process.exists());
+    desk.write("web.fabric.yaml", &file(""));
+    desk.expect(0, &["up", "web.fabric.yaml"]);
+    assert_eq!(std::fs::read_to_string(there("terms")).expect("it was asked"), "term\n");
 }
