@@ -333,8 +333,9 @@ fn outcomes(setting: &Setting, steps: &[Step]) -> [Outcome; 2] {
                     outcome.heard.sort();
                 }
             }
-            outcome.lost.sort_by_key(|loss| *loss as u8);
         }
+        // Losses at several places at one instant are in no order: a switch beyond a hop loses its packets before or after this one.
+        outcome.lost.sort_by_key(|loss| *loss as u8);
         outcome
     })
 }
