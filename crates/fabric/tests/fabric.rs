@@ -14,3 +14,4 @@ mod routes;
 mod setups;
 mod time_series;
 mod transfers;
+mod vms;

@@ -41,6 +41,7 @@ const FOLDER: &str = "vhost-user";
 /// A socket, and who serves it. The socket is gone when this is dropped.
 #[derive(Debug)]
 pub struct Attachment {
+    path: PathBuf,
     shared: Arc<Shared>,
     _control: Control,
 }
@@ -84,7 +85,12 @@ impl Attachment {
         let name = format!("host {}, {}", places.host.0, path.display());
         let control = Control::start(name, endpoint, Arc::clone(&shared))?;
         let port = VhostPort::new(Arc::clone(&shared));
-        Ok((Self { shared, _control: control }, port))
+        Ok((Self { path, shared, _control: control }, port))
+    }
+
+    /// Where the socket is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether a guest is attached.
