@@ -11,6 +11,8 @@ rounds=${1:-5} seconds=${2:-2}
 here=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=benches/testpmd.sh
 source "$here/benches/testpmd.sh"
+# shellcheck source=benches/ovs-dpdk.sh
+source "$here/benches/ovs-dpdk.sh"
 macs=(02:00:00:00:00:01 02:00:00:00:00:02)
 longest=4
 
@@ -71,44 +73,20 @@ EOF
 }
 
 ovs() {
-    local run=$work/ovs schema=/usr/share/openvswitch/vswitch.ovsschema number sockets=()
-    mkdir -p "$run"
-    export OVS_RUNDIR=$run OVS_LOGDIR=$run OVS_DBDIR=$run
-    rm -f "$run/conf.db"
-    ovsdb-tool create "$run/conf.db" "$schema" 2>/dev/null
-    ovsdb-server "$run/conf.db" --remote="punix:$run/db.sock" --pidfile="$run/ovsdb.pid" --detach --log-file="$run/ovsdb.log" 2>/dev/null
-    local vsctl=(ovs-vsctl --db="unix:$run/db.sock" --timeout=30)
-    "${vsctl[@]}" --no-wait init
-    "${vsctl[@]}" --no-wait set Open_vSwitch . other_config:dpdk-init=true other_config:dpdk-extra="--no-pci" other_config:dpdk-socket-mem=512 \
-        other_config:pmd-cpu-mask="$(printf '0x%x' $((1 << core)))" other_config:dpdk-lcore-mask="$(printf '0x%x' $((1 << other)))"
-    "$vswitchd" "unix:$run/db.sock" --pidfile="$run/vswitchd.pid" --detach --log-file="$run/vswitchd.log" >"$run/out" 2>&1 || { cat "$run/out" >&2; return 1; }
-    "${vsctl[@]}" add-br br0 -- set bridge br0 datapath_type=netdev
-    for number in $(seq 0 $((2 * $1 + 1))); do
-        "${vsctl[@]}" add-port br0 "p$number" -- set Interface "p$number" type=dpdkvhostuser
-        sockets+=("$run/p$number")
-    done
-    ovs-ofctl del-flows "$run/br0.mgmt"
     # Hosts are p0 and p1, functions p2 and p3, p4 and p5, ..
-    local at=p0
+    local number at=p0 ports=() status=0
+    for number in $(seq 0 $((2 * $1 + 1))); do
+        ports+=("p$number")
+    done
+    start_ovs "${ports[@]}"
     for number in $(seq "$1"); do
-        ovs-ofctl add-flow "$run/br0.mgmt" "in_port=$at,actions=output:p$((2 * number))"
-        ovs-ofctl add-flow "$run/br0.mgmt" "in_port=p$((2 * number)),actions=output:$at"
+        both_ways "$at" "p$((2 * number))"
         at=p$((2 * number + 1))
     done
-    ovs-ofctl add-flow "$run/br0.mgmt" "in_port=$at,actions=output:p1"
-    ovs-ofctl add-flow "$run/br0.mgmt" "in_port=p1,actions=output:$at"
-    local status=0
-    front "${sockets[@]}" || status=1
+    both_ways "$at" p1
+    front "${ports[@]/#/$work/ovs/}" || status=1
     end_ovs
     return "$status"
-}
-
-end_ovs() {
-    local pid
-    for pid in "$work/ovs/vswitchd.pid" "$work/ovs/ovsdb.pid"; do
-        [[ ! -e $pid ]] || kill -TERM "$(cat "$pid")"
-        while [[ -e $pid ]]; do sleep 0.1; done
-    done
 }
 
 # Milliseconds from the signal $1 to the function's program until packets go past it. One in five milliseconds asks.
@@ -132,36 +110,16 @@ EOF
     "$heddle" down watch >/dev/null 2>&1
 }
 
-# Its buffers are on huge pages, which are given back.
-pages=/proc/sys/vm/nr_hugepages
-pages_before=$(cat "$pages")
-end_all() {
-    end_ovs || true
-    [[ $(cat "$pages") = "$pages_before" ]] || echo "$pages_before" >"$pages" || true
-    finish
-}
-trap end_all EXIT
-vswitchd=$(command -v ovs-vswitchd || true)
-[[ ! -x /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk ]] || vswitchd=/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk
-has_dpdk=$([[ -n $vswitchd ]] && "$vswitchd" --version 2>/dev/null | grep -c DPDK || true)
-
-if [[ ${has_dpdk:-0} != 0 && $pages_before -lt 400 ]]; then
-    echo 400 2>/dev/null >"$pages" || has_dpdk=0
-fi
-
 about "$rounds" "$seconds"
 for _ in $(seq "$rounds"); do
     for length in $(seq "$longest"); do
         ours "$length" >>"$work/heddle-$length"
-        [[ ${has_dpdk:-0} = 0 ]] || ovs "$length" >>"$work/ovs-dpdk-$length"
+        [[ $has_dpdk = 0 ]] || ovs "$length" >>"$work/ovs-dpdk-$length"
     done
 done
-shown() {
-    summary "$1" | awk '{ printf "%8.2f (%6.2f - %6.2f)\n", $1, $2, $3 }'
-}
 for length in $(seq "$longest"); do
     printf '%-40s %s\n' "Heddle, functions: $length (M hops/s)" "$(shown "$work/heddle-$length")"
-    [[ ${has_dpdk:-0} = 0 ]] || printf '%-40s %s\n' "OVS-DPDK, functions: $length" "$(shown "$work/ovs-dpdk-$length")"
+    [[ $has_dpdk = 0 ]] || printf '%-40s %s\n' "OVS-DPDK, functions: $length" "$(shown "$work/ovs-dpdk-$length")"
 done
 for signal in STOP KILL; do
     for _ in $(seq "$rounds"); do

@@ -11,6 +11,8 @@ rounds=${1:-5} seconds=${2:-2}
 here=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=benches/testpmd.sh
 source "$here/benches/testpmd.sh"
+# shellcheck source=benches/ovs-dpdk.sh
+source "$here/benches/ovs-dpdk.sh"
 macs=(02:00:00:00:00:01 02:00:00:00:00:02)
 eal=(--no-pci --no-huge --no-shconf --no-telemetry)
 
@@ -107,62 +109,21 @@ recovers() {
 }
 
 ovs() {
-    local run=$work/ovs schema=/usr/share/openvswitch/vswitch.ovsschema
-    mkdir -p "$run"
-    export OVS_RUNDIR=$run OVS_LOGDIR=$run OVS_DBDIR=$run
-    rm -f "$run/conf.db"
-    ovsdb-tool create "$run/conf.db" "$schema" 2>/dev/null
-    ovsdb-server "$run/conf.db" --remote="punix:$run/db.sock" --pidfile="$run/ovsdb.pid" --detach --log-file="$run/ovsdb.log" 2>/dev/null
-    local vsctl=(ovs-vsctl --db="unix:$run/db.sock" --timeout=30)
-    "${vsctl[@]}" --no-wait init
-    "${vsctl[@]}" --no-wait set Open_vSwitch . other_config:dpdk-init=true other_config:dpdk-extra="--no-pci" other_config:dpdk-socket-mem=512 \
-        other_config:pmd-cpu-mask="$(printf '0x%x' $((1 << core)))" other_config:dpdk-lcore-mask="$(printf '0x%x' $((1 << other)))"
-    "$vswitchd" "unix:$run/db.sock" --pidfile="$run/vswitchd.pid" --detach --log-file="$run/vswitchd.log" >"$run/out" 2>&1 || { cat "$run/out" >&2; return 1; }
-    "${vsctl[@]}" add-br br0 -- set bridge br0 datapath_type=netdev -- add-port br0 a -- set Interface a type=dpdkvhostuser -- add-port br0 b -- set Interface b type=dpdkvhostuser
-    ovs-ofctl del-flows "$run/br0.mgmt"
-    ovs-ofctl add-flow "$run/br0.mgmt" in_port=a,actions=output:b
-    ovs-ofctl add-flow "$run/br0.mgmt" in_port=b,actions=output:a
     local status=0
-    front "$run/a" "$run/b" || status=1
+    start_ovs a b
+    both_ways a b
+    front "$work/ovs/a" "$work/ovs/b" || status=1
     end_ovs
     return "$status"
 }
-
-end_ovs() {
-    local pid
-    for pid in "$work/ovs/vswitchd.pid" "$work/ovs/ovsdb.pid"; do
-        [[ ! -e $pid ]] || kill -TERM "$(cat "$pid")"
-        while [[ -e $pid ]]; do sleep 0.1; done
-    done
-}
-
-# Its buffers are on huge pages, which are given back.
-pages=/proc/sys/vm/nr_hugepages
-pages_before=$(cat "$pages")
-end_all() {
-    end_ovs || true
-    [[ $(cat "$pages") = "$pages_before" ]] || echo "$pages_before" >"$pages" || true
-    finish
-}
-trap end_all EXIT
-vswitchd=$(command -v ovs-vswitchd || true)
-[[ ! -x /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk ]] || vswitchd=/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk
-has_dpdk=$([[ -n $vswitchd ]] && "$vswitchd" --version 2>/dev/null | grep -c DPDK || true)
-
-if [[ ${has_dpdk:-0} != 0 && $pages_before -lt 400 ]]; then
-    echo 400 2>/dev/null >"$pages" || has_dpdk=0
-fi
 
 about "$rounds" "$seconds"
 for _ in $(seq "$rounds"); do
     peer >>"$work/testpmd-io"
     ours >>"$work/heddle"
-    [[ ${has_dpdk:-0} = 0 ]] || ovs >>"$work/ovs-dpdk"
+    [[ $has_dpdk = 0 ]] || ovs >>"$work/ovs-dpdk"
 done
-shown() {
-    summary "$1" | awk '{ printf "%8.2f (%6.2f - %6.2f)\n", $1, $2, $3 }'
-}
 printf '%-32s %s\n' 'testpmd io, net_vhost (Mpps)' "$(shown "$work/testpmd-io")" 'Heddle, one switch' "$(shown "$work/heddle")"
-[[ ${has_dpdk:-0} = 0 ]] || printf '%-32s %s\n' 'OVS-DPDK, one flow a port' "$(shown "$work/ovs-dpdk")"
+[[ $has_dpdk = 0 ]] || printf '%-32s %s\n' 'OVS-DPDK, one flow a port' "$(shown "$work/ovs-dpdk")"
 recovers
 echo 'killed under load three times, and served again each time'
