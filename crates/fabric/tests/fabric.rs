@@ -9,6 +9,7 @@ mod flows;
 mod hints;
 mod hostile;
 mod messages;
+mod network;
 mod parameters;
 mod routes;
 mod setups;

@@ -342,7 +342,19 @@ fn run(launch: &Launch, shared: &Shared, output: &Arc<Output>) -> io::Result<Exi
     child.wait()
 }
 
-/// Where the output of a program of a host goes, below a folder.
+/// Where the output of a program of a host goes, below a folder: no other one's, though names have dots.
 pub fn output_path(folder: &Path, host: &str, program: &str) -> PathBuf {
-    folder.join(format!("{host}.{program}.log"))
+    folder.join(host).join(format!("{program}.log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_programs_write_to_one_file() {
+        let path = |host, program| output_path(Path::new("/run"), host, program);
+        assert_eq!(path("h1", "web"), Path::new("/run/h1/web.log"));
+        assert_ne!(path("h", "x.y"), path("h.x", "y"));
+    }
 }

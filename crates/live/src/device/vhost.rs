@@ -67,9 +67,13 @@ impl Places<'_> {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let (name, number) = self.host;
-        Ok(folder.join(if number == 0 { format!("{name}.sock") } else { format!("{name}-{}.sock", number + 1) }))
+        Ok(folder.join(socket_name(self.host)))
     }
+}
+
+/// The socket of a host's device. No name has a `+`, so no other device has the same.
+fn socket_name((host, device): (&str, usize)) -> String {
+    if device == 0 { format!("{host}.sock") } else { format!("{host}+{}.sock", device + 1) }
 }
 
 impl Attachment {

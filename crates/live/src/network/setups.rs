@@ -69,11 +69,6 @@ impl Network {
     pub(super) fn start_programs(&mut self, folder: &Path) {
         let Some(fabric) = self.fabric() else { return };
         let outputs = self.below_runtime_folder("output");
-        if fabric.setups.values().any(|setup| !setup.programs.is_empty() || setup.vm.is_some())
-            && let Err(error) = std::fs::create_dir_all(&outputs)
-        {
-            tracing::error!("no folder for the output of programs: {error}");
-        }
         let mut wanted = Vec::new();
         for host in &self.hosts {
             let name = &host.spec().name;

@@ -9,6 +9,7 @@
 
 mod actions;
 mod cache;
+mod changes;
 mod classifier;
 mod error;
 mod explain;
@@ -21,12 +22,14 @@ mod matching;
 mod ports;
 mod recirculation;
 mod scan;
+mod sweep;
 mod tables;
 mod tracking;
 mod walk;
 
 pub use actions::{FlowAction, Instructions};
 pub use cache::CacheCounters;
+pub use changes::{ChangeError, ChangeList, ChangeProgress, KnownFlow, TableChange, TablesSummary};
 #[cfg(test)]
 use classifier::Classifier;
 pub use error::FlowError;
@@ -35,7 +38,7 @@ pub use flow::{Flow, PRIORITY, Selection, parse_modification, parse_packet};
 pub use group::{Bucket, Group, GroupKind};
 pub use matching::Match;
 pub use ports::Ports;
-pub use tables::{ChangeError, EntryStatus, FlowTables, TableChange};
+pub use tables::{EntryStatus, FlowTables};
 pub use tracking::TrackAction;
 
 #[cfg(test)]

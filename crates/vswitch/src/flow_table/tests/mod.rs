@@ -1,7 +1,9 @@
 //! Texts that are read and printed, and tables against a search through a list.
 
+mod changes;
 mod connections;
 mod model;
+mod reference;
 mod texts;
 
 use super::{Flow, FlowError, Group, Ports};
