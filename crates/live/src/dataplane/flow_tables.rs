@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use topology::NodeId;
 use vswitch::conntrack::{ConnectionStatus, ConntrackCounters};
-use vswitch::flow_table::{CacheCounters, ChangeError, EntryStatus, Explanation, Group, Match, Selection, TableChange};
+use vswitch::flow_table::{
+    CacheCounters, ChangeError, EntryStatus, Explanation, Group, Match, MeterStatus, Selection, TableChange,
+};
 
 use super::DataPlane;
 use super::worker::{Command, Worker};
@@ -28,7 +30,7 @@ pub enum FlowQuestion {
     Check(Arc<[TableChange]>),
     /// Make these of the changes.
     Change(Arc<[TableChange]>, Range<usize>),
-    /// Which entries there are of those that are meant, and all groups.
+    /// Which entries there are of those that are meant, and all groups and meters.
     Entries(Selection),
     /// What a packet with these fields would meet.
     Explain(Box<Match>),
@@ -67,6 +69,8 @@ pub struct TablesStatus {
     pub entries: Vec<EntryStatus>,
     /// The groups, in the order of their numbers.
     pub groups: Vec<Group>,
+    /// The meters, likewise.
+    pub meters: Vec<MeterStatus>,
     /// What caches in front of the tables have counted.
     pub cache: CacheCounters,
 }
@@ -89,6 +93,7 @@ impl Worker {
             FlowQuestion::Entries(selection) => FlowAnswer::Tables(TablesStatus {
                 entries: tables.entries(now, &selection),
                 groups: tables.groups().cloned().collect(),
+                meters: tables.meters(now),
                 cache: tables.cache_counters(),
             }),
             FlowQuestion::Explain(packet) => FlowAnswer::Explained(tables.explain(now, &packet)),

@@ -14,6 +14,7 @@ use super::flow::{Flow, Selection};
 use super::frozen::FrozenStates;
 use super::group::Group;
 use super::key::Key;
+use super::meter::{Meter, MeterState, MeterStatus, Metered};
 use super::ports::Ports;
 use super::recirculation::{Pass, Run, Stacks};
 use super::walk::{Decision, Lookup, walk};
@@ -25,6 +26,9 @@ const ENTRIES_MAX: usize = 1_000_000;
 
 /// Groups of one switch.
 const GROUPS_MAX: usize = 4_096;
+
+/// Meters of one switch.
+const METERS_MAX: usize = 65_536;
 
 /// Connections of one switch: as many as Linux keeps.
 const CONNECTIONS_MAX: usize = 1 << 18;
@@ -44,6 +48,12 @@ pub enum TableChange {
     ModifyGroup(Group),
     /// Removes a group, or all, with all flows that name it.
     DeleteGroup(Option<u32>),
+    /// Adds a meter.
+    AddMeter(Meter),
+    /// Gives a meter other bands; it begins anew.
+    ModifyMeter(Meter),
+    /// Removes a meter, or all, with all flows that name it.
+    DeleteMeter(Option<u32>),
 }
 
 /// Why tables are not changed.
@@ -61,6 +71,15 @@ pub enum ChangeError {
     /// It is there already.
     #[error("the switch has a group {0} already")]
     GroupExists(u32),
+    /// There are as many meters as there may be.
+    #[error("the switch has {METERS_MAX} meters, which is as many as it takes")]
+    MetersFull,
+    /// A flow names one that there is not.
+    #[error("the switch has no meter {0}")]
+    NoSuchMeter(u32),
+    /// It is there already.
+    #[error("the switch has a meter {0} already")]
+    MeterExists(u32),
     /// A group would come to itself.
     #[error("group {0} would lead to itself")]
     GroupLoop(u32),
@@ -76,6 +95,11 @@ impl ChangeError {
                 format!("`heddle group add SWITCH 'group_id={group},type=all,bucket=..'` first")
             }
             Self::GroupExists(_) => "`heddle group mod` gives it other buckets".to_owned(),
+            Self::MetersFull => "let several flows name one meter".to_owned(),
+            Self::NoSuchMeter(meter) => {
+                format!("`heddle meter add SWITCH 'meter={meter},kbps,band=type=drop,rate=1000'` first")
+            }
+            Self::MeterExists(_) => "`heddle meter mod` gives it other bands".to_owned(),
         }
     }
 }
@@ -116,6 +140,7 @@ pub struct FlowTables {
     entries: Vec<Option<EntryState>>,
     free: Vec<u32>,
     groups: BTreeMap<u32, Group>,
+    meters: BTreeMap<u32, MeterState>,
     /// Ports without a carrier.
     down: BTreeSet<PortId>,
     /// When entries may have to go.
@@ -142,6 +167,7 @@ impl FlowTables {
             entries: Vec::new(),
             free: Vec::new(),
             groups: BTreeMap::new(),
+            meters: BTreeMap::new(),
             down: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             cache: Cache::new(seed),
@@ -161,15 +187,15 @@ impl FlowTables {
     pub fn process(&mut self, now: Time, in_port: PortId, (headers, bytes): (&[u8], u32), actions: &mut Vec<Action>) {
         let Ok(key) = Key::parse(in_port.0, headers) else { return };
         let mut stacks = std::mem::take(&mut self.stacks);
-        let is_tracked = self.decide((now, bytes), &key, |decision| {
-            if decision.tracking.is_empty() {
+        let has_inquiries = self.decide((now, bytes), &key, |decision| {
+            if decision.inquiries.is_empty() {
                 actions.extend_from_slice(decision.actions);
                 return false;
             }
-            stacks.add(decision.actions, decision.tracking);
+            stacks.add(decision.actions, decision.inquiries);
             true
         });
-        if is_tracked {
+        if has_inquiries {
             let before = actions.len();
             let mut packet = OnItsWay { tables: self, now, bytes };
             if !Run::new(&mut packet, Some(headers), &mut stacks, actions).carry_out(&key) {
@@ -245,7 +271,11 @@ impl FlowTables {
             TableChange::AddGroup(group) | TableChange::ModifyGroup(group) => {
                 group.buckets.iter().any(|bucket| asks(&bucket.actions))
             }
-            TableChange::Delete(_) | TableChange::DeleteGroup(_) => false,
+            TableChange::Delete(_)
+            | TableChange::DeleteGroup(_)
+            | TableChange::AddMeter(_)
+            | TableChange::ModifyMeter(_)
+            | TableChange::DeleteMeter(_) => false,
         };
         if is_asked && self.conntrack.is_none() {
             self.conntrack = Some(Box::new(Conntrack::new(self.seed, CONNECTIONS_MAX)));
@@ -258,6 +288,10 @@ impl FlowTables {
     /// Why it cannot.
     pub fn check(&self, changes: &[TableChange]) -> Result<(), (usize, ChangeError)> {
         let mut groups = Cow::Borrowed(&self.groups);
+        let mut meters: Option<BTreeSet<u32>> = None;
+        let is_there = |meters: &Option<BTreeSet<u32>>, id: u32| {
+            meters.as_ref().map_or_else(|| self.meters.contains_key(&id), |meters| meters.contains(&id))
+        };
         let mut entries = self.entries.len() - self.free.len();
         for (number, change) in changes.iter().enumerate() {
             let checked = match change {
@@ -267,9 +301,29 @@ impl FlowTables {
                         Err(ChangeError::FlowsFull)
                     } else {
                         check_groups(&groups, &flow.instructions)
+                            .and_then(|()| check_meter(&flow.instructions, |id| is_there(&meters, id)))
                     }
                 }
-                TableChange::Modify(_, instructions) => check_groups(&groups, instructions),
+                TableChange::Modify(_, instructions) => check_groups(&groups, instructions)
+                    .and_then(|()| check_meter(instructions, |id| is_there(&meters, id))),
+                TableChange::AddMeter(meter) | TableChange::ModifyMeter(meter) => {
+                    let known = is_there(&meters, meter.id);
+                    let is_new = matches!(change, TableChange::AddMeter(_));
+                    let meters = meters.get_or_insert_with(|| self.meters.keys().copied().collect());
+                    let is_full = is_new && meters.len() >= METERS_MAX;
+                    meters.insert(meter.id);
+                    match (is_new, known) {
+                        (true, true) => Err(ChangeError::MeterExists(meter.id)),
+                        (false, false) => Err(ChangeError::NoSuchMeter(meter.id)),
+                        _ if is_full => Err(ChangeError::MetersFull),
+                        _ => Ok(()),
+                    }
+                }
+                TableChange::DeleteMeter(id) => {
+                    let meters = meters.get_or_insert_with(|| self.meters.keys().copied().collect());
+                    meters.retain(|meter| id.is_some_and(|id| id != *meter));
+                    Ok(())
+                }
                 TableChange::AddGroup(group) | TableChange::ModifyGroup(group) => {
                     let checked = check_group(&groups, group, matches!(change, TableChange::ModifyGroup(_)));
                     groups.to_mut().insert(group.id, group.clone());
@@ -310,6 +364,18 @@ impl FlowTables {
                 self.groups.retain(|group, _| id.is_some_and(|id| id != *group));
                 self.drop_missing_groups();
                 before - self.groups.len()
+            }
+            TableChange::AddMeter(meter) | TableChange::ModifyMeter(meter) => {
+                self.meters.insert(meter.id, MeterState::new(now, meter.clone()));
+                1
+            }
+            TableChange::DeleteMeter(id) => {
+                let before = self.meters.len();
+                self.meters.retain(|meter, _| id.is_some_and(|id| id != *meter));
+                let meters = std::mem::take(&mut self.meters);
+                self.remove_where(|flow| flow.instructions.meter.is_some_and(|meter| !meters.contains_key(&meter)));
+                self.meters = meters;
+                before - self.meters.len()
             }
         })
     }
@@ -427,6 +493,16 @@ impl FlowTables {
         self.groups.values()
     }
 
+    /// All meters, in the order of their numbers.
+    pub fn meters(&self, now: Time) -> Vec<MeterStatus> {
+        let mut flows: BTreeMap<u32, usize> = BTreeMap::new();
+        for meter in self.entries.iter().flatten().filter_map(|entry| entry.flow.instructions.meter) {
+            *flows.entry(meter).or_default() += 1;
+        }
+        let status = |(id, meter): (&u32, &MeterState)| meter.status(now, flows.get(id).copied().unwrap_or_default());
+        self.meters.iter().map(status).collect()
+    }
+
     /// What its caches have counted.
     pub fn cache_counters(&self) -> CacheCounters {
         self.cache.counters()
@@ -464,7 +540,7 @@ struct OnItsWay<'a> {
 
 impl Pass for OnItsWay<'_> {
     fn decide(&mut self, key: &Key, stacks: &mut Stacks) {
-        self.tables.decide((self.now, self.bytes), key, |decision| stacks.add(decision.actions, decision.tracking));
+        self.tables.decide((self.now, self.bytes), key, |decision| stacks.add(decision.actions, decision.inquiries));
     }
 
     fn track(&mut self, segment: &Segment, request: &Request) -> Tracked {
@@ -474,6 +550,11 @@ impl Pass for OnItsWay<'_> {
 
     fn track_again(&mut self, segment: &Segment, request: &Request) -> Option<Tracked> {
         self.tables.conntrack.as_mut()?.revisit(self.now, segment, request)
+    }
+
+    fn meter(&mut self, id: u32) -> Metered {
+        let (now, bytes) = (self.now, self.bytes);
+        self.tables.meters.get_mut(&id).map_or(Metered::Pass, |meter| meter.process(now, bytes))
     }
 }
 
@@ -489,6 +570,14 @@ fn check_groups(groups: &BTreeMap<u32, Group>, instructions: &Instructions) -> R
     let named = instructions.apply.iter().chain(&instructions.write);
     let missing = named.filter_map(|action| if let FlowAction::Group(id) = action { Some(*id) } else { None });
     missing.filter(|id| !groups.contains_key(id)).map(|id| Err(ChangeError::NoSuchGroup(id))).next().unwrap_or(Ok(()))
+}
+
+/// The meter that instructions name must be there.
+fn check_meter(instructions: &Instructions, is_there: impl Fn(u32) -> bool) -> Result<(), ChangeError> {
+    match instructions.meter.filter(|id| !is_there(*id)) {
+        Some(id) => Err(ChangeError::NoSuchMeter(id)),
+        None => Ok(()),
+    }
 }
 
 fn check_group(groups: &BTreeMap<u32, Group>, group: &Group, is_there: bool) -> Result<(), ChangeError> {
@@ -520,6 +609,7 @@ impl Rebase for FlowTables {
             entries,
             free: _,
             groups: _,
+            meters,
             down: _,
             deadlines,
             cache: _,
@@ -530,6 +620,9 @@ impl Rebase for FlowTables {
             stacks: _,
         } = self;
         entries.rebase(by);
+        for meter in meters.values_mut() {
+            meter.rebase(by);
+        }
         if let Some(conntrack) = conntrack {
             conntrack.rebase(by);
         }

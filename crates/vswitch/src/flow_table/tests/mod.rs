@@ -1,6 +1,7 @@
 //! Texts that are read and printed, and tables against a search through a list.
 
 mod connections;
+mod meters;
 mod model;
 mod texts;
 
