@@ -15,7 +15,7 @@ const FILE: &str = "\
 topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }
 links: { rate: 1Gbit, delay: 100us, queue: 50 }
 experiments:
-  a: { traffic: { pattern: stride(2) }, warm-up: 100ms, for: 500ms, repeat: 200 }
+  a: { traffic: { pattern: stride(2) }, warm-up: 100ms, for: 500ms, repeat: 60 }
 ";
 
 fn run(desk: &Desk, args: &[&str]) -> Child {
@@ -54,13 +54,13 @@ fn interrupted_runs_are_kept_and_gone_on_with() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(
-        said.contains("Interrupted: ") && said.contains(" of 200 runs are kept") && said.contains("--resume"),
+        said.contains("Interrupted: ") && said.contains(" of 60 runs are kept") && said.contains("--resume"),
         "{said}"
     );
     let kept = desk.read("results/lab/samples.jsonl").lines().count();
-    assert!((3..200).contains(&kept), "{kept}");
+    assert!((3..60).contains(&kept), "{kept}");
     let page = desk.read("results/lab/report.html");
-    assert!(page.contains(&format!("{kept} of 200 runs: the others did not take place")));
+    assert!(page.contains(&format!("{kept} of 60 runs: the others did not take place")));
     // What is kept is not run again, and the whole is as if nothing had been.
     desk.expect(0, &["run", "lab.fabric.yaml", "--quiet", "--sim", "--resume"]);
     whole.expect(0, &["run", "lab.fabric.yaml", "--quiet", "--sim"]);
@@ -94,7 +94,7 @@ fn another_file_is_not_gone_on_with() {
 #[test]
 fn a_long_simulated_run_ends_soon() {
     let desk = Desk::new();
-    desk.write("lab.fabric.yaml", &FILE.replace("for: 500ms, repeat: 200", "for: 59min"));
+    desk.write("lab.fabric.yaml", &FILE.replace("for: 500ms, repeat: 60", "for: 59min"));
     let child = run(&desk, &["--sim"]);
     wait_for(&desk, 0);
     // Nothing is kept, and nobody waits for an hour of simulated time.
@@ -106,7 +106,7 @@ fn a_long_simulated_run_ends_soon() {
 #[test]
 fn earlier_results_stay_beside_the_new_ones() {
     let desk = Desk::new();
-    desk.write("lab.fabric.yaml", &FILE.replace("repeat: 200", "repeat: 1"));
+    desk.write("lab.fabric.yaml", &FILE.replace("repeat: 60", "repeat: 1"));
     let run = |more: &[&str]| desk.expect(0, &[&["run", "lab.fabric.yaml", "--quiet", "--sim"], more].concat()).1;
     let folders = || std::fs::read_dir(desk.path().join("results")).unwrap().count();
     assert!(!run(&[]).contains("Earlier"));
@@ -120,7 +120,7 @@ fn earlier_results_stay_beside_the_new_ones() {
 #[test]
 fn a_live_run_ends_soon_and_simulated_ones_are_kept() {
     let desk = Desk::new();
-    let file = FILE.replace("for: 500ms, repeat: 200", "for: 10min").replace("1Gbit", "100kbit");
+    let file = FILE.replace("for: 500ms, repeat: 60", "for: 10min").replace("1Gbit", "100kbit");
     desk.write("lab.fabric.yaml", &file);
     let child = run(&desk, &[]);
     // The simulated one comes first.

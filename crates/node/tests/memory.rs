@@ -36,7 +36,7 @@ fn what_was_sent_to_peers_is_given_back() {
     let everybody = client(&three.iter().collect::<Vec<_>>());
     // Long enough that not all of an envelope is sent at once.
     let value = |key: u64| Change::Put { at: car(key), value: vec![7; 1 << 20].into() };
-    for _ in 0..30 {
+    for _ in 0..10 {
         let transaction = Transaction { conditions: Vec::new(), changes: (0..7).map(value).collect() };
         everybody.request(RequestBody::Write(transaction), PATIENCE).unwrap();
     }
