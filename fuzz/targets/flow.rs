@@ -1,4 +1,4 @@
-//! Flows and groups: any text is read or refused at a place within it, with a printable reason; what is read is printed as what is read as the same again. What
+//! Flows, groups and meters: any text is read or refused at a place within it, with a printable reason; what is read is printed as what is read as the same again. What
 //! stands behind the first line are frames, which tables with these flows work on; in the end, flows are removed by what was read as a choice of them.
 #![no_main]
 
@@ -8,7 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use machine::Time;
 use topology::{HostAddress, NodeId, PortId, Topology};
 use vswitch::flow_table::{
-    ChangeList, ChangeProgress, Flow, FlowError, FlowTables, Group, Ports, Selection, TableChange, parse_modification,
+    ChangeList, ChangeProgress, Flow, FlowError, FlowTables, Group, Meter, Ports, Selection, TableChange,
+    parse_modification,
 };
 
 fn ports() -> Ports {
@@ -52,6 +53,14 @@ fuzz_target!(|bytes: &[u8]| {
             }
             Err(error) => check(line, &error),
         }
+        match Meter::parse(line) {
+            Ok(meter) => {
+                assert_eq!(Meter::parse(&meter.to_string()).as_ref(), Ok(&meter), "{meter}");
+                let _ = tables.change(Time::ZERO, &TableChange::AddMeter(meter));
+            }
+            Err(error) => check(line, &error),
+        }
+        let _ = Meter::parse_number(line).map_err(|error| check(line, &error));
         match Flow::parse(line, &ports) {
             Ok(flow) => {
                 let printed = flow.to_string();
@@ -73,8 +82,8 @@ fuzz_target!(|bytes: &[u8]| {
         let headers = frame.get(1..).unwrap_or_default();
         tables.process(Time::ZERO, PortId(0), (headers, headers.len() as u32), actions);
     }
-    // A packet may answer itself, if a flow has it do so.
-    if tables.conntrack().is_none() {
+    // A packet may answer itself, or use up what a meter lets pass, if a flow has it do so.
+    if tables.conntrack().is_none() && tables.meters(Time::ZERO).is_empty() {
         assert_eq!(twice[0], twice[1], "what is cached is what was decided");
     }
     let list = ChangeList::new(selections.iter().copied().map(TableChange::Delete).collect());

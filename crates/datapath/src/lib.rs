@@ -30,7 +30,7 @@ mod parts;
 mod paths;
 mod pipeline;
 
-pub use chains::{ChainState, Course, CourseCounters, HopCounters, InstanceState, Steering};
+pub use chains::{BuiltInState, ChainState, CourseCounters, HopCounters, InstanceState, Steering};
 pub use changeover::Renumbering;
 pub use driver::{Driver, Loss, Tag, Timer};
 pub use ends::{EndSpec, EndState, Role};

@@ -78,6 +78,9 @@ parameters! {
         "flows" => flows: Option<BySwitch>;
         /// Groups of switches, by their names, as `ovs-ofctl add-group` reads them: `leaf1: [ "group_id=1,type=select,bucket=output:2,bucket=output:3" ]`.
         "groups" => groups: Option<BySwitch>;
+        /// Meters of switches, by their names, as `ovs-ofctl add-meter` reads them: `leaf1: [ "meter=1,kbps,burst,band=type=drop,rate=1000,burst_size=100" ]`. The flow
+        /// `actions=meter:1,normal` has packets pass it.
+        "meters" => meters: Option<BySwitch>;
         /// Functions of service chains, by name: what has two ports, and passes on by one what comes by the other.
         "functions" => functions: Option<At<Mapping<Name, FunctionText>>>;
         /// Service chains, by name: packets between some hosts pass functions in order. A packet that two would take goes by the first one.

@@ -23,6 +23,8 @@ pub fn schema() -> Value {
     one_of(&mut schema, "ExperimentText", &["traffic", "cluster"]);
     one_of(&mut schema, "BondText", &["between", "host"]);
     one_of(&mut schema, "LinkFaultText", &["down", "up"]);
+    one_of(&mut schema, "FunctionText", &["kind", "at"]);
+    one_of(&mut schema, "RuleText", &["allow", "deny"]);
     one_of(&mut schema, "FaultText", &["kill", "restart", "pause", "partition"]);
     schema.into()
 }

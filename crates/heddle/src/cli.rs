@@ -15,7 +15,7 @@ pub use cluster::{
     BENCH_PREFIX, Bench, BenchOperation, BenchTarget, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls,
 };
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
-pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Trace};
+pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Meter, MeterAction, Trace};
 pub use network::{
     Capture, Down, Exec, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg, Logs, Path, Ping,
     Pings, Protocol, Shell, Show, ShowTopic,
@@ -259,6 +259,8 @@ pub enum Command {
     Flow(Flow),
     /// Change or show the groups that flows of a switch name
     Group(Group),
+    /// Change or show the meters that flows of a switch name: limits in bits or packets a second
+    Meter(Meter),
     /// Show which flows a packet would meet at a switch, and why
     ///
     /// The packet is named by its fields, as flows match them. Nothing is sent or counted.

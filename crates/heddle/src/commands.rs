@@ -38,7 +38,7 @@ pub use connections::connections;
 pub use controller::controller;
 pub use datagrams::datagrams;
 pub use describe::{check, new, plan, schema};
-pub use flow::{flow, group, trace};
+pub use flow::{flow, group, meter, trace};
 pub use forward::forward;
 pub use graph::graph;
 pub use host_shell::host_shell;

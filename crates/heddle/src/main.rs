@@ -106,6 +106,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Link(args) => commands::link(&args, format)?,
         Command::Flow(args) => commands::flow(&args, format)?,
         Command::Group(args) => commands::group(&args, format)?,
+        Command::Meter(args) => commands::meter(&args, format)?,
         Command::Trace(args) => commands::trace(&args, format)?,
         Command::Report(args) => return commands::report(&args, format),
         Command::Controller(args) => commands::controller(&args, format)?,

@@ -192,3 +192,38 @@ fn more_flows_than_a_network_takes_at_once_are_refused() {
         assert!(said.contains(expected), "{said}");
     }
 }
+
+#[test]
+fn meters_are_added_named_by_flows_and_shown() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(&format!("{LAB}meters: {{ leaf1: ['meter=9,kbps,band=type=drop,rate=64'] }}\n"));
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    let shown = said(&["show", "meters"]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[..2], ["leaf1:", " meter=9 kbps bands=type=drop rate=64"], "{shown}");
+    assert!(lines[2].starts_with("  meter:9 flow_count:0 packet_in_count:0 byte_in_count:0 duration:"), "{shown}");
+    assert_eq!(
+        said(&["meter", "add", "leaf2", "meter=1,pktps,burst,band=type=drop,rate=1,burst_size=2"]),
+        "leaf2: 1 meter added\n"
+    );
+    assert_eq!(said(&["flow", "add", "leaf2", "icmp,in_port=h3,actions=meter:1,normal"]), "leaf2: 1 flow added\n");
+    // Two of them pass at once.
+    desk.heddle(&["exec", "h3", "ping", "-c", "5", "-i", "0.01", "-W", "1", "h4"]);
+    let rows: Value = serde_json::from_str(&said(&["meter", "show", "leaf2", "-o", "json"])).expect("it is JSON");
+    assert_eq!((&rows[0]["meter"], &rows[0]["flows"]), (&1.into(), &1.into()), "{rows}");
+    let count = |column: &str| rows[0][column].as_u64().expect("a count");
+    assert!(count("packets") >= 5 && (1..=3).contains(&count("exceeding-packets")), "{rows}");
+    let traced = said(&["trace", "leaf2", "icmp,in_port=h3"]);
+    assert!(traced.contains("meter:1, which lets pass"), "{traced}");
+    let (_, refused) = desk.expect(2, &["flow", "add", "leaf2", "udp,actions=meter:7,normal"]);
+    assert!(refused.contains("the switch has no meter 7") && refused.contains("heddle meter add"), "{refused}");
+    let (_, refused) = desk.expect(2, &["meter", "add", "leaf2", "meter=2,kbps,band=type=drop,rate=0"]);
+    assert!(refused.contains("a rate of 0 lets nothing pass") && refused.contains(":1:33"), "{refused}");
+    assert_eq!(said(&["meter", "mod", "leaf2", "meter=1,kbps,band=type=drop,rate=8000"]), "leaf2: 1 meter changed\n");
+    // The flow goes with its meter.
+    assert_eq!(said(&["meter", "del", "leaf2", "1"]), "leaf2: 1 meter removed\n");
+    assert!(!said(&["flow", "show", "leaf2"]).contains("icmp"));
+}

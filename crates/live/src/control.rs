@@ -18,8 +18,10 @@ use crate::files::FileMount;
 use crate::port::Unsent;
 use crate::programs::ProgramState;
 pub use bonds::{BondState, MemberState};
-pub use chains::{ChainCounters, ChainHop};
-pub use flows::{ConnectionEntry, FlowCounters, FlowEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket};
+pub use chains::{ChainCounters, ChainHop, HopCount};
+pub use flows::{
+    ConnectionEntry, FlowCounters, FlowEntry, MeterEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket,
+};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
 pub const VERSION: u32 = 14;

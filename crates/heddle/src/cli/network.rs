@@ -111,6 +111,8 @@ pub enum ShowTopic {
     Caches,
     /// Connections that switches track (`ct` in their flows), as ovs-appctl dpctl/dump-conntrack prints them; where no network has the name that is given, it is a switch's
     Connections,
+    /// Meters of each switch that has some and what they have counted, as ovs-ofctl dump-meters and meter-stats print them
+    Meters,
     /// Bonds: each member, whether it sends, and why; what resequencing did
     Bonds,
     /// What each link and each host's port carried and dropped, and what was refused

@@ -12,7 +12,7 @@ use topology::{LinkId, NodeKind, Rerouting, Routes};
 
 use super::chains::{chains, chains_of_file};
 use super::explain;
-use super::flow::{show_connections, show_flows};
+use super::flow::{show_connections, show_flows, show_meters};
 use super::instance::{Subject, connect, definition, is_file, running, subject};
 use crate::cli::{Format, Show, ShowTopic};
 use crate::output::{Rows, put};
@@ -44,6 +44,9 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
         }
         Subject::Running(instance, _) if args.topic == ShowTopic::Caches && args.watch.is_none() => {
             caches(&instance.flows(switch, NO_ENTRIES).map_err(explain)?)
+        }
+        Subject::Running(instance, _) if args.topic == ShowTopic::Meters => {
+            return show_meters(&instance.flows(None, NO_ENTRIES).map_err(explain)?, format);
         }
         Subject::Running(instance, fabric) => {
             let Some(seconds) = args.watch else {
@@ -94,6 +97,7 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
         | ShowTopic::Flows
         | ShowTopic::Caches
         | ShowTopic::Connections
+        | ShowTopic::Meters
         | ShowTopic::Counters
         | ShowTopic::Bonds => Err(miette!(
             help = format!("heddle up {path}"),
@@ -108,7 +112,7 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result
     Ok(match topic {
         ShowTopic::Nodes => nodes(fabric),
         ShowTopic::Links => links(fabric, Some(&instance.counters().map_err(explain)?), |_| true),
-        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections => {
+        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections | ShowTopic::Meters => {
             routes(fabric, &instance.counters().map_err(explain)?)
         }
         ShowTopic::Caches => caches(&instance.flows(None, NO_ENTRIES).map_err(explain)?),

@@ -8,7 +8,7 @@ use topology::NodeId;
 use vswitch::conntrack::{ConnectionStatus, ConntrackCounters};
 use vswitch::flow_table::{
     CacheCounters, ChangeError, ChangeList, ChangeProgress, EntryStatus, Explanation, Group, KnownFlow, Match,
-    Selection, TableChange, TablesSummary,
+    MeterStatus, Selection, TableChange, TablesSummary,
 };
 
 use super::DataPlane;
@@ -36,7 +36,7 @@ pub enum FlowQuestion {
     Known(Arc<ChangeList>, Range<usize>),
     /// Make a piece of the changes.
     Change(Arc<ChangeList>, ChangeProgress),
-    /// Which entries there are of those that are meant, from a place on, and all groups.
+    /// Which entries there are of those that are meant, from a place on, and all groups and meters.
     Entries(Selection, usize),
     /// What a packet with these fields would meet.
     Explain(Box<Match>),
@@ -77,6 +77,8 @@ pub struct TablesStatus {
     pub entries: Vec<EntryStatus>,
     /// The groups, in the order of their numbers.
     pub groups: Vec<Group>,
+    /// The meters, likewise.
+    pub meters: Vec<MeterStatus>,
     /// What caches in front of the tables have counted.
     pub cache: CacheCounters,
 }
@@ -100,9 +102,13 @@ impl Worker {
             FlowQuestion::Entries(selection, from) => {
                 let end = from.saturating_add(ENTRIES_AT_ONCE).min(tables.places());
                 let next = (end < tables.places()).then_some(end);
-                let groups = if next.is_none() { tables.groups().cloned().collect() } else { Vec::new() };
                 let entries = tables.entries_within(now, &selection, from..end);
-                FlowAnswer::Tables(TablesStatus { entries, groups, cache: tables.cache_counters() }, next)
+                let (mut groups, mut meters) = (Vec::new(), Vec::new());
+                if next.is_none() {
+                    groups.extend(tables.groups().cloned());
+                    meters = tables.meters(now);
+                }
+                FlowAnswer::Tables(TablesStatus { entries, groups, meters, cache: tables.cache_counters() }, next)
             }
             FlowQuestion::Explain(packet) => FlowAnswer::Explained(tables.explain(now, &packet)),
             FlowQuestion::Connections(from) => {

@@ -10,6 +10,7 @@ use super::error::{FlowError, nearest, shown};
 use super::key::{Slot, VLAN_PRESENT};
 use super::match_field::{Form, Masked, MatchField, Needs, number};
 use super::matching::Match;
+use super::meter::Meter;
 use super::ports::Ports;
 use super::scan::{Pair, Scan};
 use super::tracking::TrackAction;
@@ -61,6 +62,8 @@ pub enum FlowAction {
 /// What a flow has done with packets: the instructions of `OpenFlow` 1.3, in the order in which they are carried out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instructions {
+    /// The meter that is asked first whether the packet comes too fast.
+    pub meter: Option<u32>,
     /// Actions that are carried out at once.
     pub apply: Vec<FlowAction>,
     /// Whether the packet's action set is emptied.
@@ -87,7 +90,8 @@ pub const MODIFIERS: [(&str, &str); 9] = [
 ];
 
 /// Words of actions and instructions, for hints.
-pub const WORDS: [&str; 23] = [
+pub const WORDS: [&str; 24] = [
+    "meter",
     "output",
     "normal",
     "drop",
@@ -364,8 +368,16 @@ impl Instructions {
         while let Some(pair) = scan.pair()? {
             count += 1;
             let word = pair.word.to_ascii_lowercase();
-            if is_drop.is_some() || (word == "drop" && count > 1) {
+            if is_drop.is_some() || (word == "drop" && count > 1 + usize::from(read.meter.is_some())) {
                 return Err(FlowError::new(pair.span(), "`drop` stands alone", "take away `drop`, or all else"));
+            }
+            if word == "meter" {
+                if count > 1 {
+                    let hint = "the meter is asked before anything else is done, and once";
+                    return Err(FlowError::new(pair.span(), "`meter` stands in front of all actions", hint));
+                }
+                read.meter = Some(meter_number(&pair)?);
+                continue;
             }
             let rank = match word.as_str() {
                 "drop" => {
@@ -435,6 +447,12 @@ impl Instructions {
         }
         Ok(())
     }
+}
+
+fn meter_number(pair: &Pair<'_>) -> Result<u32, FlowError> {
+    let (text, at) = pair.needed("meter:1")?;
+    let meter = Meter::parse_number(text).map_err(|error| error.shifted(at.start))?;
+    meter.ok_or_else(|| FlowError::new(at, "`meter` has no number", "write it as in `meter:1`"))
 }
 
 fn too_many(at: Range<usize>) -> FlowError {
@@ -545,8 +563,11 @@ pub fn write_actions(f: &mut fmt::Formatter<'_>, actions: &[FlowAction], is_firs
 
 impl fmt::Display for Instructions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { apply, clear, write, metadata, goto_table } = self;
-        let mut is_first = true;
+        let Self { meter, apply, clear, write, metadata, goto_table } = self;
+        let mut is_first = meter.is_none();
+        if let Some(meter) = meter {
+            write!(f, "meter:{meter}")?;
+        }
         write_actions(f, apply, &mut is_first)?;
         let mut comma =
             |f: &mut fmt::Formatter<'_>| if std::mem::take(&mut is_first) { Ok(()) } else { f.write_char(',') };
@@ -571,6 +592,9 @@ impl fmt::Display for Instructions {
             comma(f)?;
             write!(f, "goto_table:{table}")?;
         }
-        if is_first { f.write_str("drop") } else { Ok(()) }
+        match (is_first, meter) {
+            (true, None) => f.write_str("drop"),
+            _ => Ok(()),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, TcpPacket, ethertype, protocol};
 
 use crate::field::Field;
+use crate::flow_key::FlowKey;
 
 /// Words of a [`Key`].
 pub const WORDS: usize = 12;
@@ -206,6 +207,21 @@ impl Key {
         for slot in [Slot::CT_STATE, Slot::CT_ZONE, Slot::CT_MARK] {
             self.set(slot, 0);
         }
+    }
+
+    /// What is known of packets of a flow by its key.
+    pub fn of_flow(flow: &FlowKey) -> Self {
+        let mut key = Self::default();
+        key.set(Slot::ETH_TYPE, u64::from(flow.ethertype));
+        key.set(Slot::VLAN_TCI, flow.vlan.map_or(0, |tci| u64::from(tci | VLAN_PRESENT)));
+        key.set(Slot::ETH_SRC, mac_bits(flow.eth_src));
+        key.set(Slot::ETH_DST, mac_bits(flow.eth_dst));
+        key.set_wide(Slot::SRC_LOW, flow.src);
+        key.set_wide(Slot::DST_LOW, flow.dst);
+        key.set(Slot::IP_PROTO, u64::from(flow.protocol));
+        key.set(Slot::TP_SRC, u64::from(flow.src_port));
+        key.set(Slot::TP_DST, u64::from(flow.dst_port));
+        key
     }
 
     /// Reads a frame's headers. All fragments of a datagram have ports 0, also the first one; a transport header that is cut off has ports 0 as well.

@@ -19,6 +19,7 @@ mod group;
 mod key;
 mod match_field;
 mod matching;
+mod meter;
 mod ports;
 mod recirculation;
 mod scan;
@@ -37,9 +38,10 @@ pub use explain::{ExplainedStep, Explanation};
 pub use flow::{Flow, PRIORITY, Selection, parse_modification, parse_packet};
 pub use group::{Bucket, Group, GroupKind};
 pub use matching::Match;
+pub use meter::{Band, BandKind, Meter, MeterStatus, MeterUnit};
 pub use ports::Ports;
 pub use tables::{EntryStatus, FlowTables};
-pub use tracking::TrackAction;
+pub use tracking::{TrackAction, nat_range};
 
 #[cfg(test)]
 mod tests;

@@ -10,14 +10,15 @@ use topology::PortId;
 use super::actions::{FlowAction, Instructions};
 use super::cache::{Cache, CacheCounters, Cached};
 use super::changes::{
-    ChangeError, ChangeList, ChangeProgress, ENTRIES_MAX, KnownFlow, MASKS_MAX, TableChange, TablesSummary,
-    check_group, check_groups,
+    ChangeError, ChangeList, ChangeProgress, ENTRIES_MAX, KnownFlow, MASKS_MAX, Referent, TableChange, TablesSummary,
+    check_group, check_meter_change, check_named, is_lengthy,
 };
 use super::classifier::Classifier;
 use super::flow::{Flow, Selection};
 use super::frozen::FrozenStates;
 use super::group::Group;
 use super::key::Key;
+use super::meter::{MeterState, MeterStatus, Metered};
 use super::ports::Ports;
 use super::recirculation::{Pass, Run, Stacks};
 use super::walk::{Decision, Lookup, walk};
@@ -68,8 +69,9 @@ pub struct FlowTables {
     entries: Vec<Option<EntryState>>,
     free: Vec<u32>,
     groups: BTreeMap<u32, Arc<Group>>,
-    /// By group: the entries that name it.
-    users: BTreeMap<u32, BTreeSet<u32>>,
+    meters: BTreeMap<u32, MeterState>,
+    /// The entries that name a group or a meter.
+    users: BTreeMap<Referent, BTreeSet<u32>>,
     /// Ports without a carrier.
     down: BTreeSet<PortId>,
     /// When entries may have to go.
@@ -96,6 +98,7 @@ impl FlowTables {
             entries: Vec::new(),
             free: Vec::new(),
             groups: BTreeMap::new(),
+            meters: BTreeMap::new(),
             users: BTreeMap::new(),
             down: BTreeSet::new(),
             deadlines: BTreeSet::new(),
@@ -116,15 +119,15 @@ impl FlowTables {
     pub fn process(&mut self, now: Time, in_port: PortId, (headers, bytes): (&[u8], u32), actions: &mut Vec<Action>) {
         let Ok(key) = Key::parse(in_port.0, headers) else { return };
         let mut stacks = std::mem::take(&mut self.stacks);
-        let is_tracked = self.decide((now, bytes), &key, |decision| {
-            if decision.tracking.is_empty() {
+        let has_inquiries = self.decide((now, bytes), &key, |decision| {
+            if decision.inquiries.is_empty() {
                 actions.extend_from_slice(decision.actions);
                 return false;
             }
-            stacks.add(decision.actions, decision.tracking);
+            stacks.add(decision.actions, decision.inquiries);
             true
         });
-        if is_tracked {
+        if has_inquiries {
             let before = actions.len();
             let mut packet = OnItsWay { tables: self, now, bytes };
             if !Run::new(&mut packet, Some(headers), &mut stacks, actions).carry_out(&key) {
@@ -195,7 +198,11 @@ impl FlowTables {
             TableChange::AddGroup(group) | TableChange::ModifyGroup(group) => {
                 group.buckets.iter().any(|bucket| asks(&bucket.actions))
             }
-            TableChange::Delete(_) | TableChange::DeleteGroup(_) => false,
+            TableChange::Delete(_)
+            | TableChange::DeleteGroup(_)
+            | TableChange::AddMeter(_)
+            | TableChange::ModifyMeter(_)
+            | TableChange::DeleteMeter(_) => false,
         };
         if is_asked && self.conntrack.is_none() {
             self.conntrack = Some(Box::new(Conntrack::new(self.seed, CONNECTIONS_MAX)));
@@ -206,6 +213,7 @@ impl FlowTables {
     pub fn summary(&self) -> TablesSummary {
         TablesSummary {
             groups: self.groups.clone(),
+            meters: self.meters.keys().copied().collect(),
             entries: self.entries.len() - self.free.len(),
             masks: self.masks(),
         }
@@ -244,12 +252,12 @@ impl FlowTables {
     /// # Errors
     /// Why it cannot be made; nothing has changed then.
     pub fn change(&mut self, now: Time, change: &TableChange) -> Result<usize, ChangeError> {
-        if !matches!(change, TableChange::Modify(..) | TableChange::Delete(_) | TableChange::DeleteGroup(_)) {
+        if !is_lengthy(change) {
             self.outdate();
             return self.make(now, change);
         }
         if let TableChange::Modify(_, instructions) = change {
-            check_groups(&self.groups, instructions)?;
+            self.check_named(instructions)?;
         }
         let (list, mut progress) = (ChangeList::new(vec![change.clone()]), ChangeProgress::default());
         let mut changed = 0;
@@ -257,6 +265,11 @@ impl FlowTables {
             changed += self.change_some(now, &list, &mut progress);
         }
         Ok(changed)
+    }
+
+    /// What instructions name must be there.
+    fn check_named(&self, instructions: &Instructions) -> Result<(), ChangeError> {
+        check_named(instructions, |id| self.groups.contains_key(&id), |id| self.meters.contains_key(&id))
     }
 
     /// Whether there is room for a flow.
@@ -280,7 +293,7 @@ impl FlowTables {
     pub(super) fn make(&mut self, now: Time, change: &TableChange) -> Result<usize, ChangeError> {
         match change {
             TableChange::Add(flow) => {
-                check_groups(&self.groups, &flow.instructions)?;
+                self.check_named(&flow.instructions)?;
                 self.check_room(change)?;
                 self.prepare(change);
                 self.add(now, flow);
@@ -290,7 +303,15 @@ impl FlowTables {
                 self.prepare(change);
                 self.groups.insert(group.id, Arc::new(group.clone()));
             }
-            TableChange::Modify(..) | TableChange::Delete(_) | TableChange::DeleteGroup(_) => return Ok(0),
+            TableChange::AddMeter(meter) | TableChange::ModifyMeter(meter) => {
+                let known = self.meters.contains_key(&meter.id);
+                check_meter_change(change, meter, known, self.meters.len())?;
+                self.meters.insert(meter.id, MeterState::new(now, meter.clone()));
+            }
+            TableChange::Modify(..)
+            | TableChange::Delete(_)
+            | TableChange::DeleteGroup(_)
+            | TableChange::DeleteMeter(_) => return Ok(0),
         }
         Ok(1)
     }
@@ -318,11 +339,11 @@ impl FlowTables {
         self.note_users(id);
     }
 
-    /// Notes which groups an entry names.
+    /// Notes which groups and which meter an entry names.
     fn note_users(&mut self, id: u32) {
         if let Some(EntryState { flow, .. }) = &self.entries[id as usize] {
-            for group in flow.instructions.groups() {
-                self.users.entry(group).or_default().insert(id);
+            for named in Referent::all_of(&flow.instructions) {
+                self.users.entry(named).or_default().insert(id);
             }
         }
     }
@@ -354,26 +375,33 @@ impl FlowTables {
     }
 
     fn forget_users(&mut self, id: u32, instructions: &Instructions) {
-        for group in instructions.groups() {
-            if let Some(users) = self.users.get_mut(&group) {
+        for named in Referent::all_of(instructions) {
+            if let Some(users) = self.users.get_mut(&named) {
                 users.remove(&id);
                 if users.is_empty() {
-                    self.users.remove(&group);
+                    self.users.remove(&named);
                 }
             }
         }
     }
 
-    /// An entry that names this group.
-    pub(super) fn user_of(&self, group: u32) -> Option<u32> {
-        self.users.get(&group)?.first().copied()
+    /// An entry that names this.
+    pub(super) fn user_of(&self, named: Referent) -> Option<u32> {
+        self.users.get(&named)?.first().copied()
     }
 
-    /// Removes groups that no entry names. How many there were.
-    pub(super) fn remove_groups(&mut self, gone: &BTreeSet<u32>) -> usize {
-        let before = self.groups.len();
-        self.groups.retain(|id, _| !gone.contains(id));
-        before - self.groups.len()
+    /// Removes groups and meters that no entry names. How many there were.
+    pub(super) fn remove_named(&mut self, gone: &BTreeSet<Referent>) -> usize {
+        let before = self.groups.len() + self.meters.len();
+        self.groups.retain(|id, _| !gone.contains(&Referent::Group(*id)));
+        self.meters.retain(|id, _| !gone.contains(&Referent::Meter(*id)));
+        before - self.groups.len() - self.meters.len()
+    }
+
+    /// The meter of this number, or all.
+    pub(super) fn meters_meant(&self, id: Option<u32>) -> impl Iterator<Item = u32> + '_ {
+        let is_meant = move |meter: &&u32| id.is_none_or(|id| id == **meter);
+        self.meters.keys().filter(is_meant).copied()
     }
 
     pub(super) const fn all_groups(&self) -> &BTreeMap<u32, Arc<Group>> {
@@ -452,6 +480,13 @@ impl FlowTables {
         self.groups.values().map(|group| &**group)
     }
 
+    /// All meters, in the order of their numbers.
+    pub fn meters(&self, now: Time) -> Vec<MeterStatus> {
+        let flows = |id: u32| self.users.get(&Referent::Meter(id)).map_or(0, BTreeSet::len);
+        let status = |(id, meter): (&u32, &MeterState)| meter.status(now, flows(*id));
+        self.meters.iter().map(status).collect()
+    }
+
     /// What its caches have counted.
     pub fn cache_counters(&self) -> CacheCounters {
         self.cache.counters()
@@ -496,7 +531,7 @@ struct OnItsWay<'a> {
 
 impl Pass for OnItsWay<'_> {
     fn decide(&mut self, key: &Key, stacks: &mut Stacks) {
-        self.tables.decide((self.now, self.bytes), key, |decision| stacks.add(decision.actions, decision.tracking));
+        self.tables.decide((self.now, self.bytes), key, |decision| stacks.add(decision.actions, decision.inquiries));
     }
 
     fn track(&mut self, segment: &Segment, request: &Request) -> Tracked {
@@ -506,6 +541,11 @@ impl Pass for OnItsWay<'_> {
 
     fn track_again(&mut self, segment: &Segment, request: &Request) -> Option<Tracked> {
         self.tables.conntrack.as_mut()?.revisit(self.now, segment, request)
+    }
+
+    fn meter(&mut self, id: u32) -> Metered {
+        let (now, bytes) = (self.now, self.bytes);
+        self.tables.meters.get_mut(&id).map_or(Metered::Pass, |meter| meter.process(now, bytes))
     }
 }
 
@@ -525,6 +565,7 @@ impl Rebase for FlowTables {
             free: _,
             groups: _,
             users: _,
+            meters,
             down: _,
             deadlines,
             cache: _,
@@ -535,6 +576,9 @@ impl Rebase for FlowTables {
             stacks: _,
         } = self;
         entries.rebase(by);
+        for meter in meters.values_mut() {
+            meter.rebase(by);
+        }
         if let Some(conntrack) = conntrack {
             conntrack.rebase(by);
         }

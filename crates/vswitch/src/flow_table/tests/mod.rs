@@ -2,6 +2,7 @@
 
 mod changes;
 mod connections;
+mod meters;
 mod model;
 mod reference;
 mod texts;
