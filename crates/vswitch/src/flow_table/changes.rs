@@ -9,6 +9,7 @@ use super::flow::{Flow, Selection};
 use super::group::Group;
 use super::key::Key;
 use super::matching::Match;
+use super::meter::Meter;
 
 /// Entries of one switch.
 pub const ENTRIES_MAX: usize = 1_000_000;
@@ -18,6 +19,9 @@ pub const MASKS_MAX: usize = 4_096;
 
 /// Groups of one switch.
 pub const GROUPS_MAX: usize = 4_096;
+
+/// Meters of one switch.
+pub const METERS_MAX: usize = 65_536;
 
 /// A change of a switch's tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +38,12 @@ pub enum TableChange {
     ModifyGroup(Group),
     /// Removes a group, or all, with all flows that name it.
     DeleteGroup(Option<u32>),
+    /// Adds a meter.
+    AddMeter(Meter),
+    /// Gives a meter other bands; it begins anew.
+    ModifyMeter(Meter),
+    /// Removes a meter, or all, with all flows that name it.
+    DeleteMeter(Option<u32>),
 }
 
 /// Why tables are not changed.
@@ -56,6 +66,15 @@ pub enum ChangeError {
     /// It is there already.
     #[error("the switch has a group {0} already")]
     GroupExists(u32),
+    /// There are as many meters as there may be.
+    #[error("the switch has {METERS_MAX} meters, which is as many as it takes")]
+    MetersFull,
+    /// A flow names one that there is not.
+    #[error("the switch has no meter {0}")]
+    NoSuchMeter(u32),
+    /// It is there already.
+    #[error("the switch has a meter {0} already")]
+    MeterExists(u32),
     /// A group would come to itself.
     #[error("group {0} would lead to itself")]
     GroupLoop(u32),
@@ -74,6 +93,11 @@ impl ChangeError {
                 format!("`heddle group add SWITCH 'group_id={group},type=all,bucket=..'` first")
             }
             Self::GroupExists(_) => "`heddle group mod` gives it other buckets".to_owned(),
+            Self::MetersFull => "let several flows name one meter".to_owned(),
+            Self::NoSuchMeter(meter) => {
+                format!("`heddle meter add SWITCH 'meter={meter},kbps,band=type=drop,rate=1000'` first")
+            }
+            Self::MeterExists(_) => "`heddle meter mod` gives it other bands".to_owned(),
         }
     }
 }
@@ -100,16 +124,32 @@ pub struct ChangeProgress {
     pub(super) change: usize,
     /// The entry at which the sweep for its run is.
     pub(super) entry: Option<usize>,
-    /// The groups that it removes.
-    pub(super) groups: Option<RemovedGroups>,
+    /// The groups or meters that it removes.
+    pub(super) removal: Option<Removal>,
 }
 
-/// Groups that are to go.
+/// What flows name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Referent {
+    /// A group.
+    Group(u32),
+    /// A meter.
+    Meter(u32),
+}
+
+impl Referent {
+    /// All that instructions name.
+    pub fn all_of(instructions: &Instructions) -> impl Iterator<Item = Self> + '_ {
+        instructions.groups().map(Self::Group).chain(instructions.meter.map(Self::Meter))
+    }
+}
+
+/// Groups or meters that are to go.
 #[derive(Clone, Debug)]
-pub struct RemovedGroups {
-    pub all: BTreeSet<u32>,
+pub struct Removal {
+    pub all: BTreeSet<Referent>,
     /// Those that entries may name.
-    pub in_use: Vec<u32>,
+    pub in_use: Vec<Referent>,
 }
 
 impl ChangeList {
@@ -154,9 +194,13 @@ const fn kind(change: &TableChange) -> Option<Kind> {
     match change {
         TableChange::Delete(_) => Some(Kind::Delete),
         TableChange::Modify(..) => Some(Kind::Modify),
-        TableChange::Add(_) | TableChange::AddGroup(_) | TableChange::ModifyGroup(_) | TableChange::DeleteGroup(_) => {
-            None
-        }
+        TableChange::Add(_)
+        | TableChange::AddGroup(_)
+        | TableChange::ModifyGroup(_)
+        | TableChange::DeleteGroup(_)
+        | TableChange::AddMeter(_)
+        | TableChange::ModifyMeter(_)
+        | TableChange::DeleteMeter(_) => None,
     }
 }
 
@@ -164,13 +208,32 @@ fn kind_of_run(changes: &[TableChange], run: &Run) -> Option<Kind> {
     kind(&changes[run.changes.start])
 }
 
+/// Whether a change may mean many flows, so that it is made in pieces.
+pub const fn is_lengthy(change: &TableChange) -> bool {
+    match change {
+        TableChange::Modify(..)
+        | TableChange::Delete(_)
+        | TableChange::DeleteGroup(_)
+        | TableChange::DeleteMeter(_) => true,
+        TableChange::Add(_)
+        | TableChange::AddGroup(_)
+        | TableChange::ModifyGroup(_)
+        | TableChange::AddMeter(_)
+        | TableChange::ModifyMeter(_) => false,
+    }
+}
+
 /// Which flows a deletion or modification means.
 pub const fn selection(change: &TableChange) -> Option<&Selection> {
     match change {
         TableChange::Delete(selection) | TableChange::Modify(selection, _) => Some(selection),
-        TableChange::Add(_) | TableChange::AddGroup(_) | TableChange::ModifyGroup(_) | TableChange::DeleteGroup(_) => {
-            None
-        }
+        TableChange::Add(_)
+        | TableChange::AddGroup(_)
+        | TableChange::ModifyGroup(_)
+        | TableChange::DeleteGroup(_)
+        | TableChange::AddMeter(_)
+        | TableChange::ModifyMeter(_)
+        | TableChange::DeleteMeter(_) => None,
     }
 }
 
@@ -246,6 +309,8 @@ pub fn removed_with(groups: &BTreeMap<u32, Arc<Group>>, id: Option<u32>) -> BTre
 pub struct TablesSummary {
     /// By their numbers.
     pub groups: BTreeMap<u32, Arc<Group>>,
+    /// The numbers of meters, in their order.
+    pub meters: Vec<u32>,
     /// How many entries there are.
     pub entries: usize,
     /// How many masks they have: those of each table.
@@ -278,9 +343,10 @@ impl TablesSummary {
         // Flows and masks of the list.
         let (mut flows, mut masks) = (BTreeSet::new(), BTreeSet::new());
         let mut known = known;
+        let mut meters: BTreeSet<u32> = self.meters.iter().copied().collect();
         for (number, change) in changes.iter().enumerate() {
             let checked = match change {
-                TableChange::Add(flow) if !may_be_full => check_groups(&self.groups, &flow.instructions),
+                TableChange::Add(flow) if !may_be_full => self.check_named(&meters, &flow.instructions),
                 TableChange::Add(flow) => {
                     let KnownFlow { is_replacement, has_mask } = known.map_or_else(KnownFlow::default, |it| it[number]);
                     if !is_replacement && flows.insert((flow.table, flow.priority, flow.matching)) {
@@ -294,10 +360,10 @@ impl TablesSummary {
                     } else if self.masks > MASKS_MAX {
                         Err(ChangeError::MasksFull)
                     } else {
-                        check_groups(&self.groups, &flow.instructions)
+                        self.check_named(&meters, &flow.instructions)
                     }
                 }
-                TableChange::Modify(_, instructions) => check_groups(&self.groups, instructions),
+                TableChange::Modify(_, instructions) => self.check_named(&meters, instructions),
                 TableChange::AddGroup(group) | TableChange::ModifyGroup(group) => {
                     let checked = check_group(&self.groups, group, matches!(change, TableChange::ModifyGroup(_)));
                     self.groups.insert(group.id, Arc::new(group.clone()));
@@ -311,6 +377,16 @@ impl TablesSummary {
                     }
                     Ok(())
                 }
+                TableChange::AddMeter(meter) | TableChange::ModifyMeter(meter) => {
+                    let known = meters.contains(&meter.id);
+                    let checked = check_meter_change(change, meter, known, meters.len());
+                    meters.insert(meter.id);
+                    checked
+                }
+                TableChange::DeleteMeter(id) => {
+                    meters.retain(|meter| id.is_some_and(|id| id != *meter));
+                    Ok(())
+                }
                 TableChange::DeleteGroup(id) => {
                     for id in removed_with(&self.groups, *id) {
                         self.groups.remove(&id);
@@ -322,12 +398,39 @@ impl TablesSummary {
         }
         Ok(())
     }
+
+    fn check_named(&self, meters: &BTreeSet<u32>, instructions: &Instructions) -> Result<(), ChangeError> {
+        check_named(instructions, |id| self.groups.contains_key(&id), |id| meters.contains(&id))
+    }
 }
 
-/// The groups that instructions name must be there.
-pub fn check_groups(groups: &BTreeMap<u32, Arc<Group>>, instructions: &Instructions) -> Result<(), ChangeError> {
-    let missing = instructions.groups().find(|id| !groups.contains_key(id));
-    missing.map_or(Ok(()), |id| Err(ChangeError::NoSuchGroup(id)))
+/// The groups and the meter that instructions name must be there.
+pub fn check_named(
+    instructions: &Instructions,
+    has_group: impl Fn(u32) -> bool,
+    has_meter: impl Fn(u32) -> bool,
+) -> Result<(), ChangeError> {
+    let missing = Referent::all_of(instructions).find_map(|named| match named {
+        Referent::Group(id) => (!has_group(id)).then_some(ChangeError::NoSuchGroup(id)),
+        Referent::Meter(id) => (!has_meter(id)).then_some(ChangeError::NoSuchMeter(id)),
+    });
+    missing.map_or(Ok(()), Err)
+}
+
+/// Whether a meter can be added, or another one take its place. `known`: whether there is one of its number; `count`: how many there are.
+pub const fn check_meter_change(
+    change: &TableChange,
+    meter: &Meter,
+    known: bool,
+    count: usize,
+) -> Result<(), ChangeError> {
+    let is_new = matches!(change, TableChange::AddMeter(_));
+    match (is_new, known) {
+        (true, true) => Err(ChangeError::MeterExists(meter.id)),
+        (false, false) => Err(ChangeError::NoSuchMeter(meter.id)),
+        (true, false) if count >= METERS_MAX => Err(ChangeError::MetersFull),
+        (true, false) | (false, true) => Ok(()),
+    }
 }
 
 /// Whether a group can be added, or another one take its place.

@@ -3,9 +3,11 @@
 //! A change that means few flows finds them by their masks. Where too many would have to be looked at, all neighbouring deletions, or modifications, of the list are
 //! made in one sweep through all flows.
 
+use std::collections::BTreeSet;
+
 use machine::Time;
 
-use super::changes::{ChangeList, ChangeProgress, RemovedGroups, TableChange, removed_with, selection};
+use super::changes::{ChangeList, ChangeProgress, Referent, Removal, TableChange, removed_with, selection};
 use super::flow::Selection;
 use super::tables::{EntryState, FlowTables};
 
@@ -39,8 +41,8 @@ impl FlowTables {
     fn change_next(&mut self, now: Time, list: &ChangeList, progress: &mut ChangeProgress, work: &mut usize) -> usize {
         *work = work.saturating_sub(CHANGE_WORK);
         let change = &list.changes()[progress.change];
-        if let TableChange::DeleteGroup(id) = change {
-            return self.delete_group(*id, progress, work);
+        if matches!(change, TableChange::DeleteGroup(_) | TableChange::DeleteMeter(_)) {
+            return self.delete_named(change, progress, work);
         }
         let Some(selection) = selection(change) else {
             progress.change += 1;
@@ -123,15 +125,21 @@ impl FlowTables {
         changed
     }
 
-    /// Removes a group, or all, with what names it: flows first, so that tables hold together between two pieces.
-    fn delete_group(&mut self, id: Option<u32>, progress: &mut ChangeProgress, work: &mut usize) -> usize {
-        let RemovedGroups { all, mut in_use } = progress.groups.take().unwrap_or_else(|| {
+    /// Removes groups or meters with what names them: flows first, so that tables hold together between two pieces.
+    fn delete_named(&mut self, change: &TableChange, progress: &mut ChangeProgress, work: &mut usize) -> usize {
+        let Removal { all, mut in_use } = progress.removal.take().unwrap_or_else(|| {
             *work = work.saturating_sub(self.all_groups().len());
-            let all = removed_with(self.all_groups(), id);
-            RemovedGroups { in_use: all.iter().copied().collect(), all }
+            let all: BTreeSet<Referent> = match change {
+                TableChange::DeleteGroup(id) => {
+                    removed_with(self.all_groups(), *id).into_iter().map(Referent::Group).collect()
+                }
+                TableChange::DeleteMeter(id) => self.meters_meant(*id).map(Referent::Meter).collect(),
+                _ => BTreeSet::new(),
+            };
+            Removal { in_use: all.iter().copied().collect(), all }
         });
-        while let Some(group) = in_use.last() {
-            if let Some(entry) = self.user_of(*group) {
+        while let Some(named) = in_use.last() {
+            if let Some(entry) = self.user_of(*named) {
                 self.remove(entry);
                 *work = work.saturating_sub(REMOVAL_WORK);
             } else {
@@ -139,11 +147,11 @@ impl FlowTables {
                 *work = work.saturating_sub(1);
             }
             if *work == 0 {
-                progress.groups = Some(RemovedGroups { all, in_use });
+                progress.removal = Some(Removal { all, in_use });
                 return 0;
             }
         }
         progress.change += 1;
-        self.remove_groups(&all)
+        self.remove_named(&all)
     }
 }
