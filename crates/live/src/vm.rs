@@ -120,7 +120,7 @@ impl Guest<'_> {
         let own = self.own.to_string_lossy();
         let kernel = self.vm.kernel.as_deref().map_or_else(|| USER_MODE_LINUX.to_owned(), |kernel| self.file(kernel));
         // Its memory is a file, which may be shared only on tmpfs.
-        let mut line: Vec<String> = ["env".to_owned(), "TMPDIR=/dev/shm".to_owned(), kernel].into();
+        let mut line = started("user-mode-linux", "TMPDIR=/dev/shm ", kernel);
         line.push(format!("mem={}K", self.vm.memory_bytes >> 10));
         line.extend([format!("uml_dir={own}"), "umid=guest".to_owned()]);
         if let Some(image) = &self.vm.image {

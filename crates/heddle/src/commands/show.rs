@@ -180,6 +180,10 @@ fn programs_of_file(fabric: &Fabric) -> Rows {
             };
             rows.push([json!(host), json!(program.name), json!(program.restart), json!(command)]);
         }
+        if let Some(vm) = &setup.vm {
+            let command = format!("{}, {} MiB", vm.hypervisor.name(), vm.memory_bytes >> 20);
+            rows.push([json!(host), json!("vm"), json!(Restart::OnFailure), json!(command)]);
+        }
     }
     rows
 }
