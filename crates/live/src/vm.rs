@@ -142,8 +142,8 @@ impl Guest<'_> {
 
     fn qemu(&self, has_kvm: bool) -> Vec<String> {
         let Vm { memory_bytes, cpus, .. } = self.vm;
-        let mut line: Vec<String> =
-            [QEMU, "-name", self.name, "-nodefaults", "-display", "none", "-serial", "stdio"].map(str::to_owned).into();
+        let mut line = started("qemu-system", "", QEMU.to_owned());
+        line.extend(["-name", self.name, "-nodefaults", "-display", "none", "-serial", "stdio"].map(str::to_owned));
         let mut add = |option: &str, value: String| line.extend([option.to_owned(), value]);
         // The other side maps it: it has to be shared.
         add("-object", format!("memory-backend-memfd,id=memory,size={memory_bytes},share=on"));
@@ -180,6 +180,13 @@ impl Guest<'_> {
         }
         line
     }
+}
+
+/// The beginning of a command line that starts a program, which comes with a package of Debian, or says that there is none.
+fn started(package: &str, environment: &str, program: String) -> Vec<String> {
+    let look = format!("echo \"there is no $0: install it, as with apt-get install {package}\" >&2; exit 127");
+    let script = format!("command -v \"$0\" >/dev/null || {{ {look}; }}; {environment}exec \"$0\" \"$@\"");
+    vec!["sh".to_owned(), "-c".to_owned(), script, program]
 }
 
 /// Whether an image is of QEMU's own format; another one is taken as it is.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fabric::Fabric;
+use fabric::{Fabric, Restart};
 use live::control::SwitchFlows;
 use live::{Instance, Phase, ProgramState};
 use miette::{Report, miette};
