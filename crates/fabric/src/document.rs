@@ -25,6 +25,7 @@ use crate::topologies::TopologyText;
 use crate::traffic::TrafficText;
 use crate::tree::{Node, Value};
 use crate::vary::Vary;
+use crate::vm::VmText;
 use crate::words::{Choice, Words, words};
 use crate::{Fabric, Metric};
 
@@ -94,6 +95,7 @@ parameters! {
 words!(NodeWord, "NodeWord", "a kind of node", {
     "host" => NodeWord::Host,
     "switch" => NodeWord::Switch,
+    "vm" => NodeWord::Vm,
 });
 
 /// What a node is, as written.
@@ -101,12 +103,15 @@ words!(NodeWord, "NodeWord", "a kind of node", {
 pub(crate) enum NodeWord {
     Host,
     Switch,
+    /// A host that is a virtual machine.
+    Vm,
 }
 
 section! {
     /// A node in full.
     NodeLong {
-        /// `host` or `switch`.
+        ..vm: VmText,
+        /// `host`, `switch`, or `vm`: a host that is a virtual machine.
         "kind" => kind: At<NodeWord>,
         /// A host's MAC address.
         "mac" => mac: Option<At<Mac>>,
@@ -138,6 +143,16 @@ pub(crate) enum NodeText {
     Short(At<NodeWord>),
     /// `h1: { kind: host, .. }`
     Long(Box<NodeLong>),
+}
+
+impl NodeText {
+    /// What the node is.
+    pub fn kind(&self) -> NodeWord {
+        match self {
+            Self::Short(kind) => kind.value,
+            Self::Long(long) => long.kind.value,
+        }
+    }
 }
 
 impl Read for NodeText {

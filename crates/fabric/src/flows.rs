@@ -166,9 +166,9 @@ pub(crate) fn flow_tables(
     if problems.is_empty() {
         for (switch, tables) in &all {
             let empty = FlowTables::new(Time::ZERO, Ports::default(), 0, &[]).expect("nothing is refused");
-            // The first change is of no text.
-            if let Err((number, error)) = empty.check(&tables.changes()[1..]) {
-                problems.add(places[switch][number], error.to_string(), "here", error.hint());
+            if let Err((number, error)) = empty.check(&tables.changes()) {
+                // The first change is of no text.
+                problems.add(places[switch][number.saturating_sub(1)], error.to_string(), "here", error.hint());
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::host_setup::{Command, Contents, HostPath, SysctlName, SysctlValue};
 use crate::quantity::{Bytes, Length, PacketRate, Percent, Rate, Whole};
 use crate::read::{Device, Mapping, Name, Text, Written};
 use crate::source::At;
+use crate::vm::{FilePath, Line, Memory};
 
 /// A JSON Schema (draft 7) of the fabric file, made from the types that read it.
 pub fn schema() -> Value {
@@ -94,6 +95,13 @@ schema!([] Command, "Command", |_g| json_schema!({
     "minItems": 1,
     "examples": ["python3 -m http.server 80", ["iperf3", "--server"]],
 }));
+schema!([] Memory, "Memory", |_g| json_schema!({
+    "type": "string",
+    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *[MG](i?B)?$",
+    "examples": ["512MiB", "2GiB"],
+}));
+schema!([] FilePath, "FilePath", |_g| json_schema!({ "type": ["string", "number"] }));
+schema!([] Line, "Line", |_g| json_schema!({ "type": ["string", "number"] }));
 schema!([] HostPath, "HostPath", |_g| json_schema!({
     "type": "string",
     "pattern": "^(/[^/\\s]+)+$",

@@ -1,9 +1,11 @@
 //! Service chains in a file.
 
-use fabric::{Fabric, Source, parse};
+use fabric::Fabric;
 use machine::Span;
 use vswitch::chain::FunctionKind;
 use vswitch::functions::{BuiltIn, Course, RateLimit};
+
+use crate::network;
 
 const NETWORK: &str = "\
 name: net
@@ -16,16 +18,11 @@ links:
 ";
 
 fn read(more: &str) -> Result<Fabric, fabric::Error> {
-    parse(&Source { name: "net.fabric.yaml".into(), text: format!("{NETWORK}{more}") })
+    network::read(NETWORK, more)
 }
 
-/// Line and column of each problem, what it says, and its hint.
 fn problems(more: &str) -> Vec<String> {
-    let error = read(more).expect_err("it has a problem");
-    let line = |problem: &fabric::Problem| {
-        format!("{}:{} {} ({})", problem.line, problem.column, problem.message, problem.hint)
-    };
-    error.problems().iter().map(line).collect()
+    network::problems(NETWORK, more)
 }
 
 #[test]

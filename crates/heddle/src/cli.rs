@@ -17,8 +17,8 @@ pub use cluster::{
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Meter, MeterAction, Trace};
 pub use network::{
-    Capture, Down, Exec, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg, Path, Ping, Pings,
-    Protocol, Shell, Show, ShowTopic,
+    Capture, Down, Exec, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg, Logs, Path, Ping,
+    Pings, Protocol, Shell, Show, ShowTopic,
 };
 pub use size::size;
 
@@ -65,6 +65,7 @@ EXAMPLES
   heddle ping --all                      does every host reach every other one?
   heddle exec h1 ping -c 3 h2            run a program in one of its hosts
   heddle shell h1                        or a shell
+  heddle logs -f                         what programs of hosts say
   heddle path h1 h2                      which links packets take
   heddle show counters                   what its links carried
   heddle capture h1 | wireshark -k -i -  look at what h1 sends and gets
@@ -170,6 +171,12 @@ pub enum Command {
     List,
     /// Show nodes, links, routes, flows or counters of a running network (nodes and links of a file, too)
     Show(Show),
+    /// Print what programs of hosts have said (`programs:` of the file)
+    ///
+    /// Of all hosts, of one, or of one program of it; the lines of one program come as they are, others with host and program in front. With --follow it goes on
+    /// until it is interrupted or the network ends. Of each program the last one to two million bytes are kept while the network runs; lines that begin with `-- ` are Heddle's: when it was started, and how it ended.
+    #[command(after_help = "Examples:\n  heddle logs\n  heddle logs h1 web --tail 20 -f")]
+    Logs(Logs),
     /// Run a program in a host of a running network
     ///
     /// The program sees the host's own network, host name and /etc/hosts, in which all hosts of the fabric are named; files

@@ -95,6 +95,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Calibrate(args) => commands::calibrate(&args, format)?,
         Command::List => commands::list(format)?,
         Command::Show(args) => commands::show(&args, format)?,
+        Command::Logs(args) => commands::logs(&args, format)?,
         Command::Exec(args) => commands::exec(&args)?,
         Command::Shell(args) => commands::host_shell(&args)?,
         Command::Ping(args) => return commands::ping(&args, format),

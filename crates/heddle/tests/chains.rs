@@ -58,7 +58,8 @@ fn pid(desk: &Desk, host: &str) -> String {
     pid
 }
 
-fn signal(pid: &str, signal: &str) {
+/// Sends a signal to a process.
+pub fn signal(pid: &str, signal: &str) {
     assert!(Command::new("kill").args([signal, pid]).status().expect("there is kill").success());
 }
 

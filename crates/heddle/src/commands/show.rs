@@ -13,22 +13,37 @@ use topology::{LinkId, NodeKind, Rerouting, Routes};
 use super::chains::{chains, chains_of_file};
 use super::explain;
 use super::flow::{show_connections, show_flows, show_meters};
-use super::instance::{Subject, connect, running, subject};
+use super::instance::{Subject, connect, definition, is_file, running, subject};
 use crate::cli::{Format, Show, ShowTopic};
 use crate::output::{Rows, put};
 
 /// Shows one aspect of a running network or a file.
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
-    if args.topic == ShowTopic::Connections && args.from.topo.is_none() {
-        return connections(args, format);
+    let has_switches = matches!(args.topic, ShowTopic::Flows | ShowTopic::Caches | ShowTopic::Connections);
+    if args.switch.is_some() && !has_switches {
+        return Err(miette!(
+            help = "leave it out",
+            "`--switch` is for `flows`, `caches` and `connections`: the others are shown of all switches at once"
+        ));
     }
+    if let Some(switch) = switch_of_the_only_network(args)? {
+        let instance = connect(&running(None, "`heddle show connections NETWORK --switch SWITCH`")?)?;
+        return show_connections(&instance.connections(Some(&switch)).map_err(explain)?, format);
+    }
+    let switch = args.switch.as_deref();
     let rows = match subject(&args.from, "`heddle show TOPIC --name NETWORK`")? {
         Subject::File(fabric) => {
             let file = args.from.topo.as_ref().map(|word| format!("--topo {word}")).or_else(|| args.from.from.clone());
             of_file(&fabric, args.topic, &file.unwrap_or_default())?
         }
         Subject::Running(instance, _) if args.topic == ShowTopic::Flows => {
-            return show_flows(&instance.flows(None, "").map_err(explain)?, format);
+            return show_flows(&instance.flows(switch, "").map_err(explain)?, format);
+        }
+        Subject::Running(instance, _) if args.topic == ShowTopic::Connections => {
+            return show_connections(&instance.connections(switch).map_err(explain)?, format);
+        }
+        Subject::Running(instance, _) if args.topic == ShowTopic::Caches && args.watch.is_none() => {
+            caches(&instance.flows(switch, NO_ENTRIES).map_err(explain)?)
         }
         Subject::Running(instance, _) if args.topic == ShowTopic::Meters => {
             return show_meters(&instance.flows(None, NO_ENTRIES).map_err(explain)?, format);
@@ -43,11 +58,18 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
     put(&rows.render(format))
 }
 
-/// The connections that a switch tracks, or all switches do. What stands in the place of a network's name is the switch's.
-fn connections(args: &Show, format: Format) -> Result<(), Report> {
-    let how = "`HEDDLE_NETWORK=NETWORK heddle show connections SWITCH`";
-    let instance = connect(&running(args.from.network.name.as_deref(), how)?)?;
-    show_connections(&instance.connections(args.from.from.as_deref()).map_err(explain)?, format)
+/// The switch that is named where a network's name may stand, if no network has that name.
+fn switch_of_the_only_network(args: &Show) -> Result<Option<String>, Report> {
+    let Some(word) = args.from.from.as_deref().filter(|_| args.topic == ShowTopic::Connections) else {
+        return Ok(None);
+    };
+    if args.switch.is_some() || is_file(word) || Instance::list().map_err(explain)?.iter().any(|name| name == word) {
+        return Ok(None);
+    }
+    let Ok(network) = running(None, "") else { return Ok(None) };
+    let topology = definition(&connect(&network)?)?.topology;
+    let is_switch = topology.node(word).is_some_and(|node| !topology.is_host(node));
+    Ok(is_switch.then(|| word.to_owned()))
 }
 
 /// Shows it again and again, as long as the network is up. JSON comes as one array a line.

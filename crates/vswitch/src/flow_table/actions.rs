@@ -77,7 +77,7 @@ pub struct Instructions {
 }
 
 /// Actions that write a field, in the words of `OpenFlow` 1.0.
-const MODIFIERS: [(&str, &str); 9] = [
+pub const MODIFIERS: [(&str, &str); 9] = [
     ("mod_dl_src", "dl_src"),
     ("mod_dl_dst", "dl_dst"),
     ("mod_nw_src", "nw_src"),
@@ -90,7 +90,7 @@ const MODIFIERS: [(&str, &str); 9] = [
 ];
 
 /// Words of actions and instructions, for hints.
-const WORDS: [&str; 24] = [
+pub const WORDS: [&str; 24] = [
     "meter",
     "output",
     "normal",
@@ -141,7 +141,7 @@ impl Context<'_> {
 }
 
 /// Fields that can be written, and which packets have them. ARP's addresses are matched by the same names, and not written.
-fn needs_of_set(field: &MatchField) -> Option<Needs> {
+pub fn needs_of_set(field: &MatchField) -> Option<Needs> {
     let needs = match field.name {
         "dl_src" | "dl_dst" => Needs::Nothing,
         "dl_vlan" | "dl_vlan_pcp" | "vlan_vid" => Needs::Vlan,
@@ -348,6 +348,12 @@ pub fn whole(text: &str, at: &Range<usize>, most: u64, example: &str) -> Result<
 }
 
 impl Instructions {
+    /// The groups that actions name.
+    pub fn groups(&self) -> impl Iterator<Item = u32> + '_ {
+        let actions = self.apply.iter().chain(&self.write);
+        actions.filter_map(|action| if let FlowAction::Group(id) = action { Some(*id) } else { None })
+    }
+
     /// Reads what stands behind `actions=`. Places in errors are within `text`.
     ///
     /// # Errors

@@ -157,7 +157,7 @@ impl Cache {
         self.counters.revalidations += 1;
         let megaflow = &mut self.megaflows[found as usize];
         let mask = &megaflow.matching.mask;
-        if scratch.looked_at.0.iter().zip(&mask.0).all(|(bits, mask)| bits & !mask == 0) {
+        if scratch.looked_at.is_within(mask) {
             megaflow.epoch = self.epoch;
             std::mem::swap(&mut megaflow.decision, &mut scratch);
             self.scratch = scratch;

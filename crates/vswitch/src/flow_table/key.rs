@@ -31,7 +31,7 @@ pub const SCTP: u8 = 132;
 pub const RARP: u16 = 0x8035;
 
 /// What flow tables know of a packet, or the mask of what they look at. Fields that a packet does not have are 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub [u64; WORDS]);
 
 /// Where a field of up to 64 bits is within a [`Key`].
@@ -128,6 +128,11 @@ impl Key {
     #[inline]
     pub fn agrees(&self, other: &Self, mask: &Self) -> bool {
         (0..WORDS).all(|word| (self.0[word] ^ other.0[word]) & mask.0[word] == 0)
+    }
+
+    /// Whether a mask has no bits but those of another one.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(own, other)| own & !other == 0)
     }
 
     /// Only the bits of `mask`.

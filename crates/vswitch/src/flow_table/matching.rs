@@ -15,7 +15,7 @@ use super::scan::Pair;
 use crate::flow_key::FlowKey;
 
 /// Which packets a flow is for: those that agree with `key` in all bits of `mask`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Match {
     /// Nothing but the bits of the mask.
     pub key: Key,
@@ -147,8 +147,7 @@ impl Match {
 
     /// Whether all packets of `other` are matched.
     pub fn covers(&self, other: &Self) -> bool {
-        let is_narrower = self.mask.0.iter().zip(&other.mask.0).all(|(own, other)| own & !other == 0);
-        is_narrower && self.key.agrees(&other.key, &self.mask)
+        self.mask.is_within(&other.mask) && self.key.agrees(&other.key, &self.mask)
     }
 
     /// What packets match that come back from those which this matches: sources and destinations have changed places. ICMP's types and codes stay, since they are

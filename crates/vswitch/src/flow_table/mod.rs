@@ -9,6 +9,7 @@
 
 mod actions;
 mod cache;
+mod changes;
 mod classifier;
 mod error;
 mod explain;
@@ -22,12 +23,14 @@ mod meter;
 mod ports;
 mod recirculation;
 mod scan;
+mod sweep;
 mod tables;
 mod tracking;
 mod walk;
 
 pub use actions::{FlowAction, Instructions};
 pub use cache::CacheCounters;
+pub use changes::{ChangeError, ChangeList, ChangeProgress, KnownFlow, TableChange, TablesSummary};
 #[cfg(test)]
 use classifier::Classifier;
 pub use error::FlowError;
@@ -37,7 +40,7 @@ pub use group::{Bucket, Group, GroupKind};
 pub use matching::Match;
 pub use meter::{Band, BandKind, Meter, MeterStatus, MeterUnit};
 pub use ports::Ports;
-pub use tables::{ChangeError, EntryStatus, FlowTables, TableChange};
+pub use tables::{EntryStatus, FlowTables};
 pub use tracking::{TrackAction, nat_range};
 
 #[cfg(test)]

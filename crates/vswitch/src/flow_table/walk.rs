@@ -1,6 +1,7 @@
 //! The slow path: a packet's way through the tables, entry by entry.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use machine::mix;
 use topology::PortId;
@@ -34,7 +35,7 @@ pub struct Lookup<'a> {
     pub tables: &'a [Classifier],
     /// What an entry of this number has done.
     pub instructions: &'a dyn Fn(u32) -> Option<&'a Instructions>,
-    pub groups: &'a BTreeMap<u32, Group>,
+    pub groups: &'a BTreeMap<u32, Arc<Group>>,
     pub ports: &'a Ports,
     /// Where the hashes of groups begin: those of two switches differ.
     pub seed: u64,
