@@ -1,6 +1,7 @@
 //! Service chains with functions in network namespaces: live, by the program.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -146,31 +147,23 @@ chains:
   all: { from: h1, to: h2, functions: [count, fw, wall, nat, tap] }
 ";
 
-/// A program that answers one connection at this port with the address that it comes from.
-fn server(port: u16) -> String {
-    format!(
-        "import socket; s = socket.create_server(('', {port})); print('up', flush=True); c, a = s.accept(); c.sendall(a[0].encode()); c.close()"
-    )
-}
-
-/// A program that connects there and says what it is answered.
-fn client(address: &str, port: u16) -> String {
-    format!(
-        "import socket; s = socket.create_connection(('{address}', {port}), timeout=3); print(s.makefile().read(), end='')"
-    )
-}
-
-/// What a client in one host is answered by a server in another one; nothing if it is not let in.
+/// From whom a server in one host has a connection that a program in another one asks for; nothing if it is not let in.
 fn connects(desk: &Desk, (at, port): (&str, u16), (from, to, to_port): (&str, &str, u16)) -> Option<String> {
-    let mut command = desk.command(&["exec", at, "python3", "-c", &server(port)]);
-    let mut server = command.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
-    let mut said = [0; 3];
-    let out = server.stdout.as_mut().expect("it is piped");
-    std::io::Read::read_exact(out, &mut said).expect("it listens");
-    let output = desk.heddle(&["exec", from, "python3", "-c", &client(to, to_port)]);
-    let _ = server.kill();
+    let (port, to_port) = (port.to_string(), to_port.to_string());
+    let mut command = desk.command(&["exec", at, "iperf3", "-s", "-1", "-p", &port, "--forceflush"]);
+    let mut server = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(server.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("listening")), "the server has ended");
+    let client = ["exec", from, "iperf3", "-c", to, "-p", &to_port, "-n", "10K", "--connect-timeout", "2000"];
+    if !desk.heddle(&client).status.success() {
+        let _ = server.kill();
+        let _ = server.wait();
+        return None;
+    }
+    let from =
+        lines.find_map(|line| Some(line.split_once("Accepted connection from ")?.1.split(',').next()?.to_owned()));
     let _ = server.wait();
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    from
 }
 
 #[test]

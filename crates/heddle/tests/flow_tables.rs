@@ -211,7 +211,7 @@ fn meters_are_added_named_by_flows_and_shown() {
     );
     assert_eq!(said(&["flow", "add", "leaf2", "icmp,in_port=h3,actions=meter:1,normal"]), "leaf2: 1 flow added\n");
     // Two of them pass at once.
-    desk.heddle(&["exec", "h3", "ping", "-c", "5", "-i", "0.01", "-W", "1", "h4"]);
+    desk.heddle(&["exec", "h3", "ping", "-4", "-c", "5", "-i", "0.01", "-W", "1", "h4"]);
     let rows: Value = serde_json::from_str(&said(&["meter", "show", "leaf2", "-o", "json"])).expect("it is JSON");
     assert_eq!((&rows[0]["meter"], &rows[0]["flows"]), (&1.into(), &1.into()), "{rows}");
     let count = |column: &str| rows[0][column].as_u64().expect("a count");
@@ -221,7 +221,7 @@ fn meters_are_added_named_by_flows_and_shown() {
     let (_, refused) = desk.expect(2, &["flow", "add", "leaf2", "udp,actions=meter:7,normal"]);
     assert!(refused.contains("the switch has no meter 7") && refused.contains("heddle meter add"), "{refused}");
     let (_, refused) = desk.expect(2, &["meter", "add", "leaf2", "meter=2,kbps,band=type=drop,rate=0"]);
-    assert!(refused.contains("a rate of 0 lets nothing pass") && refused.contains(":1:33"), "{refused}");
+    assert!(refused.contains("a rate of 0 lets nothing pass") && refused.contains(":1:34"), "{refused}");
     assert_eq!(said(&["meter", "mod", "leaf2", "meter=1,kbps,band=type=drop,rate=8000"]), "leaf2: 1 meter changed\n");
     // The flow goes with its meter.
     assert_eq!(said(&["meter", "del", "leaf2", "1"]), "leaf2: 1 meter removed\n");

@@ -74,14 +74,14 @@ pub(crate) fn note_keys_of_kinds(
             (links.as_ref().map(|it| it.place), "links"),
             (simulated.as_ref().map(|it| it.place), "simulated"),
             (timeout.as_ref().map(|it| it.place), "timeout"),
-            (setup.place(), "programs, files or sysctls"),
+            (setup.place(), "programs"),
         ];
         for (place, key) in of_ports.into_iter().filter_map(|(place, key)| Some((place?, key))) {
             let kind = kind.name();
             let message = if key == "instances" {
                 format!("a built-in `{kind}` has no instances: it is a part of its chain, and sees all of its flows")
             } else {
-                format!("a built-in `{kind}` has no ports and no process: {key} are for functions that have")
+                format!("a built-in `{kind}` has no ports and no process: `{key}` is for functions that have")
             };
             problems.add(place, message, "not of a built-in function", "take it away, or take `kind` away");
         }

@@ -35,7 +35,7 @@ pub(crate) fn chains(file: &File, graph: &Graph, functions: Vec<Function>, probl
         let text = &text.value;
         let from = hosts(graph, &text.from, problems);
         let to = hosts(graph, &text.to, problems);
-        let named = functions_of(&chains.functions, (&name.value.0, text), &mut taken, problems);
+        let named = functions_of((&chains.functions, file), (&name.value.0, text), &mut taken, problems);
         let matching = match &text.matching {
             Some(text) => matching(text, "a chain", problems),
             None => Some(Match::default()),
@@ -101,7 +101,7 @@ fn hosts(graph: &Graph, names: &At<Names>, problems: &mut Problems<'_>) -> Optio
 
 /// The functions that a chain names, by their place.
 fn functions_of(
-    all: &[Function],
+    (all, file): (&[Function], &File),
     (chain, text): (&str, &ChainText),
     taken: &mut BTreeMap<usize, String>,
     problems: &mut Problems<'_>,
@@ -109,6 +109,11 @@ fn functions_of(
     let mut named = Vec::with_capacity(text.functions.value.0.len());
     for At { value: Name(name), place, .. } in &text.functions.value.0 {
         let Some(function) = all.iter().position(|function| function.name == *name) else {
+            let mut written = file.functions.iter().flat_map(|functions| &functions.value.0);
+            if written.any(|(own, _)| own.value.0 == *name) {
+                // What is wrong with it has been noted.
+                return None;
+            }
             let known = all.iter().map(|function| function.name.as_str());
             let hint = problems.hint(|| match nearest(name, known) {
                 Some(near) => format!("did you mean `{near}`?"),

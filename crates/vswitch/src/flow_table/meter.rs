@@ -139,6 +139,7 @@ impl Meter {
         let mut scan = Scan::new(text);
         while let Some(pair) = scan.pair()? {
             match pair.word {
+                word if is_in_bands && !word.starts_with("band") => add_to_band(&pair, &mut bands)?,
                 "meter" => id = Some(limited(&pair, (1, METER_MAX), "meter=1")?),
                 "kbps" | "pktps" => {
                     pair.alone()?;
@@ -162,10 +163,9 @@ impl Meter {
                     let Some((inner, at)) = pair.value.clone().filter(|(inner, _)| !inner.is_empty()) else { continue };
                     let inner = Scan::new(inner).pair().map_err(|error| error.shifted(at.start))?;
                     if let Some(inner) = inner {
-                        add_to_band(&inner, &mut bands).map_err(|error| error.shifted(at.start))?;
+                        add_to_band(&shifted(inner, at.start), &mut bands)?;
                     }
                 }
-                _ if is_in_bands => add_to_band(&pair, &mut bands)?,
                 "type" | "rate" | "burst_size" | "prec_level" => {
                     let message = format!("`{}` is for bands, and no band has begun", pair.word);
                     return Err(FlowError::new(pair.at, message, format!("write it as in `{EXAMPLE}`")));
@@ -206,6 +206,12 @@ impl Meter {
         let value = Some((pair.word, pair.span()));
         limited(&Pair { word: "meter", at: pair.span(), value }, (1, METER_MAX), "meter=1").map(Some)
     }
+}
+
+/// A piece of a text as a piece of a longer one, in which the shorter one begins at `offset`.
+fn shifted(pair: Pair<'_>, offset: usize) -> Pair<'_> {
+    let shifted = |at: Range<usize>| at.start + offset..at.end + offset;
+    Pair { at: shifted(pair.at), value: pair.value.map(|(text, at)| (text, shifted(at))), ..pair }
 }
 
 /// Takes a piece of a band.

@@ -101,7 +101,11 @@ fn process(tables: &mut FlowTables, ms: u64, frame: &[u8]) -> Vec<Action> {
 fn flows_have_packets_pass_a_meter_though_they_are_cached() {
     let mut tables = tables(
         &["meter=1,pktps,burst,band=type=drop,rate=1000,burst_size=3"],
-        &["tcp,actions=meter:1,normal", "table=1,actions=meter:1,flood", "actions=controller,goto_table:1"],
+        &[
+            "priority=40000,tcp,actions=meter:1,normal",
+            "table=1,actions=meter:1,flood",
+            "actions=controller,goto_table:1",
+        ],
     );
     let frame = tcp(&address(1), &address(2), 1, 2, 10);
     let passed = |tables: &mut FlowTables, ms| (0..10).filter(|_| !process(tables, ms, &frame).is_empty()).count();
