@@ -12,5 +12,6 @@ mod messages;
 mod parameters;
 mod routes;
 mod setups;
+mod switches;
 mod time_series;
 mod transfers;

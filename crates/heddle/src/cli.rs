@@ -6,6 +6,7 @@ mod cluster;
 mod controller;
 mod flows;
 mod network;
+mod ports;
 pub mod recipes;
 mod size;
 pub mod users;
@@ -17,9 +18,10 @@ pub use cluster::{
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Trace};
 pub use network::{
-    Capture, Down, Exec, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg, Path, Ping, Pings,
-    Protocol, Shell, Show, ShowTopic,
+    Capture, Down, Exec, Flush, FlushTopic, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg,
+    Path, Ping, Pings, Protocol, Shell, Show, ShowTopic,
 };
+pub use ports::{Port, PortAction};
 pub use size::size;
 
 use std::path::PathBuf;
@@ -170,6 +172,11 @@ pub enum Command {
     List,
     /// Show nodes, links, routes, flows or counters of a running network (nodes and links of a file, too)
     Show(Show),
+    /// Have switches of a running network forget what they have learned
+    ///
+    /// What is for an address that was forgotten is flooded until something comes from it again.
+    #[command(after_help = "Examples:\n  heddle flush macs leaf1\n  heddle flush macs")]
+    Flush(Flush),
     /// Run a program in a host of a running network
     ///
     /// The program sees the host's own network, host name and /etc/hosts, in which all hosts of the fabric are named; files
@@ -248,6 +255,8 @@ pub enum Command {
     Capture(Capture),
     /// Take a link of a running network down or up, or change its delay, loss, rate, ...
     Link(Link),
+    /// Add ports to switches of a running network, remove or show them
+    Port(Port),
     /// Change or show the tables of flows of a running network's switches, as ovs-ofctl writes them
     Flow(Flow),
     /// Change or show the groups that flows of a switch name

@@ -108,6 +108,8 @@ pub enum ShowTopic {
     Caches,
     /// Connections that switches track (`ct` in their flows), as ovs-appctl dpctl/dump-conntrack prints them; `heddle show connections SWITCH` of one
     Connections,
+    /// Addresses that switches know at their ports to hosts, as ovs-appctl fdb/show prints them: those of the file (`static`), and those that were learned; `heddle show macs SWITCH` of one
+    Macs,
     /// Bonds: each member, whether it sends, and why; what resequencing did
     Bonds,
     /// What each link and each host's port carried and dropped, and what was refused
@@ -116,6 +118,24 @@ pub enum ShowTopic {
     Chains,
     /// Programs that hosts start with the network: whether they run, how they ended, and where their output is
     Programs,
+}
+
+#[derive(Debug, Args)]
+pub struct Flush {
+    /// What to forget
+    #[arg(value_enum)]
+    pub topic: FlushTopic,
+    /// The switch; if left out, all
+    #[arg(add = nodes())]
+    pub switch: Option<String>,
+    #[command(flatten)]
+    pub network: NetworkArg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FlushTopic {
+    /// Addresses that were learned, as ovs-appctl fdb/flush does
+    Macs,
 }
 
 #[derive(Debug, Args)]

@@ -14,13 +14,16 @@ use super::chains::{chains, chains_of_file};
 use super::explain;
 use super::flow::{show_connections, show_flows};
 use super::instance::{Subject, connect, running, subject};
+use super::macs::show_macs;
 use crate::cli::{Format, Show, ShowTopic};
 use crate::output::{Rows, put};
 
 /// Shows one aspect of a running network or a file.
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
-    if args.topic == ShowTopic::Connections && args.from.topo.is_none() {
-        return connections(args, format);
+    match args.topic {
+        ShowTopic::Connections if args.from.topo.is_none() => return connections(args, format),
+        ShowTopic::Macs if args.from.topo.is_none() => return show_macs(args, format),
+        _ => {}
     }
     let rows = match subject(&args.from, "`heddle show TOPIC --name NETWORK`")? {
         Subject::File(fabric) => {
@@ -72,10 +75,11 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
         | ShowTopic::Flows
         | ShowTopic::Caches
         | ShowTopic::Connections
+        | ShowTopic::Macs
         | ShowTopic::Counters
         | ShowTopic::Bonds => Err(miette!(
             help = format!("heddle up {path}"),
-            "routes, flows, counters and bonds are those of a running network"
+            "routes, flows, addresses, counters and bonds are those of a running network"
         )),
         ShowTopic::Chains => Ok(chains_of_file(fabric)),
         ShowTopic::Programs => Ok(programs_of_file(fabric)),
@@ -86,7 +90,7 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result
     Ok(match topic {
         ShowTopic::Nodes => nodes(fabric),
         ShowTopic::Links => links(fabric, Some(&instance.counters().map_err(explain)?), |_| true),
-        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections => {
+        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections | ShowTopic::Macs => {
             routes(fabric, &instance.counters().map_err(explain)?)
         }
         ShowTopic::Caches => caches(&instance.flows(None, NO_ENTRIES).map_err(explain)?),
@@ -271,7 +275,7 @@ fn counters(counters: &live::Counters) -> Rows {
 }
 
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 12] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 13] {
     [
         ("unknown destination", refused.unknown_destination),
         ("storm control", refused.storm_control),
@@ -283,6 +287,7 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 12]
         ("no route to host", refused.no_route),
         ("forwarding loop", refused.looped),
         ("dropped by a flow", refused.dropped_by_flow),
+        ("not in its VLAN", refused.vlan),
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
     ]

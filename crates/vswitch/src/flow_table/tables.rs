@@ -414,6 +414,14 @@ impl FlowTables {
         }
     }
 
+    /// The switch has these ports from now on: all that it had, and perhaps more.
+    pub fn set_ports(&mut self, ports: Ports) {
+        if self.ports != ports {
+            self.ports = ports;
+            self.outdate();
+        }
+    }
+
     /// The entries that are meant, in the order of their tables, then of their priorities, highest first.
     pub fn entries(&self, now: Time, selection: &Selection) -> Vec<EntryStatus> {
         let meant = self.entries.iter().flatten().filter(|entry| selection.has(&entry.flow));
