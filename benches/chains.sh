@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# 64-byte frames through service chains of 1 to 4 functions over vhost-user: `benches/chains.sh [ROUNDS] [SECONDS]`.
-# Prints medians with the least and the most, in millions of hops a second: frames that the switch hands to functions and to the hosts at both ends. All of those are ports of one
-# testpmd in its `io` mode, on one core; 256 frames a direction go round and round. On the other core are, in turns, A B A B: Heddle with one worker and a chain; and OVS-DPDK
-# with one PMD thread and a flow for each port (`in_port=..,actions=output:..`), if it is installed (and huge pages can be reserved, as root).
-# Last, how long it takes until a function that is stopped (SIGSTOP) and one that is killed (SIGKILL) are seen.
+# 64-byte frames over vhost-user from one host to another, by one switch and through service chains of 1 to 4 functions: `benches/chains.sh [ROUNDS] [SECONDS]`.
+# Prints medians with the least and the most, in millions of hops a second: frames that come to the far host, times the hops that each has made. Source, functions and sink are
+# ports of one testpmd, on one core. On the other core are, in turns, A B A B: another testpmd, which looks at nothing (the limit); Heddle with one worker and a chain; and
+# OVS-DPDK with one PMD thread and a flow for each port, if it is installed.
+# Last, how long it takes until a function that is stopped (SIGSTOP) and one that is killed (SIGKILL) are seen; and testpmd is killed under load and started again.
 # Needs jq and a release build of heddle. Installs Debian's dpdk-dev if there is no dpdk-testpmd (as root). CORE=N chooses the switch's core (the last).
 set -euo pipefail
 shopt -s inherit_errexit
@@ -11,47 +11,22 @@ rounds=${1:-5} seconds=${2:-2}
 here=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=benches/testpmd.sh
 source "$here/benches/testpmd.sh"
-macs=(02:00:00:00:00:01 02:00:00:00:00:02)
+# shellcheck source=benches/vhost-user.sh
+source "$here/benches/vhost-user.sh"
 longest=4
 
-# All ports at the sockets of $@: those of the hosts, then ingress and egress of each function. Its input says how long it runs.
-program() {
-    local socket number=0 devices=()
-    for socket in "$@"; do
-        devices+=(--vdev "net_virtio_user$number,path=$socket,mac=$(printf '02:00:00:00:00:%02x' $((number + 1))),queue_size=1024")
-        number=$((number + 1))
-    done
-    dpdk-testpmd -l "$core,$other" --main-lcore "$core" --no-pci --no-huge --no-shconf --no-telemetry --file-prefix "front$$" -m 512 "${devices[@]}" \
-        -- -i --nb-cores=1 --portlist="$(seq -s, 0 $((number - 1)))" --burst=32 --txd=1024 --rxd=1024 --total-num-mbufs=32768 --txpkts=64
-}
-
-# M hops/s that come to the program's ports.
-front() {
-    local ports=$#
-    {
-        printf '%s\n' "set eth-peer 0 ${macs[1]}" "set eth-peer 1 ${macs[0]}" 'set fwd io'
-        # Until links are up, and functions are: they let probes pass as soon as the program forwards.
-        sleep 1
-        echo start
-        sleep 1
-        printf '%s\n' stop 'start tx_first 8'
-        sleep 0.5
-        echo 'show port stats all'
-        sleep "$seconds"
-        printf '%s\n' 'show port stats all' stop quit
-    } | program "$@" >"$work/program" 2>&1 || { cat "$work/program" >&2; return 1; }
-    awk -v ports="$ports" '/Rx-pps:/ { pps[++n] = $2 } END { for (i = n - ports + 1; i <= n; i++) all += pps[i]; if (n < 2 * ports || all == 0) exit 1; printf "%.2f\n", all / 1e6 }' "$work/program" ||
-        { cat "$work/program" >&2; return 1; }
-}
-
-ours() {
-    local functions='' names='' sockets=("$work/a.sock" "$work/b.sock") number
+# Heddle with a chain of $1 functions. Sets `sockets`.
+up() {
+    local functions='' names='' number
+    sockets=("$work/a.sock")
     for number in $(seq "$1"); do
         functions+="  f$number: { at: s1, timeout: 1s, devices: ['vhost-user:$work/f$number.sock', 'vhost-user:$work/f$number-out.sock'] }"$'\n'
         names+="${names:+, }f$number"
         sockets+=("$work/f$number.sock" "$work/f$number-out.sock")
     done
-    cat >"$work/bench.fabric.yaml" <<EOF
+    sockets+=("$work/b.sock")
+    {
+        cat <<EOF2
 name: bench
 nodes:
   s1: switch
@@ -60,66 +35,42 @@ nodes:
 links:
   - { between: [a, s1] }
   - { between: [b, s1] }
-functions:
-$functions
-chains:
-  all: { from: a, to: b, functions: [$names] }
-EOF
+EOF2
+        [[ $1 = 0 ]] || printf 'functions:\n%schains:\n  all: { from: a, to: b, functions: [%s] }\n' "$functions" "$names"
+    } >"$work/bench.fabric.yaml"
     HEDDLE_WORKERS=1 taskset -c "$core" "$heddle" up "$work/bench.fabric.yaml" --name bench >"$work/up" 2>&1 || { cat "$work/up" >&2; return 1; }
-    front "${sockets[@]}"
+}
+
+ours() {
+    up "$2"
+    front "$1" "${sockets[@]}"
     "$heddle" down bench >/dev/null 2>&1
 }
 
-ovs() {
-    local run=$work/ovs schema=/usr/share/openvswitch/vswitch.ovsschema number sockets=()
-    mkdir -p "$run"
-    export OVS_RUNDIR=$run OVS_LOGDIR=$run OVS_DBDIR=$run
-    rm -f "$run/conf.db"
-    ovsdb-tool create "$run/conf.db" "$schema" 2>/dev/null
-    ovsdb-server "$run/conf.db" --remote="punix:$run/db.sock" --pidfile="$run/ovsdb.pid" --detach --log-file="$run/ovsdb.log" 2>/dev/null
-    local vsctl=(ovs-vsctl --db="unix:$run/db.sock" --timeout=30)
-    "${vsctl[@]}" --no-wait init
-    "${vsctl[@]}" --no-wait set Open_vSwitch . other_config:dpdk-init=true other_config:dpdk-extra="--no-pci" other_config:dpdk-socket-mem=512 \
-        other_config:pmd-cpu-mask="$(printf '0x%x' $((1 << core)))" other_config:dpdk-lcore-mask="$(printf '0x%x' $((1 << other)))"
-    "$vswitchd" "unix:$run/db.sock" --pidfile="$run/vswitchd.pid" --detach --log-file="$run/vswitchd.log" >"$run/out" 2>&1 || { cat "$run/out" >&2; return 1; }
-    "${vsctl[@]}" add-br br0 -- set bridge br0 datapath_type=netdev
-    for number in $(seq 0 $((2 * $1 + 1))); do
-        "${vsctl[@]}" add-port br0 "p$number" -- set Interface "p$number" type=dpdkvhostuser
-        sockets+=("$run/p$number")
+# The program is killed under load, three times, and started again.
+recovers() {
+    local _ pid
+    up 0
+    for _ in 1 2 3; do
+        front 4 "${sockets[@]}" >/dev/null 2>&1 &
+        pid=$!
+        sleep 3
+        kill -KILL "$(pgrep -f "file-prefix front$$" | head -1)"
+        wait "$pid" || true
     done
-    ovs-ofctl del-flows "$run/br0.mgmt"
-    # Hosts are p0 and p1, functions p2 and p3, p4 and p5, ..
-    local at=p0
-    for number in $(seq "$1"); do
-        ovs-ofctl add-flow "$run/br0.mgmt" "in_port=$at,actions=output:p$((2 * number))"
-        ovs-ofctl add-flow "$run/br0.mgmt" "in_port=p$((2 * number)),actions=output:$at"
-        at=p$((2 * number + 1))
-    done
-    ovs-ofctl add-flow "$run/br0.mgmt" "in_port=$at,actions=output:p1"
-    ovs-ofctl add-flow "$run/br0.mgmt" "in_port=p1,actions=output:$at"
-    local status=0
-    front "${sockets[@]}" || status=1
-    end_ovs
-    return "$status"
-}
-
-end_ovs() {
-    local pid
-    for pid in "$work/ovs/vswitchd.pid" "$work/ovs/ovsdb.pid"; do
-        [[ ! -e $pid ]] || kill -TERM "$(cat "$pid")"
-        while [[ -e $pid ]]; do sleep 0.1; done
-    done
+    front 1 "${sockets[@]}" >/dev/null
+    "$heddle" down bench >/dev/null 2>&1
 }
 
 # Milliseconds from the signal $1 to the function's program until packets go past it. One in five milliseconds asks.
 seen_after() {
-    cat >"$work/watch.fabric.yaml" <<EOF
+    cat >"$work/watch.fabric.yaml" <<EOF2
 name: watch
 nodes: { h1: host, h2: host, s1: switch }
 links: [{ between: [h1, s1] }, { between: [h2, s1] }]
 functions: { f: { at: s1 } }
 chains: { all: { from: h1, to: h2, functions: f, on-failure: bypass } }
-EOF
+EOF2
     "$heddle" up "$work/watch.fabric.yaml" --name watch >"$work/up" 2>&1 || { cat "$work/up" >&2; return 1; }
     until "$heddle" exec -n watch h1 ping -4 -c 1 -W 1 h2 >/dev/null 2>&1; do sleep 0.1; done
     "$heddle" exec -n watch h1 ping -4 -D -i 0.005 -c 400 h2 >"$work/asked" 2>&1 &
@@ -132,40 +83,29 @@ EOF
     "$heddle" down watch >/dev/null 2>&1
 }
 
-# Its buffers are on huge pages, which are given back.
-pages=/proc/sys/vm/nr_hugepages
-pages_before=$(cat "$pages")
-end_all() {
-    end_ovs || true
-    [[ $(cat "$pages") = "$pages_before" ]] || echo "$pages_before" >"$pages" || true
-    finish
-}
-trap end_all EXIT
-vswitchd=$(command -v ovs-vswitchd || true)
-[[ ! -x /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk ]] || vswitchd=/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk
-has_dpdk=$([[ -n $vswitchd ]] && "$vswitchd" --version 2>/dev/null | grep -c DPDK || true)
-
-if [[ ${has_dpdk:-0} != 0 && $pages_before -lt 400 ]]; then
-    echo 400 2>/dev/null >"$pages" || has_dpdk=0
-fi
-
 about "$rounds" "$seconds"
 for _ in $(seq "$rounds"); do
-    for length in $(seq "$longest"); do
-        ours "$length" >>"$work/heddle-$length"
-        [[ ${has_dpdk:-0} = 0 ]] || ovs "$length" >>"$work/ovs-dpdk-$length"
+    for length in $(seq 0 "$longest"); do
+        relay "$seconds" "$length" >>"$work/testpmd-$length"
+        ours "$seconds" "$length" >>"$work/heddle-$length"
+        ! $has_ovs || ovs "$seconds" "$length" >>"$work/ovs-$length"
     done
 done
+
+# shown FILE HOPS
 shown() {
-    summary "$1" | awk '{ printf "%8.2f (%6.2f - %6.2f)\n", $1, $2, $3 }'
+    summary "$1" | awk -v hops="$2" '{ printf "%8.2f (%6.2f - %6.2f)\n", hops * $1, hops * $2, hops * $3 }'
 }
-for length in $(seq "$longest"); do
-    printf '%-40s %s\n' "Heddle, functions: $length (M hops/s)" "$(shown "$work/heddle-$length")"
-    [[ ${has_dpdk:-0} = 0 ]] || printf '%-40s %s\n' "OVS-DPDK, functions: $length" "$(shown "$work/ovs-dpdk-$length")"
+for length in $(seq 0 "$longest"); do
+    printf '%-40s %s\n' "testpmd io, functions: $length (M hops/s)" "$(shown "$work/testpmd-$length" $((length + 1)))" \
+        "Heddle, functions: $length" "$(shown "$work/heddle-$length" $((length + 1)))"
+    ! $has_ovs || printf '%-40s %s\n' "OVS-DPDK, functions: $length" "$(shown "$work/ovs-$length" $((length + 1)))"
 done
 for signal in STOP KILL; do
     for _ in $(seq "$rounds"); do
         seen_after "$signal" >>"$work/seen-$signal"
     done
-    printf '%-40s %s\n' "ms without an answer after SIG$signal" "$(shown "$work/seen-$signal")"
+    printf '%-40s %s\n' "ms without an answer after SIG$signal" "$(shown "$work/seen-$signal" 1)"
 done
+recovers
+echo 'testpmd was killed under load three times, and served again each time'

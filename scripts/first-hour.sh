@@ -120,6 +120,7 @@ links: [{ between: [server, client] }]
 FILE
 say heddle up web.fabric.yaml -- "web is up"
 say heddle show programs -- running
+say heddle logs -- "says |"
 say heddle exec server cat /etc/heddle-first-hour -- hello
 say heddle exec server cat /proc/sys/net/ipv4/ip_forward -- 1
 say heddle exec client sh -c '! test -e /etc/heddle-first-hour'

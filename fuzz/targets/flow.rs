@@ -1,5 +1,5 @@
-//! Flows and groups: any text is read or refused at a place within it, with a printable reason; what is read is printed as what is read as the same again. What
-//! stands behind the first line are frames, which tables with these flows work on.
+//! Flows, groups and meters: any text is read or refused at a place within it, with a printable reason; what is read is printed as what is read as the same again. What
+//! stands behind the first line are frames, which tables with these flows work on; in the end, flows are removed by what was read as a choice of them.
 #![no_main]
 
 use std::sync::Arc;
@@ -7,7 +7,10 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use machine::Time;
 use topology::{HostAddress, NodeId, PortId, Topology};
-use vswitch::flow_table::{Flow, FlowError, FlowTables, Group, Ports, Selection, TableChange, parse_modification};
+use vswitch::flow_table::{
+    ChangeList, ChangeProgress, Flow, FlowError, FlowTables, Group, Meter, Ports, Selection, TableChange,
+    parse_modification,
+};
 
 fn ports() -> Ports {
     let mut topology = Topology::default();
@@ -41,6 +44,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(text) else { return };
     let ports = ports();
     let mut tables = FlowTables::new(Time::ZERO, ports.clone(), 1, &[]).expect("nothing is refused");
+    let mut selections = Vec::new();
     for line in text.lines() {
         match Group::parse(line, &ports) {
             Ok(group) => {
@@ -49,6 +53,14 @@ fuzz_target!(|bytes: &[u8]| {
             }
             Err(error) => check(line, &error),
         }
+        match Meter::parse(line) {
+            Ok(meter) => {
+                assert_eq!(Meter::parse(&meter.to_string()).as_ref(), Ok(&meter), "{meter}");
+                let _ = tables.change(Time::ZERO, &TableChange::AddMeter(meter));
+            }
+            Err(error) => check(line, &error),
+        }
+        let _ = Meter::parse_number(line).map_err(|error| check(line, &error));
         match Flow::parse(line, &ports) {
             Ok(flow) => {
                 let printed = flow.to_string();
@@ -58,7 +70,10 @@ fuzz_target!(|bytes: &[u8]| {
             Err(error) => check(line, &error),
         }
         for strict in [false, true] {
-            let _ = Selection::parse(line, &ports, strict).map_err(|error| check(line, &error));
+            match Selection::parse(line, &ports, strict) {
+                Ok(selection) => selections.push(selection),
+                Err(error) => check(line, &error),
+            }
             let _ = parse_modification(line, &ports, strict).map_err(|error| check(line, &error));
         }
     }
@@ -67,8 +82,16 @@ fuzz_target!(|bytes: &[u8]| {
         let headers = frame.get(1..).unwrap_or_default();
         tables.process(Time::ZERO, PortId(0), (headers, headers.len() as u32), actions);
     }
-    // A packet may answer itself, if a flow has it do so.
-    if tables.conntrack().is_none() {
+    // A packet may answer itself, or use up what a meter lets pass, if a flow has it do so.
+    if tables.conntrack().is_none() && tables.meters(Time::ZERO).is_empty() {
         assert_eq!(twice[0], twice[1], "what is cached is what was decided");
+    }
+    let list = ChangeList::new(selections.iter().copied().map(TableChange::Delete).collect());
+    let mut progress = ChangeProgress::default();
+    while !progress.is_done(&list) {
+        tables.change_some(Time::ZERO, &list, &mut progress);
+    }
+    for selection in &selections {
+        assert_eq!(tables.entries(Time::ZERO, selection), [], "{selection:?}");
     }
 });

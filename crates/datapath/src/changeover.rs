@@ -72,6 +72,8 @@ impl<P> Graph<P> {
         }
         if was.steering == is.steering {
             std::mem::swap(&mut self.chains, &mut old.chains);
+        } else {
+            self.chains.take_over(&mut old.chains, (&was.steering, &is.steering));
         }
         for (from, to) in kept(&renumbering.ends) {
             std::mem::swap(&mut self.ends[to], &mut old.ends[from]);

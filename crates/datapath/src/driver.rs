@@ -107,7 +107,7 @@ pub trait Driver {
     /// themselves has bytes always.
     fn frame<'a>(&'a self, packet: &'a Self::Packet) -> Option<&'a [u8]>;
 
-    /// As many of its bytes as there are, headers at least. Only asked where switches have pipelines.
+    /// As many of its bytes as there are, headers at least. Only asked where switches have pipelines, or where there are chains.
     fn headers<'a>(&'a self, packet: &'a Self::Packet) -> &'a [u8];
 
     /// The same as another program could send it on: with its checksums, where a kernel has left them to others.
@@ -115,7 +115,7 @@ pub trait Driver {
         Cow::Borrowed(self.headers(packet))
     }
 
-    /// Writes a header field. Only asked where switches have pipelines.
+    /// Writes a header field. Only asked where switches have pipelines, or chains built-in functions.
     ///
     /// # Errors
     /// If it does not have that field: [`Field::write`].

@@ -290,7 +290,7 @@ impl<P> Graph<P> {
             switches: (0..map.switches()).map(switch).collect(),
             pipelines: pipelines(now, topology, tables),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
-            chains: ChainState::new(&tables.steering),
+            chains: ChainState::new(&tables.steering, seed),
             routes,
             spread,
             ..Self::default()
@@ -302,7 +302,9 @@ impl<P> Graph<P> {
     #[inline]
     pub fn depart<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, port: NetPort, mut packet: P) {
         if !moment.tables.steering.is_empty() {
-            let Some(steered) = self.steer(moment, driver, port, packet) else { return };
+            let Some(steered) = self.steer(moment, driver, port, packet) else {
+                return self.follow_pending(moment, driver);
+            };
             packet = steered;
         }
         self.depart_steered(moment, driver, port, packet);
@@ -332,7 +334,9 @@ impl<P> Graph<P> {
     ) {
         // What a bond says by itself is for its other end.
         if !moment.tables.steering.is_empty() && driver.tag(&packet) != Tag::Control {
-            let Some(steered) = self.steer(moment, driver, port, packet) else { return };
+            let Some(steered) = self.steer(moment, driver, port, packet) else {
+                return self.follow_pending(moment, driver);
+            };
             packet = steered;
         }
         if let Some(arrived) = self.cross_or_show(moment, driver, port, packet)

@@ -32,7 +32,7 @@ mod pipeline;
 mod port_table;
 mod vlan;
 
-pub use chains::{ChainState, Course, CourseCounters, HopCounters, InstanceState, Steering};
+pub use chains::{BuiltInState, ChainState, CourseCounters, HopCounters, InstanceState, Steering};
 pub use changeover::Renumbering;
 pub use driver::{Driver, Loss, Tag, Timer};
 pub use ends::{EndSpec, EndState, Role};

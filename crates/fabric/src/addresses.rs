@@ -1,7 +1,7 @@
 //! Addresses as written.
 
 use std::borrow::Cow;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
@@ -44,6 +44,7 @@ macro_rules! address {
     };
 }
 address!(Mac, "a MAC address like `02:00:00:00:00:01`");
+address!(IpAddr, "an IP address like `10.0.0.7`");
 address!(Ipv4Addr, "an IPv4 address like `10.0.0.7`");
 address!(Ipv6Addr, "an IPv6 address like `fd68:6564:646c::7`");
 

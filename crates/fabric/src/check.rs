@@ -20,6 +20,7 @@ use crate::source::{At, Place, Source};
 use crate::topologies::{Specs, TopologyText, explicit};
 use crate::tree::{Node, Value};
 use crate::vary::AxisText;
+use crate::vm::VmText;
 use crate::{
     Experiment, Fabric, HostSetup, PortChange, bonds, chains, devices, flows, links, port_change, switches, tree,
 };
@@ -123,7 +124,7 @@ fn setups(file: &File, graph: &Graph, problems: &mut Problems<'_>) -> BTreeMap<S
         NodeText::Short(_) => None,
     });
     let of_hosts = file.hosts.iter().flat_map(|hosts| &hosts.value.0).map(|(name, text)| (name, &text.value.setup));
-    let mut setups = BTreeMap::new();
+    let mut setups = vms(file, problems);
     for (name, text) in of_nodes.chain(of_hosts) {
         let (Some(place), Some(node)) = (text.place(), graph.topology.node(&name.value.0)) else { continue };
         let name = &name.value.0;
@@ -143,6 +144,26 @@ fn setups(file: &File, graph: &Graph, problems: &mut Problems<'_>) -> BTreeMap<S
         match why {
             Some((message, hint)) => problems.add(place, message, "only for hosts that are made", hint),
             None => _ = setups.insert(name.clone(), text.setup(problems)),
+        }
+    }
+    setups
+}
+
+/// The virtual machines among the nodes.
+fn vms(file: &File, problems: &mut Problems<'_>) -> BTreeMap<String, HostSetup> {
+    let mut setups = BTreeMap::new();
+    for (name, text) in file.nodes.iter().flat_map(|nodes| &nodes.value.0) {
+        let name = &name.value.0;
+        let written = match &text.value {
+            NodeText::Long(long) => Some(&long.vm),
+            NodeText::Short(_) => None,
+        };
+        if text.value.kind() == NodeWord::Vm {
+            let vm = written.cloned().unwrap_or_default().vm(problems);
+            setups.insert(name.clone(), HostSetup { vm: Some(vm), ..HostSetup::default() });
+        } else if let Some(place) = written.and_then(VmText::place) {
+            let message = format!("`{name}` is no virtual machine");
+            problems.add(place, message, "only for virtual machines", "say `kind: vm`, or remove it");
         }
     }
     setups
@@ -288,7 +309,7 @@ fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut 
     let topology = explicit(nodes, links, defaults, file.bonds.as_ref(), problems)?;
     let mut graph = Graph { topology, bonds: TiVec::new() };
     let hosts = nodes.value.0.iter().filter_map(|(name, text)| match &text.value {
-        NodeText::Long(long) if long.kind.value == NodeWord::Host => {
+        NodeText::Long(long) if long.kind.value != NodeWord::Switch => {
             let NodeLong { mac, ipv4, ipv6, setup, .. } = &**long;
             let value = HostText { mac: mac.clone(), ipv4: ipv4.clone(), ipv6: ipv6.clone(), setup: setup.clone() };
             Some((name.clone(), At { value, place: text.place, sound: text.sound }))

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use topology::{DeviceName, NodeKind};
+use topology::{DeviceName, NodeKind, VhostUserDevice};
 
-use crate::document::{File, NodeText};
+use crate::document::{File, NodeText, NodeWord};
 use crate::error::Problems;
 use crate::graph::Graph;
 use crate::source::At;
@@ -20,9 +20,29 @@ pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_
     };
     let mut taken: BTreeMap<String, String> = devices.filter_map(single).collect();
     for (name, text) in &nodes.value.0 {
-        let NodeText::Long(long) = &text.value else { continue };
-        let (Some(At { value: devices, place, .. }), name) = (&long.devices, name.value.0.as_str()) else { continue };
+        let devices = match &text.value {
+            NodeText::Long(long) => long.devices.as_ref(),
+            NodeText::Short(_) => None,
+        };
+        let name = name.value.0.as_str();
+        let is_vm = text.value.kind() == NodeWord::Vm;
+        if !is_vm && devices.is_none() {
+            continue;
+        }
         let Some(node) = graph.topology.nodes.iter_mut().find(|node| node.name == name) else { continue };
+        if is_vm {
+            node.devices = vec![VhostUserDevice::PREFIX.to_owned(); node.ports.len()];
+        }
+        let Some(At { value: devices, place, .. }) = devices else { continue };
+        if is_vm {
+            problems.add(
+                *place,
+                format!("`{name}` is a virtual machine: its devices are sockets that it is given"),
+                "not for virtual machines",
+                "remove it, or say `kind: host` and start the machine yourself",
+            );
+            continue;
+        }
         if matches!(node.kind, NodeKind::Switch { .. }) {
             problems.add(
                 *place,

@@ -26,6 +26,7 @@ use crate::topologies::TopologyText;
 use crate::traffic::TrafficText;
 use crate::tree::{Node, Value};
 use crate::vary::Vary;
+use crate::vm::VmText;
 use crate::words::{Choice, Words, words};
 use crate::{Fabric, Metric};
 
@@ -80,6 +81,9 @@ parameters! {
         "flows" => flows: Option<BySwitch>;
         /// Groups of switches, by their names, as `ovs-ofctl add-group` reads them: `leaf1: [ "group_id=1,type=select,bucket=output:2,bucket=output:3" ]`.
         "groups" => groups: Option<BySwitch>;
+        /// Meters of switches, by their names, as `ovs-ofctl add-meter` reads them: `leaf1: [ "meter=1,kbps,burst,band=type=drop,rate=1000,burst_size=100" ]`. The flow
+        /// `actions=meter:1,normal` has packets pass it.
+        "meters" => meters: Option<BySwitch>;
         /// Functions of service chains, by name: what has two ports, and passes on by one what comes by the other.
         "functions" => functions: Option<At<Mapping<Name, FunctionText>>>;
         /// Service chains, by name: packets between some hosts pass functions in order. A packet that two would take goes by the first one.
@@ -94,6 +98,7 @@ parameters! {
 words!(NodeWord, "NodeWord", "a kind of node", {
     "host" => NodeWord::Host,
     "switch" => NodeWord::Switch,
+    "vm" => NodeWord::Vm,
 });
 
 /// What a node is, as written.
@@ -101,12 +106,15 @@ words!(NodeWord, "NodeWord", "a kind of node", {
 pub(crate) enum NodeWord {
     Host,
     Switch,
+    /// A host that is a virtual machine.
+    Vm,
 }
 
 section! {
     /// A node in full.
     NodeLong {
-        /// `host` or `switch`.
+        ..vm: VmText,
+        /// `host`, `switch`, or `vm`: a host that is a virtual machine.
         "kind" => kind: At<NodeWord>,
         /// A host's MAC address.
         "mac" => mac: Option<At<Mac>>,
@@ -138,6 +146,16 @@ pub(crate) enum NodeText {
     Short(At<NodeWord>),
     /// `h1: { kind: host, .. }`
     Long(Box<NodeLong>),
+}
+
+impl NodeText {
+    /// What the node is.
+    pub fn kind(&self) -> NodeWord {
+        match self {
+            Self::Short(kind) => kind.value,
+            Self::Long(long) => long.kind.value,
+        }
+    }
 }
 
 impl Read for NodeText {

@@ -16,7 +16,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 use topology::{NodeId, Topology};
 use vswitch::flow_table::{
-    Flow, FlowError, FlowTables, Group, Match, Ports, Selection, TableChange, parse_modification, parse_packet,
+    Flow, FlowError, FlowTables, Group, Match, Meter, Ports, Selection, TableChange, parse_modification, parse_packet,
 };
 use vswitch::{NormalPipeline, Pipeline, Pipelines};
 
@@ -35,6 +35,8 @@ const MOST: usize = 200_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwitchTables {
     /// In the order of the file.
+    pub meters: Vec<Meter>,
+    /// In the order of the file.
     pub groups: Vec<Group>,
     /// In the order of the file: a later one takes the place of an earlier one with the same table, priority and match.
     pub flows: Vec<Arc<Flow>>,
@@ -44,8 +46,9 @@ impl SwitchTables {
     /// What makes new tables these.
     pub fn changes(&self) -> Vec<TableChange> {
         let normal = std::iter::once(TableChange::Add(Arc::new(Flow::normal())));
+        let meters = self.meters.iter().cloned().map(TableChange::AddMeter);
         let groups = self.groups.iter().cloned().map(TableChange::AddGroup);
-        normal.chain(groups).chain(self.flows.iter().cloned().map(TableChange::Add)).collect()
+        normal.chain(meters).chain(groups).chain(self.flows.iter().cloned().map(TableChange::Add)).collect()
     }
 }
 
@@ -54,11 +57,14 @@ impl Serialize for SwitchTables {
         #[derive(Serialize)]
         struct Written {
             #[serde(skip_serializing_if = "Vec::is_empty")]
+            meters: Vec<String>,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
             groups: Vec<String>,
             flows: Vec<String>,
         }
         let groups = self.groups.iter().map(ToString::to_string).collect();
-        Written { groups, flows: self.flows.iter().map(ToString::to_string).collect() }.serialize(serializer)
+        let meters = self.meters.iter().map(ToString::to_string).collect();
+        Written { meters, groups, flows: self.flows.iter().map(ToString::to_string).collect() }.serialize(serializer)
     }
 }
 
@@ -82,7 +88,7 @@ fn tables_of(now: Time, topology: &Topology, switch: NodeId, seed: u64, tables: 
     FlowTables::new(now, Ports::of(topology, switch), seed, &tables.changes()).expect("the file was checked")
 }
 
-/// A flow or a group as written.
+/// A flow, a group or a meter as written.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowText(String);
 
@@ -91,7 +97,7 @@ impl Read for FlowText {
         if let Value::Scalar(text) = &node.value {
             return Some(Self(text.clone()));
         }
-        expected(node, "a flow or group in one line: `tcp,tp_dst=80,actions=drop`", problems);
+        expected(node, "a flow, group or meter in one line: `tcp,tp_dst=80,actions=drop`", problems);
         None
     }
 }
@@ -109,7 +115,15 @@ impl JsonSchema for FlowText {
 /// Texts by switch.
 pub(crate) type BySwitch = At<Mapping<Name, Vec<At<FlowText>>>>;
 
-/// Reads the flows and groups of all switches.
+/// A section of texts by switch, in the order in which they are added.
+#[derive(Clone, Copy)]
+enum TableSection {
+    Meters,
+    Groups,
+    Flows,
+}
+
+/// Reads the flows, groups and meters of all switches.
 pub(crate) fn flow_tables(
     file: &File,
     topology: &Topology,
@@ -118,23 +132,30 @@ pub(crate) fn flow_tables(
     let mut all: BTreeMap<NodeId, SwitchTables> = BTreeMap::new();
     // Where each switch's texts are, as its changes come.
     let mut places: BTreeMap<NodeId, Vec<Place>> = BTreeMap::new();
-    let sections = [(&file.groups, true), (&file.flows, false)];
+    let sections = [
+        (&file.meters, TableSection::Meters),
+        (&file.groups, TableSection::Groups),
+        (&file.flows, TableSection::Flows),
+    ];
     let count = |text: &BySwitch| text.value.0.iter().map(|(_, list)| list.value.len()).sum::<usize>();
     if let Some(section) = sections.iter().filter_map(|(section, _)| section.as_ref()).find(|it| count(it) > MOST) {
         let message = format!("{} are more than {MOST}", count(section));
         problems.add(section.place, message, "too many", "add others with `heddle flow add`");
         return all;
     }
-    for (section, is_group) in sections {
+    for (section, kind) in sections {
         for (name, list) in section.iter().flat_map(|section| &section.value.0) {
             let Some(switch) = switch_of(topology, name, problems) else { continue };
             let ports = Ports::of(topology, switch);
             let tables = all.entry(switch).or_default();
             for text in &list.value {
-                let read = if is_group {
-                    Group::parse(&text.value.0, &ports).map(|group| tables.groups.push(group))
-                } else {
-                    Flow::parse(&text.value.0, &ports).map(|flow| tables.flows.push(Arc::new(flow)))
+                let text_of_it = &text.value.0;
+                let read = match kind {
+                    TableSection::Meters => Meter::parse(text_of_it).map(|meter| tables.meters.push(meter)),
+                    TableSection::Groups => Group::parse(text_of_it, &ports).map(|group| tables.groups.push(group)),
+                    TableSection::Flows => {
+                        Flow::parse(text_of_it, &ports).map(|flow| tables.flows.push(Arc::new(flow)))
+                    }
                 };
                 match read {
                     Ok(()) => places.entry(switch).or_default().push(text.place),
@@ -146,9 +167,9 @@ pub(crate) fn flow_tables(
     if problems.is_empty() {
         for (switch, tables) in &all {
             let empty = FlowTables::new(Time::ZERO, Ports::default(), 0, &[]).expect("nothing is refused");
-            // The first change is of no text.
-            if let Err((number, error)) = empty.check(&tables.changes()[1..]) {
-                problems.add(places[switch][number], error.to_string(), "here", error.hint());
+            if let Err((number, error)) = empty.check(&tables.changes()) {
+                // The first change is of no text.
+                problems.add(places[switch][number.saturating_sub(1)], error.to_string(), "here", error.hint());
             }
         }
     }
@@ -208,9 +229,15 @@ pub enum FlowCommand {
     ModifyGroup,
     /// Removes groups by their numbers, and the flows that name them; without a text, all.
     DeleteGroup,
+    /// Adds meters.
+    AddMeter,
+    /// Gives meters other bands.
+    ModifyMeter,
+    /// Removes meters by their numbers, and the flows that name them; without a text, all.
+    DeleteMeter,
 }
 
-/// A flow or a group that somebody wrote for a running switch, and where it stands.
+/// A flow, a group or a meter that somebody wrote for a running switch, and where it stands.
 #[derive(Clone, Debug)]
 pub struct FlowInput {
     source: Arc<Source>,
@@ -272,6 +299,9 @@ pub fn table_changes(
             FlowCommand::AddGroup => Group::parse(text, &ports).map(TableChange::AddGroup),
             FlowCommand::ModifyGroup => Group::parse(text, &ports).map(TableChange::ModifyGroup),
             FlowCommand::DeleteGroup => Group::parse_number(text).map(TableChange::DeleteGroup),
+            FlowCommand::AddMeter => Meter::parse(text).map(TableChange::AddMeter),
+            FlowCommand::ModifyMeter => Meter::parse(text).map(TableChange::ModifyMeter),
+            FlowCommand::DeleteMeter => Meter::parse_number(text).map(TableChange::DeleteMeter),
         }
         .map_err(|error| input.explain(&error))
     };
@@ -304,7 +334,7 @@ fn flow_error(source: &Source, offset: usize, error: &FlowError) -> Error {
     problems.into_error()
 }
 
-/// Notes what is wrong with a flow or group, at the place where it is wrong.
+/// Notes what is wrong with a flow, group or meter, at the place where it is wrong.
 fn note(text: &At<FlowText>, error: &FlowError, problems: &mut Problems<'_>) {
     let hint = if text.value.0.contains('=') || text.value.0.contains(',') {
         error.hint.clone()

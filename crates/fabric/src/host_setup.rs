@@ -76,6 +76,13 @@ impl Read for ProgramText {
 #[derive(Clone, Debug)]
 pub(crate) struct Command(Vec<String>);
 
+impl Command {
+    /// The program and its arguments.
+    pub fn words(&self) -> Vec<String> {
+        self.0.clone()
+    }
+}
+
 impl Read for Command {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let (words, is_empty) = match &node.value {
@@ -110,7 +117,7 @@ impl Read for Command {
 }
 
 /// A scalar as it is.
-fn plain_text(node: &Node, problems: &mut Problems<'_>) -> Option<String> {
+pub(crate) fn plain_text(node: &Node, problems: &mut Problems<'_>) -> Option<String> {
     let Value::Scalar(text) = &node.value else {
         expected(node, "text", problems);
         return None;
@@ -256,6 +263,7 @@ impl SetupText {
                 .flat_map(|text| &text.value.0)
                 .map(|(name, value)| NetSysctl { name: name.value.0.clone(), value: value.value.0.clone() })
                 .collect(),
+            vm: None,
         };
         self.check(&setup, problems);
         setup

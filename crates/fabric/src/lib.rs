@@ -76,6 +76,7 @@ mod transfers;
 mod tree;
 mod units;
 mod vary;
+mod vm;
 mod window;
 mod words;
 mod yaml;

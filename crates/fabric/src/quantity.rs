@@ -260,7 +260,7 @@ impl WrittenBack for Percent {
 }
 
 /// Reads a number with a unit; tells apart what can be wrong with it.
-fn quantity<T>(
+pub(crate) fn quantity<T>(
     node: &Node,
     parse: impl Fn(&str) -> Result<T, Fault>,
     what: &str,

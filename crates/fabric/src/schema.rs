@@ -12,6 +12,7 @@ use crate::host_setup::{Command, Contents, HostPath, SysctlName, SysctlValue};
 use crate::quantity::{Bytes, Length, PacketRate, Percent, Rate, StormRate, Whole};
 use crate::read::{Device, Mapping, Name, Text, Written};
 use crate::source::At;
+use crate::vm::{FilePath, Line, Memory};
 
 /// A JSON Schema (draft 7) of the fabric file, made from the types that read it.
 pub fn schema() -> Value {
@@ -22,6 +23,8 @@ pub fn schema() -> Value {
     one_of(&mut schema, "ExperimentText", &["traffic", "cluster"]);
     one_of(&mut schema, "BondText", &["between", "host"]);
     one_of(&mut schema, "LinkFaultText", &["down", "up"]);
+    one_of(&mut schema, "FunctionText", &["kind", "at"]);
+    one_of(&mut schema, "RuleText", &["allow", "deny"]);
     one_of(&mut schema, "FaultText", &["kill", "restart", "pause", "partition"]);
     schema.into()
 }
@@ -92,6 +95,13 @@ schema!([] Command, "Command", |_g| json_schema!({
     "minItems": 1,
     "examples": ["python3 -m http.server 80", ["iperf3", "--server"]],
 }));
+schema!([] Memory, "Memory", |_g| json_schema!({
+    "type": "string",
+    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *[MG](i?B)?$",
+    "examples": ["512MiB", "2GiB"],
+}));
+schema!([] FilePath, "FilePath", |_g| json_schema!({ "type": ["string", "number"] }));
+schema!([] Line, "Line", |_g| json_schema!({ "type": ["string", "number"] }));
 schema!([] HostPath, "HostPath", |_g| json_schema!({
     "type": "string",
     "pattern": "^(/[^/\\s]+)+$",

@@ -46,6 +46,16 @@ pub(crate) const SPANS: &[(&str, u128)] = &[
 pub(crate) const SIZES: &[(&str, u128)] =
     &[("B", 1), ("kB", 1_000), ("KB", 1_000), ("KiB", 1_024), ("MB", 1_000_000), ("MiB", 1_048_576)];
 
+/// Bytes of memory.
+const MEMORY: &[(&str, u128)] = &[
+    ("MB", 1_000_000),
+    ("M", 1_048_576),
+    ("MiB", 1_048_576),
+    ("GB", 1_000_000_000),
+    ("G", 1_073_741_824),
+    ("GiB", 1_073_741_824),
+];
+
 /// What a hundredth is, where a thousand million are the whole.
 const PERCENT: &[(&str, u128)] = &[("%", 10_000_000)];
 
@@ -203,6 +213,11 @@ pub(crate) fn span(text: &str) -> Result<Span, Fault> {
 /// A size in bytes.
 pub(crate) fn size(text: &str) -> Result<u64, Fault> {
     quantity(text, SIZES)
+}
+
+/// Memory in bytes. `M` and `G` are what hypervisors take them for.
+pub(crate) fn memory(text: &str) -> Result<u64, Fault> {
+    quantity(text, MEMORY)
 }
 
 /// A decimal number and a unit, as a whole number of the smallest unit. Exact: no floating point.

@@ -1,7 +1,11 @@
 //! Service chains in a file.
 
-use fabric::{Fabric, Source, parse};
+use fabric::Fabric;
 use machine::Span;
+use vswitch::chain::FunctionKind;
+use vswitch::functions::{BuiltIn, Course, RateLimit};
+
+use crate::network;
 
 const NETWORK: &str = "\
 name: net
@@ -14,16 +18,11 @@ links:
 ";
 
 fn read(more: &str) -> Result<Fabric, fabric::Error> {
-    parse(&Source { name: "net.fabric.yaml".into(), text: format!("{NETWORK}{more}") })
+    network::read(NETWORK, more)
 }
 
-/// Line and column of each problem, what it says, and its hint.
 fn problems(more: &str) -> Vec<String> {
-    let error = read(more).expect_err("it has a problem");
-    let line = |problem: &fabric::Problem| {
-        format!("{}:{} {} ({})", problem.line, problem.column, problem.message, problem.hint)
-    };
-    error.problems().iter().map(line).collect()
+    network::problems(NETWORK, more)
 }
 
 #[test]
@@ -51,7 +50,9 @@ chains:
     let [web, rest] = &fabric.chains.chains[..] else { panic!("two chains") };
     assert_eq!((&web.functions, &rest.functions), (&vec![1, 0], &vec![2]));
     assert_eq!((web.to.len(), rest.from.len(), rest.is_both_ways), (2, 3, false));
-    assert_eq!(fabric.chains.functions[1].timeout, Span::from_ms(50));
+    assert!(
+        matches!(fabric.chains.functions[1].kind, FunctionKind::External { timeout, .. } if timeout == Span::from_ms(50))
+    );
     assert_eq!(fabric.simulated_functions[0].delay, Span::from_us(5));
     // Who is not behind devices and names no program passes frames on.
     assert_eq!(fabric.setups.keys().collect::<Vec<_>>(), ["fw", "nat-1", "nat-2"]);
@@ -111,4 +112,84 @@ fn a_wrong_function_is_refused_where_it_is_wrong() {
     assert!(found.len() == 1 && found[0].contains("there is a node `h1` already"), "{found:?}");
     let found = problems("functions: { fw: { at: s1, devices: ['null:', 'null:'], programs: { a: b } } }\n");
     assert_eq!(found.len(), 2, "{found:?}");
+}
+
+#[test]
+fn built_in_functions_have_no_ports() {
+    let fabric = read(
+        "\
+functions:
+  count: { kind: counter }
+  slow: { kind: rate-limit, rate: 10 Mbit/s, burst: 20kB }
+  tap: { kind: mirror, to: h3 }
+  ids: { at: s1 }
+  fw: { kind: firewall, inbound: [allow: 'tcp,tp_dst=22', deny: all], outbound: [deny: udp] }
+  nat: { kind: nat, source: '10.9.0.1-10.9.0.4', forwards: [{ port: 8080, to: h1, to-port: 80 }, { address: 10.9.0.9, port: 53, protocol: udp, to: h2 }] }
+chains:
+  all: { from: h1, to: h2, functions: [count, slow, tap, ids, fw, nat] }
+",
+    )
+    .expect("it is a file");
+    assert_eq!((fabric.topology.hosts, fabric.topology.end_host_count()), (5, 3));
+    let built_in = |at: usize| fabric.chains.functions[at].built_in();
+    assert_eq!(built_in(1), Some(&BuiltIn::RateLimit(RateLimit { rate_bps: 10_000_000, burst_bytes: 20_000 })));
+    assert_eq!((built_in(3), fabric.simulated_functions.len()), (None, 6));
+    let Some(BuiltIn::Nat(rules)) = built_in(5) else { panic!("{:?}", built_in(5)) };
+    assert_eq!(rules.forwards.iter().map(|it| it.course).collect::<Vec<_>>(), [Course::Reverse, Course::Forward]);
+    let owners: Vec<_> = fabric.chains.aliases().iter().map(|alias| alias.host.0).collect();
+    assert_eq!(owners, [0, 0, 1], "its addresses are those of the ends");
+    let json = fabric::in_units(&fabric);
+    assert_eq!(json["functions"][1]["rate"], "10Mbit");
+    assert_eq!((&json["functions"][2]["to"], &json["functions"][2]["instances"]), (&"h3".into(), &json["none"]));
+    assert_eq!(json["functions"][4]["inbound"][0], "allow: tcp,tp_dst=22");
+    assert_eq!(json["functions"][5]["source"], "10.9.0.1-10.9.0.4");
+    assert_eq!(json["functions"][5]["forwards"][0]["to_port"], 80);
+}
+
+#[test]
+fn a_wrong_built_in_function_is_refused_where_it_is_wrong() {
+    for (function, what) in [
+        ("kind: firewal", "`firewal` is not a built-in function (did you mean `firewall`?)"),
+        ("kind: counter, instances: 2", "has no instances: it is a part of its chain"),
+        ("kind: counter, at: s1", "has no ports and no process: at are for functions that have"),
+        ("kind: counter, programs: { a: b }", "has no ports and no process"),
+        ("kind: counter, rate: 1Mbit", "`rate` is for a function of `kind: rate-limit`, and this is a `counter`"),
+        ("at: s1, rate: 1Mbit", "`rate` is for a function of `kind: rate-limit`, and this one is not built in"),
+        ("timeout: 1s", "neither said where the function is nor that it is built in"),
+        ("kind: rate-limit", "a `rate-limit` needs `rate`"),
+        ("kind: rate-limit, rate: 0Mbit", "a limit of zero lets nothing pass"),
+        ("kind: rate-limit, rate: 1Mbit, burst: 1B", "expected a number from 64"),
+        ("kind: mirror", "a `mirror` needs `to`"),
+        ("kind: mirror, to: s1", "`s1` is not a host"),
+        ("kind: mirror, to: h2", "`h2` is an end of the chain `web`"),
+        ("kind: firewall, inbound: [allow: tpc]", "`tpc`"),
+        ("kind: firewall, inbound: [{ allow: tcp, deny: udp }]", "either `allow: MATCH` or `deny: MATCH`"),
+        ("kind: firewall, inbound: [permit: tcp]", "no key `permit`"),
+        ("kind: firewall, outbound: [deny: 'priority=1,tcp']", "a rule takes packets by what is in them"),
+        ("kind: nat", "a `nat` needs `source` or `forwards`"),
+        ("kind: nat, source: ':5000'", "no range of addresses and ports"),
+        ("kind: nat, source: 10.0.0.0-10.255.0.0", "has this address, and is not a `from` of the chain `web`"),
+        ("kind: nat, forwards: [{ port: 80, to: h1 }]", "not said of which address"),
+        ("kind: nat, source: 10.9.0.1, forwards: [{ port: 80, to: h3 }]", "`h3` is no end of the chain `web`"),
+        ("kind: nat, source: 10.9.0.1, forwards: [{ port: 80, to: h1 }, { port: 80, to: h1 }]", "forwarded twice"),
+    ] {
+        let chain = "chains: { web: { from: h1, to: h2, functions: fw } }\n";
+        let found = problems(&format!("functions: {{ fw: {{ {function} }} }}\n{chain}"));
+        let found: Vec<&String> = found.iter().filter(|it| !it.contains("there is no function `fw`")).collect();
+        assert!(found.len() == 1 && found[0].contains(what), "{function}: {found:?}");
+        assert!(found[0].starts_with("9:"), "{found:?}");
+    }
+    let functions = "functions:\n  fw: { kind: firewall }\n  a: { kind: nat, source: 10.9.0.1-10.9.0.5 }\n  b: { kind: nat, source: 10.9.0.5 }\n";
+    let found = problems(&format!(
+        "{functions}chains: {{ web: {{ from: h1, to: h2, functions: fw, both-directions: false }} }}\n"
+    ));
+    assert!(found.len() == 1 && found[0].contains("has to see both directions"), "{found:?}");
+    let found = problems(&format!(
+        "{functions}chains: {{ a: {{ from: h1, to: h2, functions: [fw, a] }}, b: {{ from: h1, to: h3, functions: [b, fw] }} }}\n"
+    ));
+    assert!(found.iter().any(|it| it.contains("what it counts and knows is of one chain")), "{found:?}");
+    let found = problems(&format!(
+        "{functions}chains: {{ a: {{ from: h1, to: h2, functions: [a] }}, b: {{ from: h1, to: h3, functions: [b] }} }}\n"
+    ));
+    assert!(found.len() == 1 && found[0].contains("`b` and `a` have an address in common"), "{found:?}");
 }

@@ -1,6 +1,8 @@
 //! Flows and groups of switches in a file.
 
-use fabric::{Fabric, Source, parse};
+use fabric::Fabric;
+
+use crate::network;
 
 const NETWORK: &str = "\
 name: net
@@ -12,16 +14,11 @@ links:
 ";
 
 fn read(more: &str) -> Result<Fabric, fabric::Error> {
-    parse(&Source { name: "net.fabric.yaml".into(), text: format!("{NETWORK}{more}") })
+    network::read(NETWORK, more)
 }
 
-/// Line and column of each problem, what it says, and its hint.
 fn problems(more: &str) -> Vec<String> {
-    let error = read(more).expect_err("it has a problem");
-    let line = |problem: &fabric::Problem| {
-        format!("{}:{} {} ({})", problem.line, problem.column, problem.message, problem.hint)
-    };
-    error.problems().iter().map(line).collect()
+    network::problems(NETWORK, more)
 }
 
 #[test]
@@ -70,4 +67,18 @@ fn a_wrong_flow_is_shown_where_it_is_wrong() {
     // Between brackets, commas end a value.
     let found = problems("flows:\n  s1: [ tcp,tp_dst=80,actions=drop ]\n");
     assert!(found[0].contains("quotes"), "{found:?}");
+}
+
+/// Each mask is a look-up for a packet that no cache knows. The flow that each switch has is one more.
+#[test]
+fn a_switch_has_flows_of_so_many_masks() {
+    let file = |masks: usize| {
+        let flows = (1..=masks).map(|mask| format!("    - tcp,tp_src=0/{mask:#x},actions=drop\n"));
+        format!("flows:\n  s1:\n{}", flows.collect::<String>())
+    };
+    assert!(read(&file(4_095)).is_ok());
+    let said = problems(&file(4_096));
+    // Six lines of the network and two of the heading stand before them.
+    let [only] = &said[..] else { panic!("one problem: {said:?}") };
+    assert!(only.starts_with("4104:") && only.contains("match 4096 different sets of bits"), "{only}");
 }

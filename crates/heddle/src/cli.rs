@@ -16,10 +16,10 @@ pub use cluster::{
     BENCH_PREFIX, Bench, BenchOperation, BenchTarget, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls,
 };
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
-pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Trace};
+pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Meter, MeterAction, Trace};
 pub use network::{
     Capture, Down, Exec, Flush, FlushTopic, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg,
-    Path, Ping, Pings, Protocol, Shell, Show, ShowTopic,
+    Logs, Path, Ping, Pings, Protocol, Shell, Show, ShowTopic,
 };
 pub use ports::{Port, PortAction};
 pub use size::size;
@@ -67,6 +67,7 @@ EXAMPLES
   heddle ping --all                      does every host reach every other one?
   heddle exec h1 ping -c 3 h2            run a program in one of its hosts
   heddle shell h1                        or a shell
+  heddle logs -f                         what programs of hosts say
   heddle path h1 h2                      which links packets take
   heddle show counters                   what its links carried
   heddle capture h1 | wireshark -k -i -  look at what h1 sends and gets
@@ -177,6 +178,12 @@ pub enum Command {
     /// What is for an address that was forgotten is flooded until something comes from it again.
     #[command(after_help = "Examples:\n  heddle flush macs leaf1\n  heddle flush macs")]
     Flush(Flush),
+    /// Print what programs of hosts have said (`programs:` of the file)
+    ///
+    /// Of all hosts, of one, or of one program of it; the lines of one program come as they are, others with host and program in front. With --follow it goes on
+    /// until it is interrupted or the network ends. Of each program the last one to two million bytes are kept while the network runs; lines that begin with `-- ` are Heddle's: when it was started, and how it ended.
+    #[command(after_help = "Examples:\n  heddle logs\n  heddle logs h1 web --tail 20 -f")]
+    Logs(Logs),
     /// Run a program in a host of a running network
     ///
     /// The program sees the host's own network, host name and /etc/hosts, in which all hosts of the fabric are named; files
@@ -261,6 +268,8 @@ pub enum Command {
     Flow(Flow),
     /// Change or show the groups that flows of a switch name
     Group(Group),
+    /// Change or show the meters that flows of a switch name: limits in bits or packets a second
+    Meter(Meter),
     /// Show which flows a packet would meet at a switch, and why
     ///
     /// The packet is named by its fields, as flows match them. Nothing is sent or counted.

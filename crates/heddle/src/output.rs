@@ -28,7 +28,7 @@ pub fn put(text: &str) -> Result<(), Report> {
     }
 }
 
-/// Data in rows. A cell is a JSON string, number, boolean or null.
+/// Data in rows. A cell is a JSON string, number, boolean or null, or an object of those: several values by name, which stand in one line elsewhere.
 pub struct Rows {
     columns: Vec<&'static str>,
     /// Those that a table leaves out where no row has anything there.
@@ -118,6 +118,10 @@ fn text(cell: &Value) -> String {
     match cell {
         Value::Null => String::new(),
         Value::String(text) => harmless(text),
+        Value::Object(values) => {
+            let values = values.iter().map(|(name, value)| format!("{} {}", harmless(name), text(value)));
+            values.collect::<Vec<_>>().join(", ")
+        }
         other => other.to_string(),
     }
 }
@@ -162,6 +166,14 @@ mod tests {
         assert_eq!(rare([0, 0]).render(Format::Table), "name  note\nh1    a\nh2    b\n");
         assert_eq!(rare([0, 5]).render(Format::Table).lines().next(), Some("name  packets  note"));
         assert_eq!(rare([0, 0]).render(Format::Csv), "name,packets,note\nh1,0,a\nh2,0,b\n");
+    }
+
+    #[test]
+    fn several_values_of_a_cell_stand_in_one_line() {
+        let mut rows = Rows::new(&["hop", "counted"]);
+        rows.push(["count".into(), serde_json::json!({ "tcp": 12, "tcp bytes": 840 })]);
+        assert_eq!(rows.render(Format::Table), "hop    counted\ncount  tcp 12, tcp bytes 840\n");
+        assert_eq!(rows.objects()[0]["counted"]["tcp bytes"], 840);
     }
 
     #[test]

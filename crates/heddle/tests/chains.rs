@@ -57,7 +57,8 @@ fn pid(desk: &Desk, host: &str) -> String {
     pid
 }
 
-fn signal(pid: &str, signal: &str) {
+/// Sends a signal to a process.
+pub fn signal(pid: &str, signal: &str) {
     assert!(Command::new("kill").args([signal, pid]).status().expect("there is kill").success());
 }
 
@@ -129,4 +130,150 @@ fn a_function_that_dies_blocks_until_its_program_is_started_again() {
     // The daemon starts it again.
     await_that("an answer", || answers(desk) && cell(desk, "forward", "ids", "state") == "up");
     assert_ne!(pid(desk, "ids"), program);
+}
+
+/// Two hosts at two switches, and one that watches; built-in functions before and behind one with ports.
+const BUILT_IN: &str = "\
+nodes: { h1: host, h2: host, h3: host, s1: switch, s2: switch }
+links: [{ between: [h1, s1] }, { between: [h2, s2] }, { between: [h3, s2] }, { between: [s1, s2] }]
+functions:
+  count: { kind: counter }
+  fw: { at: s1 }
+  wall: { kind: firewall, inbound: [{ allow: 'tcp,tp_dst=8080' }, { allow: 'tcp,tp_dst=80' }] }
+  nat: { kind: nat, source: 10.0.9.1, forwards: [{ port: 8080, to: h1, to-port: 80 }] }
+  tap: { kind: mirror, to: h3 }
+chains:
+  all: { from: h1, to: h2, functions: [count, fw, wall, nat, tap] }
+";
+
+/// A program that answers one connection at this port with the address that it comes from.
+fn server(port: u16) -> String {
+    format!(
+        "import socket; s = socket.create_server(('', {port})); print('up', flush=True); c, a = s.accept(); c.sendall(a[0].encode()); c.close()"
+    )
+}
+
+/// A program that connects there and says what it is answered.
+fn client(address: &str, port: u16) -> String {
+    format!(
+        "import socket; s = socket.create_connection(('{address}', {port}), timeout=3); print(s.makefile().read(), end='')"
+    )
+}
+
+/// What a client in one host is answered by a server in another one; nothing if it is not let in.
+fn connects(desk: &Desk, (at, port): (&str, u16), (from, to, to_port): (&str, &str, u16)) -> Option<String> {
+    let mut command = desk.command(&["exec", at, "python3", "-c", &server(port)]);
+    let mut server = command.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    let mut said = [0; 3];
+    let out = server.stdout.as_mut().expect("it is piped");
+    std::io::Read::read_exact(out, &mut said).expect("it listens");
+    let output = desk.heddle(&["exec", from, "python3", "-c", &client(to, to_port)]);
+    let _ = server.kill();
+    let _ = server.wait();
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn built_in_functions_let_pass_what_they_should() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &up(BUILT_IN);
+    await_that("an answer through all functions", || answers(desk));
+    let address = |host: &str| {
+        let text = desk.expect(0, &["show", "nodes", "-o", "json"]).0;
+        let rows: Value = serde_json::from_str(&text).expect("it is JSON");
+        let row = rows.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == host).cloned());
+        row.and_then(|row| Some(row["ipv4"].as_str()?.split('/').next()?.to_owned()))
+            .unwrap_or_else(|| panic!("{text}"))
+    };
+    let (h1, h2) = (address("h1"), address("h2"));
+    // Who connects seems to be another one.
+    assert_eq!(connects(desk, ("h2", 90), ("h1", &h2, 90)).as_deref(), Some("10.0.9.1"));
+    // Nobody is let in but at the ports that rules allow, and one of them leads to another one.
+    assert_eq!(connects(desk, ("h1", 90), ("h2", &h1, 90)), None);
+    assert_eq!(connects(desk, ("h1", 80), ("h2", "10.0.9.1", 8_080)).as_deref(), Some(&*h2));
+    // A connection of many segments, which stay whole on their way.
+    let (said, _) = desk.expect(0, &["iperf", "h1", "h2", "-t", "1"]);
+    assert!(said.contains("bit/s"), "{said}");
+    let counted = |hop: &str, what: &str| cell(desk, "forward", hop, "counted")[what].as_u64().unwrap_or(0);
+    assert!(counted("count", "tcp") > 0 && counted("count", "tcp bytes") > 0 && counted("count", "icmp") > 0);
+    assert!(counted("wall", "inbound deny by default") > 0 && counted("wall", "inbound allow tcp,tp_dst=80") > 0);
+    assert!(counted("nat", "translated") > 0);
+    let copies = |course: &str| cell(desk, course, "tap", "out-packets").as_u64().expect("a count");
+    let shown = copies("forward") + copies("reverse");
+    let links: Value =
+        serde_json::from_str(&desk.expect(0, &["show", "counters", "-o", "json"]).0).expect("it is JSON");
+    let to_h3: u64 = links
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|row| row["from"] == "s2" && row["to"] == "h3")
+        .filter_map(|row| row["packets"].as_u64())
+        .sum();
+    assert!(to_h3 >= shown && shown > 0, "{to_h3} of {shown}: {links}");
+    // What the file changes elsewhere, functions do not notice.
+    let before = counted("count", "tcp");
+    desk.write("lab.fabric.yaml", &BUILT_IN.replace("wall, nat, tap]", "wall, nat]"));
+    desk.expect(0, &["up", "lab.fabric.yaml"]);
+    assert!(counted("count", "tcp") >= before);
+}
+
+#[test]
+fn a_rate_limit_drops_by_name() {
+    if !may_run() {
+        return;
+    }
+    let text = lab("block").replace("  fw: { at: s1 }\n", "  fw: { kind: rate-limit, rate: 8Mbit }\n");
+    let Guard(desk) = &up(&text);
+    await_that("an answer through the functions", || answers(desk));
+    desk.expect(0, &["iperf", "h1", "h2", "-t", "1"]);
+    let counted = cell(desk, "forward", "fw", "counted");
+    assert!(counted["too fast forward"].as_u64().is_some_and(|packets| packets > 0), "{counted}");
+    assert!(cell(desk, "forward", "fw", "drops").as_u64().is_some_and(|drops| drops > 0));
+    assert_eq!(cell(desk, "forward", "fw", "state"), "rate-limit");
+    let (file, _) = desk.expect(0, &["show", "chains", "lab.fabric.yaml", "-o", "csv"]);
+    assert!(file.contains("fw(rate-limit) ids"), "{file}");
+}
+
+#[test]
+fn a_path_leads_through_the_functions_of_a_chain() {
+    let desk = Desk::new();
+    let text = BUILT_IN.replace("to: h2, functions", "to: h2, match: 'tcp,tp_dst=80', functions");
+    desk.write("lab.fabric.yaml", &text);
+    let path = |args: &[&str]| desk.expect(0, &[&["path", "h1", "h2", "lab.fabric.yaml"], args].concat());
+    let (said, _) = path(&["--port", "80", "--source-port", "4000"]);
+    assert!(
+        said.contains(
+            "They pass the chain `all`, forward: count (counter), fw, wall (firewall), nat (nat), tap (mirror)"
+        ),
+        "{said}"
+    );
+    assert!(said.contains("h1 - s1 - fw\n") && said.contains("fw.out - s1 - s2 - h2\n"), "{said}");
+    let (rows, _) = path(&["--port", "80", "--source-port", "4000", "-o", "json"]);
+    let rows: Value = serde_json::from_str(&rows).expect("it is JSON");
+    let links: Vec<&str> = rows.as_array().into_iter().flatten().filter_map(|row| row["link"].as_str()).collect();
+    let expected = [
+        "function count (counter)",
+        "h1-s1",
+        "fw-s1",
+        "function fw",
+        "function wall (firewall)",
+        "function nat (nat)",
+        "function tap (mirror)",
+        "fw.out-s1",
+        "s1-s2",
+        "h2-s2",
+    ];
+    assert_eq!(links, expected, "{rows}");
+    let (said, _) = path(&["--port", "81", "--source-port", "4000"]);
+    assert!(said.contains("h1 - s1 - s2 - h2\n") && !said.contains("chain"), "{said}");
+    let (_, note) = path(&[]);
+    assert!(note.contains("The chain `all` takes packets of these that match `tcp,tp_dst=80`"), "{note}");
+    let (_, note) = path(&["--protocol", "udp"]);
+    assert!(!note.contains("chain"), "{note}");
+    // What comes back passes them in reverse order.
+    let back = ["path", "h2", "h1", "lab.fabric.yaml", "--port", "4000", "--source-port", "80"];
+    let (said, _) = desk.expect(0, &back);
+    assert!(said.contains("reverse: tap (mirror), nat (nat), wall (firewall), fw, count (counter)"), "{said}");
 }

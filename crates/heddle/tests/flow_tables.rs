@@ -74,12 +74,22 @@ fn connections_are_shown_and_explained() {
     assert_eq!(lines.len(), 2, "{shown}");
     assert!(lines[1].starts_with(" icmp,orig=(src=10.0.1.1,dst=10.0.1.2,id="), "{shown}");
     assert!(lines[1].ends_with(",type=0,code=0),zone=4"), "{shown}");
+    // As other topics, by the network's name; and by it, of one switch.
+    for args in [&["lab"][..], &["--name", "lab"], &["lab", "--switch", "leaf1"], &["--switch", "leaf1"]] {
+        let all = said(&[&["show", "connections"], args].concat());
+        assert!(all.starts_with("leaf1:\n icmp,orig=(src=10.0.1.1,"), "{args:?}: {all}");
+    }
+    assert!(desk.expect(2, &["show", "connections", "lab", "--switch", "spine1"]).1.contains("spine1 has no tables"));
+    assert!(desk.expect(2, &["show", "connections", "leaf9"]).1.contains("leaf9"));
+    assert!(desk.expect(2, &["show", "links", "--switch", "leaf1"]).1.contains("`--switch` is for `flows`"));
+    assert_eq!(said(&["show", "flows", "--switch", "leaf1"]).lines().next(), Some("leaf1:"));
     let json: Value = serde_json::from_str(&said(&["show", "connections", "-o", "json"])).expect("it is JSON");
     assert_eq!(json[0]["counters"]["committed"], 1, "{json}");
     let traced = said(&["trace", "leaf1", "icmp,in_port=h1,nw_src=10.0.1.1,nw_dst=10.0.1.2,icmp_type=8"]);
     assert!(traced.contains("ct_state=+new+trk,ct_zone=4"), "{traced}");
     let caches: Value = serde_json::from_str(&said(&["show", "caches", "-o", "json"])).expect("it is JSON");
     assert_eq!((&caches[0]["switch"], caches[0]["misses"].as_u64() > Some(1)), (&"leaf1".into(), true), "{caches}");
+    assert!(said(&["show", "caches", "--switch", "leaf1"]).contains("leaf1"));
     let refused = desk.expect(2, &["show", "connections", "spine1"]).1;
     assert!(refused.contains("spine1 has no tables of flows"), "{refused}");
 }
@@ -158,4 +168,62 @@ fn frames_for_unknown_addresses_come_to_the_tables() {
         rows.filter_map(|row| row["drops"].as_u64()).sum::<u64>()
     };
     assert_eq!((drops("dropped by a flow"), drops("unknown destination")), (2, 0), "{counters}");
+}
+
+#[test]
+fn more_flows_than_a_network_takes_at_once_are_refused() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let line = "udp,tp_src=7,actions=drop\n";
+    for (bytes, is_taken) in [(5 << 20, true), ((5 << 20) + 1, false)] {
+        // The same flow again and again, and a comment that fills it up.
+        let mut text = format!("{}#", line.repeat(1_000));
+        text.push_str(&"x".repeat(bytes - text.len()));
+        desk.write("flows.txt", &text);
+        let mut command = desk.command(&["flow", "add", "leaf1", "-"]);
+        command.stdin(std::fs::File::open(desk.path().join("flows.txt")).expect("it was written"));
+        let output = command.output().expect("it can be started");
+        assert_eq!(output.status.success(), is_taken, "{output:?}");
+        let said = String::from_utf8_lossy(if is_taken { &output.stdout } else { &output.stderr });
+        let expected = if is_taken { "leaf1: 1000 flows added" } else { "standard input has more than 5242880 bytes" };
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn meters_are_added_named_by_flows_and_shown() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(&format!("{LAB}meters: {{ leaf1: ['meter=9,kbps,band=type=drop,rate=64'] }}\n"));
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    let shown = said(&["show", "meters"]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[..2], ["leaf1:", " meter=9 kbps bands=type=drop rate=64"], "{shown}");
+    assert!(lines[2].starts_with("  meter:9 flow_count:0 packet_in_count:0 byte_in_count:0 duration:"), "{shown}");
+    assert_eq!(
+        said(&["meter", "add", "leaf2", "meter=1,pktps,burst,band=type=drop,rate=1,burst_size=2"]),
+        "leaf2: 1 meter added\n"
+    );
+    assert_eq!(said(&["flow", "add", "leaf2", "icmp,in_port=h3,actions=meter:1,normal"]), "leaf2: 1 flow added\n");
+    // Two of them pass at once.
+    desk.heddle(&["exec", "h3", "ping", "-c", "5", "-i", "0.01", "-W", "1", "h4"]);
+    let rows: Value = serde_json::from_str(&said(&["meter", "show", "leaf2", "-o", "json"])).expect("it is JSON");
+    assert_eq!((&rows[0]["meter"], &rows[0]["flows"]), (&1.into(), &1.into()), "{rows}");
+    let count = |column: &str| rows[0][column].as_u64().expect("a count");
+    assert!(count("packets") >= 5 && (1..=3).contains(&count("exceeding-packets")), "{rows}");
+    let traced = said(&["trace", "leaf2", "icmp,in_port=h3"]);
+    assert!(traced.contains("meter:1, which lets pass"), "{traced}");
+    let (_, refused) = desk.expect(2, &["flow", "add", "leaf2", "udp,actions=meter:7,normal"]);
+    assert!(refused.contains("the switch has no meter 7") && refused.contains("heddle meter add"), "{refused}");
+    let (_, refused) = desk.expect(2, &["meter", "add", "leaf2", "meter=2,kbps,band=type=drop,rate=0"]);
+    assert!(refused.contains("a rate of 0 lets nothing pass") && refused.contains(":1:33"), "{refused}");
+    assert_eq!(said(&["meter", "mod", "leaf2", "meter=1,kbps,band=type=drop,rate=8000"]), "leaf2: 1 meter changed\n");
+    // The flow goes with its meter.
+    assert_eq!(said(&["meter", "del", "leaf2", "1"]), "leaf2: 1 meter removed\n");
+    assert!(!said(&["flow", "show", "leaf2"]).contains("icmp"));
 }

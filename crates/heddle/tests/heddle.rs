@@ -23,5 +23,6 @@ mod program;
 mod recipes;
 mod sysctl;
 mod users;
+mod vms;
 
 pub(crate) use fuzz_targets::{Corpus, fuzz_target};

@@ -108,6 +108,6 @@ fn addresses_are_shown_and_forgotten() {
     assert_eq!(said(&["flush", "macs", "leaf2"]), "leaf2: 0 addresses forgotten\n");
     let forgotten = json(&said(&["flush", "macs", "-o", "json"]));
     assert!(forgotten["forgotten"].as_u64() > Some(0), "{forgotten}");
-    let refused = desk.expect(2, &["show", "macs", "leaf9"]).1;
+    let refused = desk.expect(2, &["show", "macs", "--switch", "leaf9"]).1;
     assert!(refused.contains("there is no switch `leaf9`"), "{refused}");
 }

@@ -20,8 +20,10 @@ use crate::files::FileMount;
 use crate::port::Unsent;
 use crate::programs::ProgramState;
 pub use bonds::{BondState, MemberState};
-pub use chains::{ChainCounters, ChainHop};
-pub use flows::{ConnectionEntry, FlowCounters, FlowEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket};
+pub use chains::{ChainCounters, ChainHop, HopCount};
+pub use flows::{
+    ConnectionEntry, FlowCounters, FlowEntry, MeterEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket,
+};
 pub use macs::{MacEntry, SwitchMacs};
 pub use refusals::Refusals;
 

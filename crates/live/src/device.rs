@@ -250,6 +250,11 @@ impl Device {
         &self.name
     }
 
+    /// Where the vhost-user socket is that it is, if it is one.
+    pub fn vhost_path(&self) -> Option<&Path> {
+        if let Source::Guest(_, attachment) = &self.source { Some(attachment.path()) } else { None }
+    }
+
     /// The socket to be watched: readable when a frame waits.
     pub fn socket(&self) -> Arc<OwnedFd> {
         match &self.source {

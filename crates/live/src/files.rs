@@ -1,12 +1,13 @@
 //! Files that programs of a host see and nobody else does: laid over those of the machine when a program enters the host, in its own mount namespace.
 //!
 //! A file that the machine has is covered by another one (a bind mount). Where it has none, the folder is covered by one that has both what was there and the
-//! new file (overlayfs, which users may mount in a user namespace since Linux 5.11): such a folder can't be written to.
+//! new file (overlayfs, which users may mount in a user namespace since Linux 5.11): such a folder can't be written to. Covers never lie in each other, since the
+//! kernel stacks two at most: what is new in a folder below a covered one is in the same cover.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use fabric::HostFile;
@@ -45,8 +46,9 @@ pub fn lay_out(root: &Path, host: &str, files: &[HostFile]) -> Result<Vec<FileMo
         reason,
         hint,
     };
-    let mut by_folder: BTreeMap<PathBuf, Vec<&HostFile>> = BTreeMap::new();
+    let mut by_folder: BTreeMap<PathBuf, Vec<(&HostFile, PathBuf)>> = BTreeMap::new();
     let mut mounts = Vec::new();
+    let own = nearest(root);
     for (number, file) in files.iter().enumerate() {
         let path = Path::new(&file.path);
         match fs::metadata(path) {
@@ -60,27 +62,70 @@ pub fn lay_out(root: &Path, host: &str, files: &[HostFile]) -> Result<Vec<FileMo
                 return Err(refuse(file, "this machine has a folder or a device there".to_owned(), hint));
             }
             Err(_) => {
-                let hint = "put it below a folder that this machine has, as /etc or /tmp";
+                let hint = "put it below a folder that this machine has, as /etc";
                 let no_folder = || refuse(file, "this machine has no folder for it".to_owned(), hint);
-                let folder = nearest_folder(path).ok_or_else(no_folder)?;
-                by_folder.entry(folder).or_default().push(file);
+                let there = nearest_folder(path).ok_or_else(no_folder)?;
+                let inside = path.strip_prefix(&there).unwrap_or(Path::new("")).to_owned();
+                // Whatever links lead there.
+                let folder = there.canonicalize().map_err(|_| no_folder())?;
+                if own.as_ref().is_some_and(|own| own.starts_with(&folder)) {
+                    let reason = format!("{} would be covered, and Heddle's runtime folder is in it", folder.display());
+                    let hint = "put it below another folder that this machine has, as /etc; or have XDG_RUNTIME_DIR name a folder elsewhere";
+                    return Err(refuse(file, reason, hint));
+                }
+                by_folder.entry(folder).or_default().push((file, inside));
             }
         }
     }
-    let mut folders = Vec::new();
-    for (number, (folder, files)) in by_folder.into_iter().enumerate() {
-        let layer = root.join("folders").join(number.to_string());
-        for file in files {
-            let inside = Path::new(&file.path).strip_prefix(&folder).unwrap_or(Path::new(""));
-            let path = layer.join(inside);
+    let mut covers: Vec<(PathBuf, PathBuf)> = Vec::new();
+    let mut modes: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
+    for (folder, files) in by_folder {
+        // Folders come before those that are in them.
+        let outer = covers.iter().find(|(outer, _)| folder.starts_with(outer));
+        let (outer, layer) = outer.cloned().unwrap_or_else(|| {
+            let cover = (folder.clone(), root.join("folders").join(covers.len().to_string()));
+            covers.push(cover.clone());
+            cover
+        });
+        let below = folder.strip_prefix(&outer).unwrap_or(Path::new(""));
+        if device(&folder) != device(&outer)
+            && let Some((file, _)) = files.first()
+        {
+            let reason =
+                format!("{} would be covered, and another file system is at {}", outer.display(), folder.display());
+            return Err(refuse(file, reason, "leave out the file that is new on the outer one, or this one"));
+        }
+        for (file, inside) in files {
+            let path = layer.join(below).join(inside);
             write(&path, &file.text).map_err(Error::path(&path, "write a host's file"))?;
         }
-        as_its_model(&layer, &folder).map_err(Error::path(&layer, "give a host's folder its mode"))?;
-        folders.push(FileMount::Folder { source: text_of(&layer), target: text_of(&folder) });
+        let models = folder.ancestors().take_while(|model| model.starts_with(&outer));
+        modes.extend(models.map(|model| {
+            let of = layer.join(model.strip_prefix(&outer).unwrap_or(Path::new("")));
+            (model.to_owned(), of)
+        }));
     }
-    // A folder first that others are in, and files last: what is covered later is seen.
+    // What is in both has the mode of what was there: inner ones first, since an outer one may forbid to enter it.
+    for (model, of) in modes.iter().rev() {
+        as_its_model(of, model).map_err(Error::path(of, "give a host's folder its mode"))?;
+    }
+    let mut folders: Vec<FileMount> = covers
+        .iter()
+        .map(|(folder, layer)| FileMount::Folder { source: text_of(layer), target: text_of(folder) })
+        .collect();
+    // Files last: what is covered later is seen.
     folders.extend(mounts);
     Ok(folders)
+}
+
+/// The deepest folder on the way to a path that is there, whatever links lead to it.
+fn nearest(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|folder| folder.canonicalize().ok())
+}
+
+/// The file system that a folder is on.
+fn device(folder: &Path) -> Option<u64> {
+    Some(fs::metadata(folder).ok()?.dev())
 }
 
 /// Paths of files are text of the fabric file, and the runtime folder's name is shown in messages.
@@ -133,6 +178,7 @@ mod tests {
         let of_machine = |name: &str| machine.path().join(name);
         fs::write(of_machine("there"), "other\n").unwrap();
         fs::create_dir(of_machine("folder")).unwrap();
+        fs::set_permissions(of_machine("folder"), fs::Permissions::from_mode(0o711)).unwrap();
         let files = ["there", "new", "folder/a", "frr/more/b"].map(|name| file(&of_machine(name)));
         let mounts = lay_out(root.path(), "h1", &files).unwrap();
         let targets: Vec<_> = mounts
@@ -144,10 +190,13 @@ mod tests {
             .collect();
         let at = |name: &str| text_of(&of_machine(name));
         let outer = text_of(machine.path());
-        assert_eq!(targets, [(true, true, outer), (true, true, at("folder")), (false, true, at("there"))]);
+        assert_eq!(targets, [(true, true, outer), (false, true, at("there"))]);
         let layer = root.path().join("folders/0");
-        assert_eq!(fs::read_to_string(layer.join("frr/more/b")).unwrap(), "text\n");
-        assert_eq!(fs::metadata(layer.join("frr")).unwrap().permissions().mode() & 0o777, 0o755);
+        for name in ["new", "folder/a", "frr/more/b"] {
+            assert_eq!(fs::read_to_string(layer.join(name)).unwrap(), "text\n");
+        }
+        let mode = |name: &str| fs::metadata(layer.join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("frr"), mode("folder")), (0o755, 0o711));
         // The machine's own are as they were.
         assert_eq!(fs::read_to_string(of_machine("there")).unwrap(), "other\n");
         assert!(!of_machine("new").exists());
@@ -164,6 +213,20 @@ mod tests {
             let error = lay_out(root.path(), "h1", &[file(Path::new(path))]).unwrap_err();
             assert!(error.to_string().contains(reason), "{path}: {error}");
         }
+    }
+
+    #[test]
+    fn the_runtime_folder_is_not_covered() {
+        let machine = tempfile::tempdir().unwrap();
+        let root = machine.path().join("run/heddle/net/files/h1.1");
+        fs::create_dir_all(machine.path().join("run/heddle")).unwrap();
+        std::os::unix::fs::symlink(machine.path().join("run"), machine.path().join("link")).unwrap();
+        for path in ["new", "run/new", "run/heddle/new", "link/new"] {
+            let error = lay_out(&root, "h1", &[file(&machine.path().join(path))]).unwrap_err().to_string();
+            assert!(error.contains("Heddle's runtime folder is in it"), "{path}: {error}");
+        }
+        fs::create_dir(machine.path().join("etc")).unwrap();
+        assert_eq!(lay_out(&root, "h1", &[file(&machine.path().join("etc/new"))]).unwrap().len(), 1);
     }
 
     #[test]

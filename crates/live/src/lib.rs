@@ -51,6 +51,7 @@ mod tap;
 mod thread_priority;
 pub mod transfers;
 pub mod virtqueue;
+mod vm;
 pub mod xdp;
 
 pub use capture::check_captures;

@@ -83,10 +83,8 @@ pub struct Launch {
     pub host: String,
     /// What is started.
     pub program: Program,
-    /// The host's network namespace, and what identifies it.
-    pub namespace: OwnedFd,
-    /// See [`Launch::namespace`].
-    pub inode: u64,
+    /// The host's network namespace, and what identifies it. None of a virtual machine: its hypervisor is a program of the machine.
+    pub namespace: Option<(OwnedFd, u64)>,
     /// What its programs see as `/etc/hosts`.
     pub hosts_file: String,
     /// What else they see.
@@ -102,7 +100,8 @@ pub struct Launch {
 impl Launch {
     /// Whether a running program need not be started anew for this.
     fn is_same(&self, other: &Self) -> bool {
-        let key = |launch: &Self| (launch.inode, launch.folder.clone(), launch.files.clone());
+        let inode = |launch: &Self| launch.namespace.as_ref().map(|(_, inode)| *inode);
+        let key = |launch: &Self| (inode(launch), launch.folder.clone(), launch.files.clone());
         self.program == other.program && key(self) == key(other)
     }
 
@@ -116,10 +115,12 @@ impl Launch {
         }
         // Its children are ended with it.
         command.process_group(0);
-        let descriptors = vec![self.namespace.try_clone()?];
-        let seen = Seen { hosts_file: &self.hosts_file, mounts: &self.mounts };
-        let entered = command::enter(&mut command, &self.host, descriptors, seen);
-        entered.map_err(io::Error::other)?;
+        if let Some((namespace, _)) = &self.namespace {
+            let descriptors = vec![namespace.try_clone()?];
+            let seen = Seen { hosts_file: &self.hosts_file, mounts: &self.mounts };
+            let entered = command::enter(&mut command, &self.host, descriptors, seen);
+            entered.map_err(io::Error::other)?;
+        }
         command::unblock_signals(&mut command);
         command::reset_umask(&mut command);
         command::end_with_parent(&mut command);
@@ -341,7 +342,19 @@ fn run(launch: &Launch, shared: &Shared, output: &Arc<Output>) -> io::Result<Exi
     child.wait()
 }
 
-/// Where the output of a program of a host goes, below a folder.
+/// Where the output of a program of a host goes, below a folder: no other one's, though names have dots.
 pub fn output_path(folder: &Path, host: &str, program: &str) -> PathBuf {
-    folder.join(format!("{host}.{program}.log"))
+    folder.join(host).join(format!("{program}.log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_programs_write_to_one_file() {
+        let path = |host, program| output_path(Path::new("/run"), host, program);
+        assert_eq!(path("h1", "web"), Path::new("/run/h1/web.log"));
+        assert_ne!(path("h", "x.y"), path("h.x", "y"));
+    }
 }

@@ -8,10 +8,12 @@
 //! | the guest's memory, mapped; files that are cut off | `memory.rs`, `sigbus.rs` |
 //! | a ring of descriptors | `ring.rs` |
 //! | frames in chains of buffers | `queue.rs` |
+//! | lines of the cache that another core has | `prefetch.rs` |
 //! | checksums and segments that one side has left undone | `offload.rs` |
 
 mod memory;
 mod offload;
+mod prefetch;
 mod queue;
 mod ring;
 mod sigbus;

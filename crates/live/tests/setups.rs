@@ -124,7 +124,9 @@ fn what_no_host_can_have_is_refused_and_changes_nothing() {
     let Some(bed) = Bed::new() else { return };
     let network = up(&bed, NETWORK);
     let pid = state(&network, "steady").pid;
+    let beside = bed.folder.path().with_file_name("heddle-beside-it").display().to_string();
     for (from, to, at, reason) in [
+        ("/etc/hostname", &*beside, vec!["nodes", "h1", "files", &*beside], "Heddle's runtime folder is in it"),
         ("/etc/hostname", "/no/such/folder", vec!["nodes", "h1", "files", "/no/such/folder"], "no folder for it"),
         ("ip_forward: 1", "no_such: 1", vec!["nodes", "h1", "sysctls"], "cannot set the sysctl net/ipv4/no_such"),
         ("ip_forward: 1", "ip_forward: x", vec!["nodes", "h1", "sysctls"], "to `x`"),
@@ -136,4 +138,26 @@ fn what_no_host_can_have_is_refused_and_changes_nothing() {
     }
     assert_eq!(state(&network, "steady").pid, pid);
     assert_eq!(read(&network, "h1", "/proc/sys/net/ipv4/ip_forward"), "1\n");
+}
+
+/// The kernel stacks two covers at most.
+#[test]
+fn new_files_may_be_in_folders_within_each_other() {
+    let Some(bed) = Bed::new() else { return };
+    let paths = ["/usr/heddle-1", "/usr/share/heddle-2", "/usr/share/doc/heddle-3", "/usr/share/doc/heddle-4/deep"];
+    let files = paths.map(|path| format!("      {path}: this is {path}\n")).concat();
+    let text = format!(
+        "name: setups\nnodes:\n  h1:\n    kind: host\n    files:\n{files}  h2: host\nlinks: [{{ between: [h1, h2] }}]\n"
+    );
+    let network = up(&bed, &text);
+    for path in paths {
+        assert_eq!(read(&network, "h1", path), format!("this is {path}\n"));
+        assert!(!Path::new(path).exists());
+    }
+    // What was there is there still.
+    let names = |text: String| text.lines().filter(|line| !line.starts_with("heddle-")).map(str::to_owned).collect();
+    let listed: Vec<String> = names(output(network.command("h1", "ls", ["/usr/share"])));
+    let expected: Vec<String> = names(output(network.command("h2", "ls", ["/usr/share"])));
+    assert_eq!(listed, expected);
+    network.down().unwrap();
 }

@@ -89,6 +89,8 @@ pub(crate) struct Engine<'a> {
     cores: Option<Cores>,
     /// Of service chains.
     functions: Functions,
+    /// Whether packets may come to hosts that they are not for, or with other addresses than they were sent with.
+    is_rewritten: bool,
     /// When `packet_hops` reaches the number, the clock must have left the time behind.
     moved: (u64, Option<Time>),
     segment_bytes: u64,
@@ -100,7 +102,7 @@ impl<'a> Engine<'a> {
         let topology = &fabric.topology;
         let tables = Tables {
             map: Map::new(topology),
-            host_table: HostTable::new(topology, &fabric.host_bonds()),
+            host_table: HostTable::new(topology, &fabric.host_bonds()).with_aliases(fabric.chains.aliases()),
             bonds: fabric.ends_of_bonds(|id| mix(scenario.seed ^ u64::from(id.0))),
             rerouting: fabric.rerouting,
             pipelines: scenario.pipelines.clone(),
@@ -113,6 +115,7 @@ impl<'a> Engine<'a> {
         let is_tuned = scenario.transport.window == ReceiveWindow::Auto;
         let packets = Pool::new(matches!(kind, TransportKind::Sack | TransportKind::Linux), notifies, is_tuned);
         let functions = Functions::of(scenario, &tables.map);
+        let is_rewritten = !tables.pipelines.is_empty() || tables.steering.rewrites();
         let mut engine = Self {
             graph: Graph::new(Time::ZERO, topology, &tables, routes, randomness),
             tables,
@@ -132,6 +135,7 @@ impl<'a> Engine<'a> {
             joining: Joining::of(scenario),
             cores: scenario.hosts.map(Cores::new),
             functions,
+            is_rewritten,
             moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
         };
@@ -330,7 +334,7 @@ impl<'a> Engine<'a> {
     #[expect(clippy::inline_always, reason = "as above")]
     #[inline(always)]
     fn take_in(&mut self, now: Time, port: NetPort, packet: Packet) {
-        if !self.tables.pipelines.is_empty() && !self.accepts(port, packet) {
+        if self.is_rewritten && !self.accepts(port, packet) {
             return self.medium.free(packet);
         }
         let direction = self.medium.headers.get(packet.header).direction;
@@ -341,7 +345,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Whether a flow's packet that has come to a host is for it: switches with pipelines may send it anywhere, and translate its addresses. Any host
+    /// Whether a flow's packet that has come to a host is for it: switches with pipelines, and functions of chains, may send it anywhere, and translate its addresses. Any host
     /// takes what is sent to it from the beginning of a flow on, and who has begun a flow takes what answers it.
     #[cold]
     fn accepts(&mut self, port: NetPort, packet: Packet) -> bool {

@@ -21,7 +21,7 @@ impl Functions {
         let fabric = scenario.fabric;
         let functions = fabric.chains.functions.iter().zip(&fabric.simulated_functions);
         let specs =
-            functions.flat_map(|(function, spec)| function.instances.iter().map(move |ports| (ports[0], *spec)));
+            functions.flat_map(|(function, spec)| function.instances().iter().map(move |ports| (ports[0], *spec)));
         let mut specs: Vec<_> = specs.collect();
         specs.sort_by_key(|(ingress, _)| *ingress);
         let seed = |node: NodeId| mix(scenario.seed ^ mix(u64::from(node.0)));

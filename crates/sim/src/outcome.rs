@@ -19,6 +19,9 @@ pub struct Outcome {
     /// included.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<[FunctionOutcome; 2]>,
+    /// The same of built-in functions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub built_in: Vec<[FunctionOutcome; 2]>,
     /// One packet or ACK over one link is one packet-hop; warm-up included.
     pub packet_hops: u64,
     /// How it stood when measuring began, after each step of [`Scenario::time_series`](crate::Scenario::time_series), and at the end.

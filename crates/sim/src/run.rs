@@ -54,6 +54,7 @@ pub fn run_while(scenario: &Scenario<'_>, goes_on: &dyn Fn() -> bool) -> Option<
         links,
         bonds: engine.bonds(),
         functions: engine.functions(),
+        built_in: engine.built_in_functions(),
         packet_hops: engine.packet_hops(),
         samples,
         host_drops,

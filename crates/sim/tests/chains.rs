@@ -154,3 +154,100 @@ chains: { all: { from: h1, to: [h2, h3], functions: fw } }
     let lost = &down.functions[own - 1][0];
     assert!(lost.in_packets < outcome.functions[own - 1][0].in_packets / 10, "{lost:?}");
 }
+
+#[test]
+fn built_in_functions_stand_before_between_and_behind_others() {
+    let outcome = run(
+        &fabric(
+            "\
+functions:
+  count: { kind: counter }
+  fw: { at: s1, simulated: { delay: 100us } }
+  wall: { kind: firewall }
+  nat: { kind: nat, source: 10.9.0.1 }
+chains:
+  all: { from: h1, to: h2, functions: [count, fw, wall, nat] }
+",
+        ),
+        &[],
+    );
+    let [[ahead, back]] = outcome.functions[..] else { panic!("one instance") };
+    assert_eq!(outcome.built_in.len(), 3);
+    for [forward, reverse] in &outcome.built_in {
+        assert!(forward.in_packets > 1_000 && reverse.in_packets > 100, "{forward:?} {reverse:?}");
+        assert_eq!((forward.in_packets, reverse.in_packets), (forward.out_packets, reverse.out_packets));
+    }
+    let [[counted, _], [_, walled], [translated, _]] = outcome.built_in[..] else { panic!("three functions") };
+    assert_eq!((counted.in_packets, ahead.out_packets), (ahead.in_packets, translated.in_packets));
+    assert_eq!(walled.out_packets, back.in_packets, "what comes back passes them in reverse order");
+    // The other flow has neither the delay nor the functions.
+    let [chained, other] = delivered(&outcome);
+    assert!(chained > 1_000_000 && other > chained, "{chained} {other}");
+}
+
+#[test]
+fn a_rate_limit_holds_in_a_simulation() {
+    let outcome = run(
+        &fabric(
+            "\
+functions: { slow: { kind: rate-limit, rate: 20Mbit, burst: 15kB } }
+chains: { all: { from: h1, to: h2, functions: slow } }
+",
+        ),
+        &[],
+    );
+    let [[forward, reverse]] = outcome.built_in[..] else { panic!("one function") };
+    assert!(forward.in_packets > forward.out_packets && reverse.in_packets == reverse.out_packets, "{forward:?}");
+    let [chained, other] = delivered(&outcome);
+    // 20 Mbit/s are 5 MB in two seconds.
+    assert!((1_000_000..5_050_000).contains(&chained) && other > 10 * chained, "{chained} {other}");
+}
+
+#[test]
+fn a_firewall_keeps_out_what_begins_outside() {
+    let run = |rules: &str, (from, to): (&str, &str)| {
+        let outcome = run(
+            &fabric(&format!(
+                "functions: {{ fw: {{ kind: firewall{rules} }} }}\nchains: {{ all: {{ from: {from}, to: {to}, functions: fw }} }}\n"
+            )),
+            &[],
+        );
+        let [[forward, reverse]] = outcome.built_in[..] else { panic!("one function") };
+        (delivered(&outcome)[0], forward, reverse)
+    };
+    let (bytes, ..) = run(", outbound: [{ allow: 'tcp,tp_dst=5201' }, { deny: all }]", ("h1", "h2"));
+    assert!(bytes > 1_000_000, "{bytes}");
+    let (bytes, forward, reverse) = run(", outbound: [{ deny: 'tcp,tp_dst=5201' }]", ("h1", "h2"));
+    assert_eq!((bytes, forward.out_packets, reverse.in_packets), (0, 0, 0));
+    // The same flow begins at the chain's other end.
+    let (bytes, forward, reverse) = run("", ("h2", "h1"));
+    assert_eq!((bytes, forward.in_packets, reverse.out_packets), (0, 0, 0));
+    let (bytes, ..) = run(", inbound: [{ allow: tcp }]", ("h2", "h1"));
+    assert!(bytes > 1_000_000, "{bytes}");
+}
+
+#[test]
+fn a_mirror_shows_packets_to_a_host_that_takes_none_of_them() {
+    let text = "\
+functions: { tap: { kind: mirror, to: h3 } }
+chains: { all: { from: h1, to: h2, functions: tap } }
+";
+    let fabric = fabric(text);
+    let routes = Arc::new(Routes::compute(&fabric.topology));
+    let transport = reno(20);
+    let flow = [FlowSpec { from: NodeId(0), to: NodeId(1), start: Time::ZERO }];
+    let outcome = sim::run(&scenario::plain(&fabric, &routes, &transport, &flow));
+    assert!(outcome.flows[0].delivered_bytes > 1_000_000, "{:?}", outcome.flows);
+    let [[forward, reverse]] = outcome.built_in[..] else { panic!("one function") };
+    let sent = |from: &str, to: &str| {
+        let name = format!("{from}-{to}");
+        let link = fabric.topology.links.keys().position(|link| fabric.topology.link_name(link) == name);
+        let link = &outcome.links[link.expect("a link")];
+        [link.forward, link.backward].map(|it| it.packets + it.drops)
+    };
+    // The sender's link has no more to carry, and nobody answers what is only shown.
+    assert_eq!(sent("h1", "s1")[0], forward.in_packets);
+    let [answers, shown] = sent("h3", "s2");
+    let both = sent("s1", "s2")[0];
+    assert!(answers == 0 && shown > both / 3, "{shown} {both} {reverse:?}");
+}

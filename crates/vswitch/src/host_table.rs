@@ -19,6 +19,8 @@ pub struct HostTable {
     by_mac: Box<[Slot]>,
     by_ipv4: Box<[(Ipv4Addr, NodeId)]>,
     by_ipv6: Box<[(Ipv6Addr, NodeId)]>,
+    /// Addresses that no host has, and who is asked about them.
+    aliases: Box<[AddressAlias]>,
     /// MAC addresses of the hosts, by [`NodeId`].
     macs: TiVec<NodeId, [u8; 6]>,
     /// Hosts that answer questions about themselves, ascending: their bond announces its members' addresses to peers.
@@ -39,6 +41,17 @@ pub struct HostBond {
     pub members: Vec<[u8; 6]>,
     /// Whether it announces its members' addresses to peers, and so answers questions about itself.
     pub announces_members: bool,
+}
+
+/// Addresses that no host has, but a function on the way to a host: packets to them are sent to that host, and translated before they come to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressAlias {
+    /// The family of the addresses.
+    pub is_ipv6: bool,
+    /// The first and the last address; an IPv4 address stands in the low 32 bits.
+    pub addresses: (u128, u128),
+    /// To whom packets for them are sent.
+    pub host: NodeId,
 }
 
 /// An address that no file has.
@@ -86,6 +99,7 @@ impl HostTable {
             by_mac: vec![Slot { mac: FREE, host: NodeId(0) }; (addresses * 2).next_power_of_two()].into(),
             by_ipv4: sorted(hosts().map(|(id, address)| (address.ipv4, id)).collect()),
             by_ipv6: sorted(hosts().map(|(id, address)| (address.ipv6, id)).collect()),
+            aliases: Box::default(),
             macs: hosts().map(|(_, address)| address.mac).collect(),
             answering: announcing().map(|bond| bond.host).collect::<BTreeSet<_>>().into_iter().collect(),
             learned: learning.flat_map(slots).collect(),
@@ -97,6 +111,22 @@ impl HostTable {
             host_table.insert(mac_bits(mac), host);
         }
         host_table
+    }
+
+    /// The same table, in which these addresses are known as well. Where a host has one of them, that stays so.
+    #[must_use]
+    pub fn with_aliases(self, aliases: Vec<AddressAlias>) -> Self {
+        Self { aliases: aliases.into(), ..self }
+    }
+
+    /// The host that stands for an address which none has.
+    #[cold]
+    fn by_alias(&self, is_ipv6: bool, address: u128) -> Option<NodeId> {
+        let has = |alias: &&AddressAlias| {
+            let (first, last) = alias.addresses;
+            alias.is_ipv6 == is_ipv6 && (first..=last).contains(&address)
+        };
+        self.aliases.iter().find(has).map(|alias| alias.host)
     }
 
     fn insert(&mut self, mac: u64, host: NodeId) {
@@ -159,8 +189,10 @@ impl HostTable {
 
     /// The host with this IPv4 address.
     pub fn by_ipv4(&self, address: Ipv4Addr) -> Option<NodeId> {
-        let at = self.by_ipv4.binary_search_by_key(&address, |&(key, _)| key).ok()?;
-        Some(self.by_ipv4[at].1)
+        match self.by_ipv4.binary_search_by_key(&address, |&(key, _)| key) {
+            Ok(at) => Some(self.by_ipv4[at].1),
+            Err(_) => self.by_alias(false, address.to_bits().into()),
+        }
     }
 
     /// The host with this IPv6 address: its own, or the link-local one that it makes of its MAC address (RFC 4291, appendix A).
@@ -168,8 +200,10 @@ impl HostTable {
         if let [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, 0xff, 0xfe, d, e, f] = address.octets() {
             return self.by_mac([a ^ 2, b, c, d, e, f]);
         }
-        let at = self.by_ipv6.binary_search_by_key(&address, |&(key, _)| key).ok()?;
-        Some(self.by_ipv6[at].1)
+        match self.by_ipv6.binary_search_by_key(&address, |&(key, _)| key) {
+            Ok(at) => Some(self.by_ipv6[at].1),
+            Err(_) => self.by_alias(true, address.to_bits()),
+        }
     }
 
     /// Whether questions about a host are for itself to answer.
@@ -222,6 +256,19 @@ mod tests {
             assert_eq!(host_table.by_ipv4(stranger.ipv4), None);
             assert_eq!(host_table.by_ipv6(stranger.ipv6), None);
         }
+    }
+
+    #[test]
+    fn an_alias_stands_for_addresses_that_no_host_has() {
+        let bits = |address: Ipv4Addr| u128::from(address.to_bits());
+        let of_host = testing::address(1).ipv4;
+        let above = Ipv4Addr::from_bits(of_host.to_bits() + 3);
+        let alias = AddressAlias { is_ipv6: false, addresses: (bits(of_host), bits(above)), host: NodeId(0) };
+        let host_table = HostTable::new(&topology_of(2), &[]).with_aliases(vec![alias]);
+        assert_eq!(host_table.by_ipv4(of_host), Some(NodeId(1)), "a host's address stays its own");
+        assert_eq!(host_table.by_ipv4(above), Some(NodeId(0)));
+        assert_eq!(host_table.by_ipv4(Ipv4Addr::from_bits(above.to_bits() + 1)), None);
+        assert_eq!(host_table.by_ipv6(Ipv6Addr::from_bits(bits(above))), None);
     }
 
     /// Two hosts, the second behind devices, with a bond of its ports.

@@ -12,6 +12,7 @@ mod field;
 mod flow_key;
 pub mod flow_table;
 pub mod fragments;
+pub mod functions;
 mod host_table;
 mod ingress;
 pub mod mac_table;
@@ -26,12 +27,14 @@ pub mod spread;
 mod switch;
 #[cfg(test)]
 mod testing;
+mod token_bucket;
 mod trace;
+mod translation;
 
 pub use action::Action;
 pub use field::Field;
 pub use flow_key::FlowKey;
-pub use host_table::{HostBond, HostTable};
+pub use host_table::{AddressAlias, HostBond, HostTable};
 pub use ingress::{DropReason, Ingress, classify, is_for_bridges, without_answer};
 pub use marks::mark_congestion;
 pub use normal::NormalPipeline;

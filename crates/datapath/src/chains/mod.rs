@@ -5,48 +5,22 @@
 //!   function --depart--> its port says chain, course and function --> forwarding.to = the next function, or the destination --> routes
 //! ```
 //!
+//! A built-in function has no port: a packet is shown to it on its way to the next one that has (`built_in.rs`).
+//!
 //! A packet is steered where it leaves a host, by writing another destination on it: so links, switches, bonds, flow tables and remembered paths
 //! carry it as any other, over as many switches as there are.
 
+mod built_in;
 mod state;
 mod steer;
 
 use machine::Span;
 use topology::{NetPort, NodeId, Topology};
-use vswitch::chain::{Chains, OnFailure};
+use vswitch::chain::{Chains, FunctionKind, OnFailure};
 use vswitch::flow_table::Match;
+use vswitch::functions::{BuiltIn, Course};
 
-pub use state::{ChainState, CourseCounters, HopCounters, InstanceState};
-
-/// Which way a packet goes through a chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
-    /// From its `from` to its `to`.
-    Forward,
-    /// Back.
-    Reverse,
-}
-
-impl Course {
-    /// Both.
-    pub const BOTH: [Self; 2] = [Self::Forward, Self::Reverse];
-
-    /// Its place in [`Course::BOTH`].
-    pub const fn index(self) -> usize {
-        match self {
-            Self::Forward => 0,
-            Self::Reverse => 1,
-        }
-    }
-
-    /// Its name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Forward => "forward",
-            Self::Reverse => "reverse",
-        }
-    }
-}
+pub use state::{BuiltInState, ChainState, CourseCounters, HopCounters, InstanceState};
 
 /// The chains of a network in the form in which packets look them up. Does not change.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -59,6 +33,8 @@ pub struct Steering {
     paths: Vec<ServicePath>,
     /// Of all functions of all chains, in order.
     instances: Vec<Instance>,
+    /// Likewise, of functions that are built in.
+    built_in: Vec<BuiltInHop>,
 }
 
 /// What is done with a packet that leaves a host.
@@ -88,11 +64,28 @@ struct Rule {
 /// A chain.
 #[derive(Debug, PartialEq, Eq)]
 struct ServicePath {
-    /// By function: the first of its instances, and how many there are.
-    hops: Vec<(u32, u32)>,
+    /// By function.
+    hops: Vec<Hop>,
     /// By course: where its packets go in the end, if that is one host only.
     ends: [Option<NodeId>; 2],
     on_failure: OnFailure,
+}
+
+/// A function of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hop {
+    /// It has ports: the first of its instances, and how many there are.
+    Instances(u32, u32),
+    /// It is built in, and has this number among those.
+    BuiltIn(u32),
+}
+
+/// A function that is built in.
+#[derive(Debug, PartialEq, Eq)]
+struct BuiltInHop {
+    /// Unique in the network.
+    name: String,
+    built_in: BuiltIn,
 }
 
 /// An instance of a function that a chain has.
@@ -121,11 +114,19 @@ impl Steering {
         for (number, chain) in chains.chains.iter().enumerate() {
             let mut hops = Vec::with_capacity(chain.functions.len());
             for (hop, function) in chain.functions.iter().map(|function| &chains.functions[*function]).enumerate() {
-                hops.push((steering.instances.len() as u32, function.instances.len() as u32));
-                for ports in &function.instances {
+                let (instances, timeout) = match &function.kind {
+                    FunctionKind::External { instances, timeout } => (instances, *timeout),
+                    FunctionKind::BuiltIn(built_in) => {
+                        hops.push(Hop::BuiltIn(steering.built_in.len() as u32));
+                        let (name, built_in) = (function.name.clone(), built_in.clone());
+                        steering.built_in.push(BuiltInHop { name, built_in });
+                        continue;
+                    }
+                };
+                hops.push(Hop::Instances(steering.instances.len() as u32, instances.len() as u32));
+                for ports in instances {
                     let id = steering.instances.len() as u32;
-                    let instance =
-                        Instance { chain: number as u32, hop: hop as u32, ports: *ports, timeout: function.timeout };
+                    let instance = Instance { chain: number as u32, hop: hop as u32, ports: *ports, timeout };
                     steering.instances.push(instance);
                     steering.steps[usize::from(ports[1])] = Step::Continue(id, Course::Forward);
                     if chain.is_both_ways {
@@ -164,6 +165,17 @@ impl Steering {
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.steps.is_empty()
+    }
+
+    /// Whether packets are shown to this host that are for others.
+    pub fn mirrors_to(&self, host: NodeId) -> bool {
+        self.built_in.iter().any(|hop| hop.built_in.mirrors_to() == Some(host))
+    }
+
+    /// Whether a packet may come to a host that it is not for, or with other addresses than it was sent with.
+    pub fn rewrites(&self) -> bool {
+        let is_one = |hop: &BuiltInHop| hop.built_in.mirrors_to().is_some() || hop.built_in.nat().is_some();
+        self.built_in.iter().any(is_one)
     }
 
     /// What is done with what leaves a host.

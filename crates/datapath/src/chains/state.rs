@@ -1,19 +1,34 @@
 //! What chains have counted, and how their functions do.
 
-use machine::{Rebase, Span, Time};
+use machine::{Rebase, Span, Time, mix};
+use vswitch::Field;
 use vswitch::chain::Watch;
+use vswitch::functions::{Course, ServiceFunction};
 
-use super::{Course, Steering};
+use super::Steering;
 
 /// The state of all chains.
 #[derive(Debug)]
 pub struct ChainState {
     /// In the order of chains, of their functions and of the functions' instances.
     pub instances: Vec<InstanceState>,
+    /// Likewise, of functions that are built in.
+    pub built_in: Vec<BuiltInState>,
     /// By chain and course.
     pub courses: Vec<[CourseCounters; 2]>,
     /// When watches are to be asked.
     pub(super) armed: Time,
+    /// What is written into the packet that passes a built-in function.
+    pub(super) fields: Vec<Field>,
+}
+
+/// A built-in function.
+#[derive(Debug)]
+pub struct BuiltInState {
+    /// What it does.
+    pub function: Box<dyn ServiceFunction>,
+    /// By course.
+    pub hops: [HopCounters; 2],
 }
 
 /// An instance of a function.
@@ -32,6 +47,20 @@ pub struct InstanceState {
 pub(super) struct Sample {
     pub signature: u64,
     pub at: Time,
+}
+
+impl HopCounters {
+    /// Counts a packet that comes to it.
+    pub(super) fn count_in(&mut self, bytes: u32) {
+        self.in_packets += 1;
+        self.in_bytes += u64::from(bytes);
+    }
+
+    /// Counts a packet that it has let pass.
+    pub(super) fn count_out(&mut self, bytes: u32) {
+        self.out_packets += 1;
+        self.out_bytes += u64::from(bytes);
+    }
 }
 
 /// What a function has got and given back on one course.
@@ -75,23 +104,44 @@ const SAMPLE_PATIENCE: Span = Span::from_ms(1_000);
 const SAMPLED: u64 = 64;
 
 impl ChainState {
-    pub(crate) fn new(steering: &Steering) -> Self {
+    /// `seed` is where the hashes of functions start.
+    pub(crate) fn new(steering: &Steering, seed: u64) -> Self {
         let instance = |instance: &super::Instance| InstanceState {
             watch: Watch::new(instance.timeout),
             hops: [HopCounters::default(); 2],
             samples: [None; 2],
         };
+        let built_in = |(number, hop): (usize, &super::BuiltInHop)| BuiltInState {
+            function: hop.built_in.make(mix(seed ^ mix(number as u64))),
+            hops: [HopCounters::default(); 2],
+        };
         Self {
             instances: steering.instances.iter().map(instance).collect(),
+            built_in: steering.built_in.iter().enumerate().map(built_in).collect(),
             courses: vec![[CourseCounters::default(); 2]; steering.paths.len()],
-            armed: Time::NEVER,
+            ..Self::default()
+        }
+    }
+
+    /// Chains have changed: built-in functions that are what they were go on with what they know.
+    pub(crate) fn take_over(&mut self, old: &mut Self, (was, is): (&Steering, &Steering)) {
+        for (number, hop) in is.built_in.iter().enumerate() {
+            if let Some(before) = was.built_in.iter().position(|before| before == hop) {
+                std::mem::swap(&mut self.built_in[number], &mut old.built_in[before]);
+            }
         }
     }
 }
 
 impl Default for ChainState {
     fn default() -> Self {
-        Self { instances: Vec::new(), courses: Vec::new(), armed: Time::NEVER }
+        Self {
+            instances: Vec::new(),
+            built_in: Vec::new(),
+            courses: Vec::new(),
+            armed: Time::NEVER,
+            fields: Vec::new(),
+        }
     }
 }
 
@@ -101,8 +151,7 @@ impl InstanceState {
     pub(super) fn count_in(&mut self, now: Time, course: Course, bytes: u32) -> bool {
         let hop = &mut self.hops[course.index()];
         let is_turn = hop.in_packets & (SAMPLED - 1) == 0;
-        hop.in_packets += 1;
-        hop.in_bytes += u64::from(bytes);
+        hop.count_in(bytes);
         is_turn && self.samples[course.index()].is_none_or(|sample| now.since(sample.at) > SAMPLE_PATIENCE)
     }
 
@@ -110,8 +159,7 @@ impl InstanceState {
     #[inline]
     pub(super) fn count_out(&mut self, now: Time, course: Course, bytes: u32, signature: impl FnOnce() -> u64) {
         let hop = &mut self.hops[course.index()];
-        hop.out_packets += 1;
-        hop.out_bytes += u64::from(bytes);
+        hop.count_out(bytes);
         let sample = &mut self.samples[course.index()];
         if let Some(Sample { signature: wanted, at }) = *sample
             && signature() == wanted
@@ -127,7 +175,10 @@ impl InstanceState {
 
 impl Rebase for ChainState {
     fn rebase(&mut self, by: Span) {
-        let Self { instances, courses: _, armed } = self;
+        let Self { instances, built_in, courses: _, armed, fields: _ } = self;
+        for BuiltInState { function, hops: _ } in built_in {
+            function.rebase(by);
+        }
         for InstanceState { watch, hops: _, samples } in instances {
             watch.rebase(by);
             samples.iter_mut().flatten().for_each(|sample| sample.at.rebase(by));

@@ -3,12 +3,13 @@
 use machine::Time;
 use topology::{LinkId, NetPort, NodeId};
 use vswitch::chain::{OnFailure, WatchStep, flow_of, rendezvous};
+use vswitch::functions::Course;
 use vswitch::spread::FlowHash;
 use vswitch::{FLOOD, FlowKey, Forwarding};
 use wire::is_group;
 
 use super::state::Sample;
-use super::{Course, Step};
+use super::{Hop, Step};
 use crate::driver::{Driver, Loss, Tag, Timer};
 use crate::graph::{Graph, Moment, Tables};
 
@@ -125,13 +126,20 @@ impl<P> Graph<P> {
     ) -> Option<P> {
         let Moment { tables, now } = moment;
         let path = &tables.steering.paths[chain];
-        let hash = driver.forwarding(&packet).hash;
         for step in done..path.hops.len() {
             let hop = match course {
                 Course::Forward => step,
                 Course::Reverse => path.hops.len() - 1 - step,
             };
-            let (mut chosen, mut tried) = self.choose_instance(driver, path.hops[hop], &packet);
+            let (first, count) = match path.hops[hop] {
+                Hop::Instances(first, count) => (first as usize, count as usize),
+                Hop::BuiltIn(number) => {
+                    packet = self.pass_built_in(moment, driver, (number as usize, course, port), packet)?;
+                    continue;
+                }
+            };
+            let hash = driver.forwarding(&packet).hash;
+            let (mut chosen, mut tried) = self.choose_instance(driver, (first, count), &packet);
             if chosen.is_none() && path.on_failure == OnFailure::Block {
                 // It would be dropped.
                 chosen = tried.take();
@@ -169,6 +177,7 @@ impl<P> Graph<P> {
             return None;
         };
         counters.left += 1;
+        let hash = driver.forwarding(&packet).hash;
         driver.steer(&mut packet, Forwarding { to, hash });
         Some(packet)
     }
@@ -178,10 +187,9 @@ impl<P> Graph<P> {
     fn choose_instance<D: Driver<Packet = P>>(
         &mut self,
         driver: &D,
-        (first, count): (u32, u32),
+        (first, count): (usize, usize),
         packet: &P,
     ) -> (Option<usize>, Option<usize>) {
-        let (first, count) = (first as usize, count as usize);
         let instances = &mut self.chains.instances[first..first + count];
         if let [only] = instances {
             let tried = !only.watch.is_up() && only.watch.tries();

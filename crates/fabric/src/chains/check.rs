@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use topology::NodeId;
-use vswitch::chain::{Chain, Chains, Function, OnFailure};
-use vswitch::flow_table::{FlowError, Match, Ports, Selection};
+use vswitch::AddressAlias;
+use vswitch::chain::{Chain, Chains, Function, FunctionKind, OnFailure};
+use vswitch::flow_table::Match;
 
+use super::built_in::fit;
+use super::matching::{ALL, matching};
 use super::text::{ChainText, Names};
 use crate::document::File;
 use crate::error::Problems;
@@ -16,9 +19,6 @@ use crate::source::At;
 
 /// The most chains of a file.
 const MOST: usize = 256;
-
-/// What stands for all hosts.
-const ALL: &str = "all";
 
 /// Reads the chains of a file; each function is in one at most.
 pub(crate) fn chains(file: &File, graph: &Graph, functions: Vec<Function>, problems: &mut Problems<'_>) -> Chains {
@@ -36,7 +36,10 @@ pub(crate) fn chains(file: &File, graph: &Graph, functions: Vec<Function>, probl
         let from = hosts(graph, &text.from, problems);
         let to = hosts(graph, &text.to, problems);
         let named = functions_of(&chains.functions, (&name.value.0, text), &mut taken, problems);
-        let matching = matching(text, problems);
+        let matching = match &text.matching {
+            Some(text) => matching(text, "a chain", problems),
+            None => Some(Match::default()),
+        };
         let (Some(from), Some(to), Some(named), Some(matching)) = (from, to, named, matching) else { continue };
         if let ([only], [same]) = (&*from, &*to)
             && only == same
@@ -45,7 +48,7 @@ pub(crate) fn chains(file: &File, graph: &Graph, functions: Vec<Function>, probl
             problems.add(text.to.place, format!("`{host}` would talk to itself"), "the same host", "name another one");
             continue;
         }
-        chains.chains.push(Chain {
+        let chain = Chain {
             name: name.value.0.clone(),
             from,
             to,
@@ -53,8 +56,16 @@ pub(crate) fn chains(file: &File, graph: &Graph, functions: Vec<Function>, probl
             functions: named,
             is_both_ways: text.both.is_none_or(|both| both.0),
             on_failure: text.on_failure.map_or(OnFailure::default(), |word| word.0),
-        });
+        };
+        for (function, name) in chain.functions.iter().zip(&text.functions.value.0) {
+            let texts = file.functions.iter().flat_map(|functions| &functions.value.0);
+            let mut texts = texts.filter(|(own, _)| own.value == name.value).map(|(_, text)| &text.value);
+            let function = &mut chains.functions[*function];
+            fit(&graph.topology, function, (&chain, texts.next(), name.place), problems);
+        }
+        chains.chains.push(chain);
     }
+    note_shared_addresses(file, &chains, problems);
     chains
 }
 
@@ -118,7 +129,7 @@ fn functions_of(
         if let Some(other) = taken.insert(function, chain.to_owned()) {
             problems.add(
                 *place,
-                format!("`{name}` is a function of the chain `{other}`: what comes back from it could be of either"),
+                format!("`{name}` is a function of the chain `{other}`: {}", why_one_chain(&all[function])),
                 "in another chain",
                 "make another function of it; or let one chain take the packets of both",
             );
@@ -129,28 +140,36 @@ fn functions_of(
     Some(named)
 }
 
-/// Which packets a chain takes.
-fn matching(text: &ChainText, problems: &mut Problems<'_>) -> Option<Match> {
-    let Some(text) = &text.matching else { return Some(Match::default()) };
-    let read = Selection::parse(&text.value.0, &Ports::default(), false);
-    let checked = read.and_then(|selection| {
-        if selection == (Selection { matching: selection.matching, ..Selection::ALL }) {
-            return Ok(selection.matching);
-        }
-        let message = "a chain takes packets by what is in them: it has no table, cookie or priority";
-        Err(FlowError { at: 0..text.value.0.len(), message: message.to_owned(), hint: "write fields only".to_owned() })
-    });
-    match checked {
-        Ok(matching) => Some(matching),
-        Err(error) => {
-            let hint = if text.value.0.contains('=') {
-                error.hint
-            } else {
-                format!("{}; between {{ }}, it needs quotes", error.hint)
+const fn why_one_chain(function: &Function) -> &'static str {
+    match function.kind {
+        FunctionKind::External { .. } => "what comes back from it could be of either",
+        FunctionKind::BuiltIn(_) => "what it counts and knows is of one chain",
+    }
+}
+
+/// Notes addresses that two functions would translate to: answers could be for either.
+fn note_shared_addresses(file: &File, chains: &Chains, problems: &mut Problems<'_>) {
+    let mut known: Vec<(AddressAlias, &str)> = Vec::new();
+    for chain in &chains.chains {
+        for function in chain.functions.iter().map(|function| &chains.functions[*function]) {
+            let only = Chain { functions: vec![0], ..chain.clone() };
+            let own = Chains { functions: vec![function.clone()], chains: vec![only] }.aliases();
+            let is_shared = |alias: &AddressAlias| {
+                let overlaps = |other: &AddressAlias| {
+                    alias.is_ipv6 == other.is_ipv6
+                        && alias.addresses.0 <= other.addresses.1
+                        && other.addresses.0 <= alias.addresses.1
+                };
+                known.iter().find(|(other, _)| overlaps(other)).map(|(_, name)| *name)
             };
-            let place = problems.place_within(text.place, &text.value.0, &error.at);
-            problems.add(place, &error.message, "here", hint);
-            None
+            if let Some(other) = own.iter().find_map(is_shared) {
+                let mut texts = file.functions.iter().flat_map(|functions| &functions.value.0);
+                if let Some((name, _)) = texts.find(|(name, _)| name.value.0 == function.name) {
+                    let message = format!("`{}` and `{other}` have an address in common", function.name);
+                    problems.add(name.place, message, "not its own", "give each function addresses of its own");
+                }
+            }
+            known.extend(own.into_iter().map(|alias| (alias, function.name.as_str())));
         }
     }
 }

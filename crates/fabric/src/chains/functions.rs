@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use link::LinkSpec;
 use machine::Span;
 use topology::{DeviceName, HostAddress, NodeId};
-use vswitch::chain::Function;
+use vswitch::chain::{Function, FunctionKind};
 
-use super::text::FunctionText;
+use super::built_in::{built_in, note_keys_of_kinds};
+use super::text::{BuiltInKind, FunctionText};
 use crate::document::File;
 use crate::error::Problems;
 use crate::flows::find_switch;
@@ -51,8 +52,13 @@ pub(crate) fn add(file: &File, graph: &mut Graph, problems: &mut Problems<'_>) -
     }
     let mut known: BTreeSet<String> = graph.topology.nodes.iter().map(|node| canonical(&node.name)).collect();
     for (name, text) in &section.value.0 {
+        if let Some(kind) = &text.value.kind {
+            functions.add_built_in(name, text, kind, (&*graph, &mut known), problems);
+            continue;
+        }
         let instances = instances(&text.value);
-        let sound = check(text, instances, problems);
+        let sound = note_keys_of_kinds(text, None, problems);
+        let sound = sound & check(text, instances, problems);
         let Some(at) = switches(graph, text, problems).filter(|_| sound) else { continue };
         let mut ports = Vec::with_capacity(instances);
         for number in 1..=instances {
@@ -63,7 +69,8 @@ pub(crate) fn add(file: &File, graph: &mut Graph, problems: &mut Problems<'_>) -
             }
         }
         let timeout = text.value.timeout.as_ref().map_or(TIMEOUT, |timeout| timeout.value.0);
-        functions.all.push(Function { name: name.value.0.clone(), instances: ports, timeout });
+        let kind = FunctionKind::External { instances: ports, timeout };
+        functions.all.push(Function { name: name.value.0.clone(), kind });
         let simulated = text.value.simulated.as_ref().map_or(LinkSpec::default(), |text| merged(&text.value, None));
         functions.simulated.push(simulated);
     }
@@ -72,6 +79,27 @@ pub(crate) fn add(file: &File, graph: &mut Graph, problems: &mut Problems<'_>) -
 }
 
 impl Functions {
+    fn add_built_in(
+        &mut self,
+        name: &At<Name>,
+        text: &At<FunctionText>,
+        kind: &At<BuiltInKind>,
+        (graph, known): (&Graph, &mut BTreeSet<String>),
+        problems: &mut Problems<'_>,
+    ) {
+        if !known.insert(canonical(&name.value.0)) {
+            let message = format!("there is a node `{}` already", name.value.0);
+            problems.add(name.place, message, "there already", "give the function another name");
+            return;
+        }
+        let built_in = built_in(graph, text, kind, problems);
+        if let Some(built_in) = built_in.filter(|_| note_keys_of_kinds(text, Some(kind.value), problems)) {
+            let kind = FunctionKind::BuiltIn(built_in);
+            self.all.push(Function { name: name.value.0.clone(), kind });
+            self.simulated.push(LinkSpec::default());
+        }
+    }
+
     /// Notes at each port the device on which it is.
     fn plug_in<'a>(
         &self,
@@ -83,7 +111,7 @@ impl Functions {
         for (name, text) in texts {
             let Some(function) = self.all.iter().find(|function| function.name == name.value.0) else { continue };
             let devices = text.devices.iter().flat_map(|devices| &devices.value);
-            for (port, device) in function.instances.iter().flatten().zip(devices) {
+            for (port, device) in function.instances().iter().flatten().zip(devices) {
                 if let Some(single) = DeviceName::parse(&device.value.0).ok().and_then(DeviceName::exclusive)
                     && !taken.insert(single.to_owned())
                 {
@@ -141,7 +169,18 @@ fn check(At { value: text, sound, .. }: &At<FunctionText>, instances: usize, pro
 
 /// The switches of its ingress and its egress.
 fn switches(graph: &Graph, text: &At<FunctionText>, problems: &mut Problems<'_>) -> Option<[String; 2]> {
-    let at = &text.value.at;
+    let Some(at) = &text.value.at else {
+        // What could not be read was noted.
+        if text.sound {
+            problems.add(
+                text.place,
+                "it is neither said where the function is nor that it is built in",
+                "needs `at` or `kind`",
+                "add `at: SWITCH` for one with ports, or `kind: firewall`, `nat`, `rate-limit`, `mirror` or `counter`",
+            );
+        }
+        return None;
+    };
     let find = |name: &At<Name>, problems: &mut Problems<'_>| match find_switch(&graph.topology, &name.value.0) {
         Ok(_) => Some(name.value.0.clone()),
         Err(error) => {

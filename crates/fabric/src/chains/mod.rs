@@ -3,12 +3,15 @@
 //! ```yaml
 //! functions:
 //!   firewall: { at: s1, programs: { nft: exec ./firewall.sh } }
+//!   edge: { kind: rate-limit, rate: 10Mbit }
 //!   ids: { at: s1, devices: ['vhost-user:', 'vhost-user:'] }
 //! chains:
-//!   web: { from: h1, to: h2, match: 'tcp,tp_dst=80', functions: [firewall, ids], on-failure: bypass }
+//!   web: { from: h1, to: h2, match: 'tcp,tp_dst=80', functions: [firewall, edge, ids], on-failure: bypass }
 //! ```
 
+mod built_in;
 mod check;
+mod matching;
 mod text;
 
 pub(crate) use check::chains;

@@ -1,6 +1,6 @@
 //! `GraphML` (<http://graphml.graphdrawing.org>), as the Internet Topology Zoo and graph editors write it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -14,6 +14,10 @@ use crate::units;
 /// Elements and texts of a document; each takes some memory.
 const NODES_MAX: u32 = 200_000;
 
+/// Attributes of an element, and namespaces of a document: each is held against all others.
+const ATTRIBUTES_MAX: usize = 256;
+const NAMESPACES_MAX: usize = 64;
+
 /// Attributes that name a node, the first one that it has.
 const NAMES: [&str; 3] = ["label", "name", "nodelabel"];
 
@@ -23,6 +27,16 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
         let message = format!("the file has {} bytes, more than {LONGEST_TEXT}", source.text.len());
         problems.add(start, message, "too long", "leave out what is no node, edge or data of them");
         problems.show_until(0);
+        return None;
+    }
+    if let Some((at, what, most)) = excess(&source.text) {
+        let message = format!("more than {most} {what}");
+        problems.add(
+            Place { offset: at, len: 0 },
+            message,
+            "here",
+            "GraphML has a few: leave out what is of other formats",
+        );
         return None;
     }
     let options = ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
@@ -94,6 +108,53 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
         network.note(None, "hyperedges: a link has two ends");
     }
     Some(network)
+}
+
+/// Where there are more attributes of an element, or more namespaces, than are read; what there is too much of, and how many may be. What is no XML is read as far
+/// as it looks like it.
+fn excess(text: &str) -> Option<(usize, &'static str, usize)> {
+    let mut namespaces = BTreeSet::new();
+    let mut at = 0;
+    while let Some(next) = text[at..].find('<') {
+        at += next;
+        let skipped = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")].into_iter();
+        if let Some((start, end)) = skipped.into_iter().find(|(start, _)| text[at..].starts_with(start)) {
+            at += start.len();
+            at += text[at..].find(end).map_or(text.len() - at, |found| found + end.len());
+            continue;
+        }
+        at += 1;
+        let (mut quote, mut attributes, mut name) = (None, 0, at);
+        let start = std::mem::replace(&mut at, text.len());
+        for (inside, byte) in text[start..].bytes().enumerate() {
+            let here = start + inside;
+            match (quote, byte) {
+                (Some(open), _) if byte == open => {
+                    quote = None;
+                    let attribute = text[name..here].trim_start();
+                    if attribute.starts_with("xmlns")
+                        && namespaces.insert(attribute)
+                        && namespaces.len() > NAMESPACES_MAX
+                    {
+                        return Some((here, "namespaces of the document", NAMESPACES_MAX));
+                    }
+                    attributes += 1;
+                    if attributes > ATTRIBUTES_MAX {
+                        return Some((here, "attributes of an element", ATTRIBUTES_MAX));
+                    }
+                    name = here + 1;
+                }
+                (None, b'"' | b'\'') => quote = Some(byte),
+                (None, b' ' | b'\t' | b'\r' | b'\n') => name = here + 1,
+                (None, b'>') => {
+                    at = here;
+                    break;
+                }
+                _ => {}
+            }
+        }
+    }
+    None
 }
 
 /// What an edge says of its rate, where the unit is known.

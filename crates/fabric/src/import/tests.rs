@@ -173,6 +173,30 @@ fn what_is_no_network_is_refused_with_its_line() {
 }
 
 #[test]
+fn a_graph_has_few_attributes_and_namespaces() {
+    let many = |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<String>();
+    let attributes = |count| many(count, &|n| format!(" a{n}='{n}>'"));
+    let graph = |root: &str, more: &str| {
+        format!(
+            "<!-- {} --><graphml{root}><graph><![CDATA[<a {}>]]>{more}<node id='a'/><node id='b'/><edge source='a' target='b'/></graph></graphml>",
+            attributes(300),
+            attributes(300)
+        )
+    };
+    let read = |text: String| import(&Source { name: "a.graphml".to_owned(), text });
+    let said = |text: String| read(text).expect_err("too many").problems()[0].message.clone();
+    let namespaces = |count| many(count, &|n| format!(" xmlns:n{n}='urn:{n}'"));
+    assert!(read(graph(&attributes(256), "")).is_ok());
+    assert_eq!(said(graph(&attributes(257), "")), "more than 256 attributes of an element");
+    assert!(read(graph(&namespaces(64), "")).is_ok());
+    assert_eq!(said(graph(&namespaces(65), "")), "more than 64 namespaces of the document");
+    // Elements that have one each, as some editors write them, the same one and others.
+    let each = |count, urn: &dyn Fn(usize) -> usize| many(count, &|n| format!("<y:x xmlns:y='urn:{}'/>", urn(n)));
+    assert!(read(graph("", &each(1_000, &|_| 1))).is_ok());
+    assert_eq!(said(graph("", &each(1_000, &|n| n))), "more than 64 namespaces of the document");
+}
+
+#[test]
 fn the_format_is_known_by_name_or_by_how_it_begins() {
     let of = |name: &str, text: &str| format(&Source { name: name.to_owned(), text: text.to_owned() });
     assert_eq!(of("x.GraphML", ""), Format::GraphMl);

@@ -14,6 +14,45 @@ pub struct HostSetup {
     /// Kernel parameters of its network namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sysctls: Vec<NetSysctl>,
+    /// The machine that it is, if it is a virtual one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vm: Option<Vm>,
+}
+
+/// A virtual machine. Files are relative to the folder of the fabric file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Vm {
+    /// What runs it.
+    pub hypervisor: Hypervisor,
+    /// Its memory in bytes.
+    pub memory_bytes: u64,
+    /// Its processors.
+    pub cpus: u32,
+    /// Its kernel, if it is not the usual one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// What the kernel has in memory when it starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initrd: Option<String>,
+    /// Its disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// What a guest without a disk runs: a program and its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<Vec<String>>,
+    /// More of the kernel's command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub append: Option<String>,
+}
+
+/// What runs a virtual machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hypervisor {
+    /// A Linux kernel as an ordinary process.
+    UserModeLinux,
+    /// QEMU, with KVM where that works.
+    Qemu,
 }
 
 /// A program that starts with the network and ends with it.

@@ -28,12 +28,8 @@ pub(crate) fn explicit(
 ) -> Option<Topology> {
     let mut topology = Topology::default();
     let mut ids = BTreeMap::new();
-    let kind = |text: &NodeText| match text {
-        NodeText::Short(kind) => kind.value,
-        NodeText::Long(long) => long.kind.value,
-    };
     let (hosts, switches): (Vec<_>, Vec<_>) =
-        nodes.value.0.iter().partition(|(_, text)| kind(&text.value) == NodeWord::Host);
+        nodes.value.0.iter().partition(|(_, text)| text.value.kind() != NodeWord::Switch);
     if !fits(nodes.place, hosts.len(), switches.len(), problems) {
         return None;
     }
@@ -206,8 +202,17 @@ fn check_hosts(
                 "a host has one link, one bond, or several links that are no bond: put a switch between, or remove the bond",
             );
         }
+        let is_multi_homed = links > 1 && !is_bonded;
+        if is_multi_homed && text.value.kind() == NodeWord::Vm {
+            problems.add(
+                name.place,
+                format!("`{}` is a virtual machine, and has {links} links that are no bond", node.name),
+                "needs a bond",
+                format!("make them one: `bonds: [{{ host: {}, mode: balance-rr }}]`", node.name),
+            );
+        }
         if let NodeText::Long(long) = &text.value {
-            check_host(node, long, links > 1 && !is_bonded, problems);
+            check_host(node, long, is_multi_homed, problems);
         }
     }
     problems.noted() == before

@@ -142,6 +142,52 @@ pub struct GroupsShown {
 }
 
 #[derive(Debug, Args)]
+pub struct Meter {
+    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
+    #[arg(short, long = "name", alias = "network", alias = "instance", value_name = "NETWORK", global = true, add = networks())]
+    pub name: Option<String>,
+    #[command(subcommand)]
+    pub action: MeterAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum MeterAction {
+    /// Add meters, as `ovs-ofctl add-meter` does; the flow `actions=meter:1,normal` has packets pass one
+    #[command(
+        after_help = "Examples:\n  heddle meter add leaf1 'meter=1,kbps,burst,band=type=drop,rate=1000,burst_size=100'\n  heddle meter add leaf1 'meter=2,pktps,band=type=drop,rate=500'"
+    )]
+    Add(Meters),
+    /// Give meters other bands, as `ovs-ofctl mod-meter` does; they begin anew
+    #[command(visible_alias = "modify")]
+    Mod(Meters),
+    /// Remove meters by their numbers, and the flows that name them; without any, all
+    #[command(visible_alias = "delete", after_help = "Example: heddle meter del leaf1 meter=1")]
+    Del(MetersMeant),
+    /// Show meters and what they have counted, as `ovs-ofctl dump-meters` and `meter-stats` do
+    Show(GroupsShown),
+}
+
+#[derive(Debug, Args)]
+pub struct Meters {
+    /// The switch
+    #[arg(add = nodes())]
+    pub switch: String,
+    /// Meters, each in quotes; `-` reads them from standard input, one a line
+    #[arg(value_name = "METER", required = true)]
+    pub meters: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct MetersMeant {
+    /// The switch
+    #[arg(add = nodes())]
+    pub switch: String,
+    /// Which meters
+    #[arg(value_name = "METER")]
+    pub meters: Vec<String>,
+}
+
+#[derive(Debug, Args)]
 pub struct Trace {
     /// The switch
     #[arg(add = nodes())]

@@ -89,6 +89,9 @@ pub struct Show {
     pub topic: ShowTopic,
     #[command(flatten)]
     pub from: FromArg,
+    /// Of `flows`, `caches`, `connections` and `macs`: those of one switch
+    #[arg(short, long, value_name = "SWITCH", conflicts_with = "watch", add = nodes())]
+    pub switch: Option<String>,
     /// Show it again and again, every so many seconds (1 when not given), until interrupted
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
     pub watch: Option<u32>,
@@ -106,10 +109,12 @@ pub enum ShowTopic {
     Flows,
     /// What the caches in front of switches' flows have counted, as ovs-appctl dpctl/show does: hits, misses, megaflows and their masks
     Caches,
-    /// Connections that switches track (`ct` in their flows), as ovs-appctl dpctl/dump-conntrack prints them; `heddle show connections SWITCH` of one
+    /// Connections that switches track (`ct` in their flows), as ovs-appctl dpctl/dump-conntrack prints them; where no network has the name that is given, it is a switch's
     Connections,
-    /// Addresses that switches know at their ports to hosts, as ovs-appctl fdb/show prints them: those of the file (`static`), and those that were learned; `heddle show macs SWITCH` of one
+    /// Addresses that switches know at their ports to hosts, as ovs-appctl fdb/show prints them: those of the file (`static`), and those that were learned; where no network has the name that is given, it is a switch's
     Macs,
+    /// Meters of each switch that has some and what they have counted, as ovs-ofctl dump-meters and meter-stats print them
+    Meters,
     /// Bonds: each member, whether it sends, and why; what resequencing did
     Bonds,
     /// What each link and each host's port carried and dropped, and what was refused
@@ -148,6 +153,23 @@ pub struct Exec {
     /// The program and its arguments: all that follows the program's name is the program's
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Logs {
+    #[command(flatten)]
+    pub network: NetworkArg,
+    /// The host; all when not given
+    #[arg(add = hosts())]
+    pub host: Option<String>,
+    /// The program, by its name in the file; all of the host when not given
+    pub program: Option<String>,
+    /// Print what they go on to say, until interrupted
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Begin with the last lines of each program: so many (all when not given)
+    #[arg(long, value_name = "LINES")]
+    pub tail: Option<usize>,
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fabric::Fabric;
 use live::Instance;
-use live::control::ChainCounters;
+use live::control::{ChainCounters, ChainHop, HopCount};
 use miette::Report;
 use serde_json::{Value, json};
 
@@ -36,9 +36,10 @@ pub fn chains_of_file(fabric: &Fabric) -> Rows {
             json!(names.collect::<Vec<_>>().join(" "))
         };
         let functions = chain.functions.iter().map(|at| &fabric.chains.functions[*at]);
-        let functions = functions.map(|function| match function.instances.len() {
-            1 => function.name.clone(),
-            several => format!("{} x{several}", function.name),
+        let functions = functions.map(|function| match (function.built_in(), function.instances().len()) {
+            (Some(built_in), _) => format!("{}({})", function.name, built_in.kind()),
+            (None, 1) => function.name.clone(),
+            (None, several) => format!("{} x{several}", function.name),
         });
         rows.push([
             json!(chain.name),
@@ -67,20 +68,23 @@ fn rows(before: &[ChainCounters], after: &[ChainCounters], seconds: f64) -> Rows
         "delay-us",
         "delay-max-us",
         "failures",
+        "counted",
     ]);
     let rate = |now: u64, was: Option<u64>| json!((now.saturating_sub(was.unwrap_or(now)) as f64 / seconds).round());
     for chain in after {
         let was = before.iter().find(|was| (&was.chain, &was.course) == (&chain.chain, &chain.course));
-        let end = |what: &str, packets: u64, was: Option<u64>| -> [Value; 12] {
+        let end = |what: &str, packets: u64, was: Option<u64>| -> [Value; 13] {
             let null = || Value::Null;
             let (name, course) = (json!(chain.chain), json!(chain.course));
             let pps = rate(packets, was);
-            [name, course, json!(what), null(), pps, null(), json!(packets), null(), null(), null(), null(), null()]
+            let packets = json!(packets);
+            [name, course, json!(what), null(), pps, null(), packets, null(), null(), null(), null(), null(), null()]
         };
         rows.push(end("enters", chain.entered, was.map(|was| was.entered)));
         for (number, hop) in chain.hops.iter().enumerate() {
             let was = was.and_then(|was| was.hops.get(number));
             let state = match hop.down_ms {
+                _ if hop.built_in.is_some() => json!(hop.built_in),
                 _ if hop.up => json!("up"),
                 Some(ms) => json!(format!("down for {} s", ms / 1_000)),
                 None => json!("down"),
@@ -98,7 +102,8 @@ fn rows(before: &[ChainCounters], after: &[ChainCounters], seconds: f64) -> Rows
                 json!(hop.in_packets.saturating_sub(hop.out_packets)),
                 json!(hop.delay_total_ns.checked_div(hop.timed).map(|ns| ns as f64 / 1e3)),
                 json!((hop.timed > 0).then_some(hop.delay_max_ns as f64 / 1e3)),
-                json!(hop.failures),
+                if hop.built_in.is_some() { Value::Null } else { json!(hop.failures) },
+                counted(hop),
             ]);
         }
         rows.push(end("leaves", chain.left, was.map(|was| was.left)));
@@ -109,4 +114,19 @@ fn rows(before: &[ChainCounters], after: &[ChainCounters], seconds: f64) -> Rows
         }
     }
     rows
+}
+
+/// What a built-in function has counted, by name.
+fn counted(hop: &ChainHop) -> Value {
+    if hop.counts.is_empty() {
+        return Value::Null;
+    }
+    let mut counted = serde_json::Map::new();
+    for HopCount { name, count, bytes } in &hop.counts {
+        counted.insert(name.clone(), json!(count));
+        if let Some(bytes) = bytes {
+            counted.insert(format!("{name} bytes"), json!(bytes));
+        }
+    }
+    counted.into()
 }

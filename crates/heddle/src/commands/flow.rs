@@ -5,17 +5,18 @@ use std::io::Read as _;
 use std::net::IpAddr;
 
 use fabric::{Fabric, FlowCommand, FlowInput, find_switch, packet, selection, table_changes};
-use live::control::{FlowEntry, SwitchConnections, SwitchFlows, TracedPacket};
+use live::control::{FlowEntry, MeterEntry, SwitchConnections, SwitchFlows, TracedPacket};
 use live::{Error, Instance};
 use miette::{IntoDiagnostic, Report, miette};
 use serde::Serialize;
 use serde_json::json;
-use topology::{HostAddress, LinkId, NodeId, PortId, Rerouting, Routes};
+use topology::{HostAddress, LinkId, NodeId, PortId, Rerouting, Routes, Topology};
 use vswitch::flow_table::{Match, PRIORITY};
 
 use super::explain;
 use super::instance::{connect, definition, running};
-use crate::cli::{Flow, FlowAction, FlowsShown, Format, Group, GroupAction, Trace};
+use super::path::functions_in_words;
+use crate::cli::{Flow, FlowAction, FlowsShown, Format, Group, GroupAction, Meter, MeterAction, Trace};
 use crate::output::{Rows, print_json, put};
 
 /// Changes or shows flows.
@@ -49,6 +50,18 @@ pub fn group(args: &Group, format: Format) -> Result<(), Report> {
         GroupAction::Mod(groups) => change(&groups.switch, FlowCommand::ModifyGroup, &groups.groups),
         GroupAction::Del(groups) => change(&groups.switch, FlowCommand::DeleteGroup, &all_if_none(&groups.groups)),
         GroupAction::Show(shown) => show_groups(&instance.flows(shown.switch.as_deref(), "").map_err(explain)?, format),
+    }
+}
+
+/// Changes or shows meters.
+pub fn meter(args: &Meter, format: Format) -> Result<(), Report> {
+    let instance = connect(&running(args.name.as_deref(), "`heddle meter --name NETWORK ..`")?)?;
+    let change = |switch: &str, command, texts: &[String]| change(&instance, switch, (command, false), texts, format);
+    match &args.action {
+        MeterAction::Add(meters) => change(&meters.switch, FlowCommand::AddMeter, &meters.meters),
+        MeterAction::Mod(meters) => change(&meters.switch, FlowCommand::ModifyMeter, &meters.meters),
+        MeterAction::Del(meters) => change(&meters.switch, FlowCommand::DeleteMeter, &all_if_none(&meters.meters)),
+        MeterAction::Show(shown) => show_meters(&instance.flows(shown.switch.as_deref(), "").map_err(explain)?, format),
     }
 }
 
@@ -102,6 +115,9 @@ fn change(
         FlowCommand::AddGroup => ("group", "added"),
         FlowCommand::ModifyGroup => ("group", "changed"),
         FlowCommand::DeleteGroup => ("group", "removed"),
+        FlowCommand::AddMeter => ("meter", "added"),
+        FlowCommand::ModifyMeter => ("meter", "changed"),
+        FlowCommand::DeleteMeter => ("meter", "removed"),
     };
     match format {
         Format::Table => put(&format!("{switch}: {changed} {what}{} {done}\n", if changed == 1 { "" } else { "s" })),
@@ -232,6 +248,59 @@ fn show_groups(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
     put(&rows.render(format))
 }
 
+/// Shows meters as `ovs-ofctl dump-meters` and `meter-stats` print them, or as rows.
+pub fn show_meters(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
+    if format == Format::Table {
+        let mut lines = String::new();
+        for SwitchFlows { switch, meters, .. } in all.iter().filter(|flows| !flows.meters.is_empty()) {
+            let _ = writeln!(lines, "{switch}:");
+            for meter in meters {
+                let _ = write!(lines, " {}\n{}", meter.text, stats(meter));
+            }
+        }
+        return put(&lines);
+    }
+    let mut rows = Rows::new(&[
+        "switch",
+        "meter",
+        "text",
+        "flows",
+        "packets",
+        "bytes",
+        "exceeding-packets",
+        "exceeding-bytes",
+        "duration-s",
+    ]);
+    for (switch, meter) in all.iter().flat_map(|flows| flows.meters.iter().map(move |meter| (&flows.switch, meter))) {
+        let sum = |of: fn(&(u64, u64)) -> u64| json!(meter.bands.iter().map(of).sum::<u64>());
+        rows.push([
+            json!(switch),
+            json!(meter.id),
+            json!(meter.text),
+            json!(meter.flows),
+            json!(meter.packets),
+            json!(meter.bytes),
+            sum(|band| band.0),
+            sum(|band| band.1),
+            json!(meter.duration_ms as f64 / 1e3),
+        ]);
+    }
+    put(&rows.render(format))
+}
+
+/// The lines of `ovs-ofctl meter-stats` about a meter.
+fn stats(meter: &MeterEntry) -> String {
+    let MeterEntry { id, text: _, flows, packets, bytes, duration_ms, bands } = meter;
+    let (s, ms) = (duration_ms / 1_000, duration_ms % 1_000);
+    let mut lines = format!(
+        "  meter:{id} flow_count:{flows} packet_in_count:{packets} byte_in_count:{bytes} duration:{s}.{ms:03}s bands:\n"
+    );
+    for (number, (packets, bytes)) in bands.iter().enumerate() {
+        let _ = writeln!(lines, "  {number}: packet_count:{packets} byte_count:{bytes}");
+    }
+    lines
+}
+
 /// Shows which entries a packet would meet at a switch, and why.
 pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let instance = connect(&running(args.name.as_deref(), "`heddle trace --name NETWORK ..`")?)?;
@@ -240,6 +309,7 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let fields = packet((&now.topology, node), &args.packet)?;
     let traced = instance.trace(&args.switch, &args.packet).map_err(explain)?;
     let normal = if traced.actions == "NORMAL" { normal(&instance, &now, node, &fields)? } else { None };
+    let chain = chain_of(&now, node, &fields);
     let mut steps: Vec<(Option<u8>, &str)> =
         traced.entries.iter().map(|entry| (entry.table, entry.flow.as_str())).collect();
     steps.extend(traced.missed.map(|table| (Some(table), "no flow is for it: it is dropped")));
@@ -247,6 +317,7 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
         Format::Json => {
             let mut value = json!(traced);
             value["normal"] = json!(normal);
+            value["chain"] = json!(chain);
             print_json(&value)
         }
         Format::Csv => {
@@ -267,9 +338,60 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             let to = normal.map_or_else(String::new, |normal| format!(", {}", normal.words()));
             let TracedPacket { actions, because_of, .. } = &traced;
             let table = rows.render(format);
-            put(&format!("{table}Done: {actions}{to}\nThe same for all packets that agree in: {because_of}\n"))
+            let chain = chain.map_or_else(String::new, |chain| chain.words());
+            put(&format!("{table}Done: {actions}{to}\nThe same for all packets that agree in: {because_of}\n{chain}"))
         }
     }
+}
+
+/// The chain that takes a packet where it leaves its host.
+#[derive(Debug, Serialize)]
+struct TakingChain {
+    name: String,
+    course: &'static str,
+    /// The functions in the order in which it passes them.
+    functions: String,
+    /// The host that it comes from.
+    from: String,
+}
+
+impl TakingChain {
+    fn words(&self) -> String {
+        let Self { name, course, functions, from } = self;
+        format!(
+            "The chain `{name}` ({course}) takes it where it leaves {from}: {functions}. NORMAL leads to the next function that has ports, and then to where it goes.\n"
+        )
+    }
+}
+
+/// The chain that takes a packet whose fields say which host it is from and which it is for: by the port that it comes in by, or by its addresses.
+fn chain_of(now: &Fabric, switch: NodeId, fields: &Match) -> Option<TakingChain> {
+    let topology = &now.topology;
+    let peer = |port: PortId| {
+        let (link, side) = *topology.nodes[switch].ports.get(port)?;
+        Some(topology.links[link].end(side.other()).node).filter(|node| topology.is_host(*node))
+    };
+    let from = fields.in_port().and_then(peer).or_else(|| host_at(topology, fields.reversed().destination()))?;
+    let to = host_at(topology, fields.destination())?;
+    let (chain, course) = now.chains.find(from, to, |matching| matching.has(&fields.key))?;
+    Some(TakingChain {
+        name: chain.name.clone(),
+        course: course.name(),
+        functions: functions_in_words(now, chain, course),
+        from: topology.nodes[from].name.clone(),
+    })
+}
+
+/// The host that has these addresses.
+fn host_at(topology: &Topology, (mac, ip): (Option<[u8; 6]>, Option<IpAddr>)) -> Option<NodeId> {
+    let is_it = |address: &HostAddress| match (mac, ip) {
+        (Some(mac), _) => address.mac == mac,
+        // Hosts are neighbours: what is sent to one has its MAC address.
+        (None, Some(IpAddr::V4(ip))) => address.ipv4 == ip,
+        (None, Some(IpAddr::V6(ip))) => address.ipv6 == ip,
+        (None, None) => false,
+    };
+    topology.nodes.keys().find(|id| topology.address(*id).is_some_and(is_it))
 }
 
 /// Where the routes lead a packet whose destination is known.
@@ -302,16 +424,7 @@ impl Normal {
 /// Where NORMAL leads, if the packet's fields say which host it is for.
 fn normal(instance: &Instance, now: &Fabric, switch: NodeId, fields: &Match) -> Result<Option<Normal>, Report> {
     let topology = &now.topology;
-    let (mac, ip) = fields.destination();
-    let is_for = |address: &HostAddress| match (mac, ip) {
-        (Some(mac), _) => address.mac == mac,
-        // Hosts are neighbours: what is sent to one has its MAC address.
-        (None, Some(IpAddr::V4(ip))) => address.ipv4 == ip,
-        (None, Some(IpAddr::V6(ip))) => address.ipv6 == ip,
-        (None, None) => false,
-    };
-    let mut hosts = topology.nodes.keys().filter(|id| topology.address(*id).is_some_and(is_for));
-    let Some(host) = hosts.next() else { return Ok(None) };
+    let Some(host) = host_at(topology, fields.destination()) else { return Ok(None) };
     let links = instance.counters().map_err(explain)?.links;
     let is_up = |link: LinkId| links.get(usize::from(link)).is_none_or(|link| link.up);
     let routes = match now.rerouting {

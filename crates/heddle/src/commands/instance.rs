@@ -191,12 +191,18 @@ pub fn subject(args: &FromArg, how: &str) -> Result<Subject, Report> {
         return Ok(Subject::File(Box::new(file::make(word, None)?.1)));
     }
     let from = args.from.as_deref();
-    if let Some(path) = from.map(Path::new).filter(|path| path.is_file() || is_of_a_file(path)) {
-        return Ok(Subject::File(Box::new(file::read(path)?.1)));
+    if let Some(path) = from.filter(|word| is_file(word)) {
+        return Ok(Subject::File(Box::new(file::read(Path::new(path))?.1)));
     }
     let instance = connect(&running(from.or(args.network.name.as_deref()), how)?)?;
     let fabric = definition(&instance)?;
     Ok(Subject::Running(Box::new(instance), Box::new(fabric)))
+}
+
+/// Whether a word names a file, and not a network.
+pub fn is_file(word: &str) -> bool {
+    let path = Path::new(word);
+    path.is_file() || is_of_a_file(path)
 }
 
 /// Whether it can be no network's name, or is unlikely to be one.

@@ -6,18 +6,11 @@ use serde_json::json;
 
 use super::explain;
 use super::instance::{connect, running};
-use crate::cli::{Flush, FlushTopic, Format, Show};
+use crate::cli::{Flush, FlushTopic, Format};
 use crate::output::{Rows, print_json, put};
 
-/// Shows the addresses that a switch knows, or all switches do. What stands in the place of a network's name is the switch's.
-pub fn show_macs(args: &Show, format: Format) -> Result<(), Report> {
-    let how = "`HEDDLE_NETWORK=NETWORK heddle show macs SWITCH`";
-    let instance = connect(&running(args.from.network.name.as_deref(), how)?)?;
-    put(&rows(&instance.macs(args.from.from.as_deref()).map_err(explain)?).render(format))
-}
-
 /// One row for each address of each switch.
-fn rows(switches: &[SwitchMacs]) -> Rows {
+pub fn mac_rows(switches: &[SwitchMacs]) -> Rows {
     let mut rows = Rows::new(&["switch", "port", "to", "vlan", "mac", "age-s"]);
     for (switch, MacEntry { port, host, vlan, mac, age_s }) in
         switches.iter().flat_map(|of| of.entries.iter().map(|entry| (&of.switch, entry)))

@@ -8,6 +8,9 @@ use fabric::Fabric;
 use miette::{Report, miette};
 use serde_json::json;
 use topology::{HostAddress, LinkId, NodeId, Rerouting, Routes, Topology};
+use vswitch::chain::{Chain, Function, flow_of, rendezvous};
+use vswitch::flow_table::Match;
+use vswitch::functions::Course;
 use vswitch::spread::FlowHash;
 use vswitch::{FlowKey, Hop, Spread, Switch, Trace, trace};
 use wire::protocol;
@@ -39,25 +42,46 @@ pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
     if ends.0 == ends.1 {
         return Err(miette!("`{}` is both ends: expected two hosts", args.source));
     }
-    let hash = hash(args, topology, ends)?;
-    let trace = follow(&fabric, salts.as_deref(), &down, ends, hash);
+    let flow = flow(args, topology, ends)?;
+    let hash = flow.as_ref().map(FlowKey::hash);
+    let (chain, may_be) = chain_of(args, &fabric, ends, flow.as_ref());
+    let legs: Vec<Leg<'_>> = legs_of(&fabric, chain, ends, flow.as_ref())
+        .into_iter()
+        .map(|(ends, passed)| Leg { ends, passed, trace: follow(&fabric, salts.as_deref(), &down, ends, hash) })
+        .collect();
+    let rows = rows(topology, &legs, format).render(format);
     put(&match format {
         Format::Table => {
-            format!("{}\n{}", rows(topology, &trace, format).render(format), summary(topology, &trace, ends))
+            let lines = legs.iter().map(|leg| summary(topology, &leg.trace, leg.ends));
+            format!("{rows}\n{}{}", chain_words(&fabric, chain), lines.collect::<String>())
         }
-        Format::Json | Format::Csv => rows(topology, &trace, format).render(format),
+        Format::Json | Format::Csv => rows,
     })?;
-    if hash.is_none() && fabric.spread == Spread::Ecmp && trace.paths > 1 {
+    if let Some(chain) = may_be {
+        eprintln!(
+            "The chain `{}` takes packets of these that match `{}`: with --protocol, --port and --source-port it is said whether this flow passes it.",
+            chain.name, chain.matching
+        );
+    }
+    if hash.is_none() && fabric.spread == Spread::Ecmp && legs.iter().any(|leg| leg.trace.paths > 1) {
         eprintln!(
             "Switches choose by a hash of addresses, protocol and both ports: with --port and --source-port it is one path."
         );
     }
-    let arrives = trace.arrives > 1.0 - 1e-6;
+    let arrives = legs.iter().all(|leg| leg.trace.arrives > 1.0 - 1e-6);
     Ok(if arrives { Ending::Passed } else { Ending::Missed })
 }
 
-/// The hash of the flow, if it is known.
-fn hash(args: &Path, topology: &Topology, (from, to): (NodeId, NodeId)) -> Result<Option<FlowHash>, Report> {
+/// A part of the path: from a host, or a port of a function, to the next one.
+struct Leg<'a> {
+    ends: (NodeId, NodeId),
+    /// Functions that packets pass where it begins: one with ports, from whose other port it begins, and built-in ones.
+    passed: Vec<&'a Function>,
+    trace: Trace,
+}
+
+/// The flow, if all of it is known.
+fn flow(args: &Path, topology: &Topology, (from, to): (NodeId, NodeId)) -> Result<Option<FlowKey>, Report> {
     let (ports, number) = match (args.protocol, args.ipv6) {
         (Protocol::Tcp, _) => (args.source_port.zip(args.port), protocol::TCP),
         (Protocol::Udp, _) => (args.source_port.zip(args.port), protocol::UDP),
@@ -71,8 +95,76 @@ fn hash(args: &Path, topology: &Topology, (from, to): (NodeId, NodeId)) -> Resul
         let HostAddress { ipv4, ipv6, .. } = topology.address(host)?;
         Some(if args.ipv6 { (*ipv6, port).into() } else { (*ipv4, port).into() })
     };
-    let hash = |(source, destination)| Some(FlowKey::of_flow(number, end(from, source)?, end(to, destination)?).hash());
-    Ok(ports.and_then(hash))
+    let key = |(source, destination)| Some(FlowKey::of_flow(number, end(from, source)?, end(to, destination)?));
+    Ok(ports.and_then(key))
+}
+
+/// The chain that takes the flow; and one that may take it, if not all of the flow is known.
+fn chain_of<'a>(
+    args: &Path,
+    fabric: &'a Fabric,
+    (from, to): (NodeId, NodeId),
+    flow: Option<&FlowKey>,
+) -> (Option<(&'a Chain, Course)>, Option<&'a Chain>) {
+    let fits = |matching: &Match| match flow {
+        Some(flow) => matching.has_flow(flow),
+        None => matching.is_for_all(),
+    };
+    let chain = fabric.chains.find(from, to, fits);
+    let first = fabric.chains.find(from, to, |matching| {
+        let number = if matches!(args.protocol, Protocol::Udp) { protocol::UDP } else { protocol::TCP };
+        flow.map_or_else(|| matching.may_have_protocol(number), |_| fits(matching))
+    });
+    let is_other = |(other, _): &(&Chain, Course)| chain.is_none_or(|(chain, _)| chain.name != other.name);
+    (chain, first.filter(is_other).map(|(chain, _)| chain))
+}
+
+/// The parts of a flow's path: from where to where, and the functions that it passes before.
+fn legs_of<'a>(
+    fabric: &'a Fabric,
+    chain: Option<(&Chain, Course)>,
+    (from, to): (NodeId, NodeId),
+    flow: Option<&FlowKey>,
+) -> Vec<((NodeId, NodeId), Vec<&'a Function>)> {
+    let (mut legs, mut start, mut passed) = (Vec::new(), from, Vec::new());
+    if let Some((chain, course)) = chain {
+        for function in fabric.chains.functions_on(chain, course) {
+            let instances = function.instances();
+            // Without a flow, one of several stands for all.
+            let chosen = flow.and_then(|flow| rendezvous(flow_of(flow), instances.len(), |_| true)).unwrap_or(0);
+            if let Some([ingress, egress]) = instances.get(chosen) {
+                let (into, out_of) = match course {
+                    Course::Forward => (*ingress, *egress),
+                    Course::Reverse => (*egress, *ingress),
+                };
+                legs.push(((start, into), std::mem::take(&mut passed)));
+                start = out_of;
+            }
+            passed.push(function);
+        }
+    }
+    legs.push(((start, to), passed));
+    legs
+}
+
+/// Which chain packets pass, in a line.
+fn chain_words(fabric: &Fabric, chain: Option<(&Chain, Course)>) -> String {
+    let Some((chain, course)) = chain else { return String::new() };
+    format!("They pass the chain `{}`, {}: {}\n", chain.name, course.name(), functions_in_words(fabric, chain, course))
+}
+
+/// The functions of a chain in the order in which packets pass them.
+pub(super) fn functions_in_words(fabric: &Fabric, chain: &Chain, course: Course) -> String {
+    let names = fabric.chains.functions_on(chain, course).into_iter().map(function_in_words);
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn function_in_words(function: &Function) -> String {
+    match (function.built_in(), function.instances().len()) {
+        (Some(built_in), _) => format!("{} ({})", function.name, built_in.kind()),
+        (None, 1) => function.name.clone(),
+        (None, several) => format!("{} (one of {several})", function.name),
+    }
 }
 
 /// Follows packets through a network of which these links have no carrier. Of one that runs, `salts` are those of its switches, and then of its multi-homed
@@ -105,18 +197,34 @@ fn follow(
     trace(topology, &routes, |id| switches.get(&id), ends, (hash, carries))
 }
 
-fn rows(topology: &Topology, trace: &Trace, format: Format) -> Rows {
+fn rows(topology: &Topology, legs: &[Leg<'_>], format: Format) -> Rows {
     let mut rows = Rows::new(&["hop", "from", "to", "link", "share", "state"]);
-    for hop in &trace.hops {
-        let share = if format == Format::Table { json!(per_cent(hop.share)) } else { json!(hop.share) };
-        rows.push([
-            json!(hop.number),
-            json!(topology.nodes[hop.from].name),
-            json!(topology.nodes[hop.to].name),
-            json!(links(topology, hop)),
-            share,
-            json!(if hop.carries { "up" } else { "down" }),
-        ]);
+    let share = |share: f64| if format == Format::Table { json!(per_cent(share)) } else { json!(share) };
+    let mut before = 0;
+    for (number, Leg { ends, passed, trace }) in legs.iter().enumerate() {
+        for function in passed {
+            let last = legs.get(number.wrapping_sub(1)).map_or(ends.0, |leg| leg.ends.1);
+            let from = if function.instances().is_empty() { ends.0 } else { last };
+            rows.push([
+                json!(null),
+                json!(topology.nodes[from].name),
+                json!(topology.nodes[ends.0].name),
+                json!(format!("function {}", function_in_words(function))),
+                share(1.0),
+                json!(null),
+            ]);
+        }
+        for hop in &trace.hops {
+            rows.push([
+                json!(before + hop.number),
+                json!(topology.nodes[hop.from].name),
+                json!(topology.nodes[hop.to].name),
+                json!(links(topology, hop)),
+                share(hop.share),
+                json!(if hop.carries { "up" } else { "down" }),
+            ]);
+        }
+        before += trace.hops.iter().map(|hop| hop.number).max().unwrap_or(0);
     }
     rows
 }

@@ -12,26 +12,49 @@ use topology::{LinkId, NodeKind, Rerouting, Routes};
 
 use super::chains::{chains, chains_of_file};
 use super::explain;
-use super::flow::{show_connections, show_flows};
-use super::instance::{Subject, connect, running, subject};
-use super::macs::show_macs;
+use super::flow::{show_connections, show_flows, show_meters};
+use super::instance::{Subject, connect, definition, is_file, running, subject};
+use super::macs::mac_rows;
 use crate::cli::{Format, Show, ShowTopic};
 use crate::output::{Rows, put};
 
 /// Shows one aspect of a running network or a file.
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
-    match args.topic {
-        ShowTopic::Connections if args.from.topo.is_none() => return connections(args, format),
-        ShowTopic::Macs if args.from.topo.is_none() => return show_macs(args, format),
-        _ => {}
+    let has_switches =
+        matches!(args.topic, ShowTopic::Flows | ShowTopic::Caches | ShowTopic::Connections | ShowTopic::Macs);
+    if args.switch.is_some() && !has_switches {
+        return Err(miette!(
+            help = "leave it out",
+            "`--switch` is for `flows`, `caches`, `connections` and `macs`: the others are shown of all switches at once"
+        ));
     }
+    if let Some(switch) = switch_of_the_only_network(args)? {
+        let instance = connect(&running(None, "`heddle show connections NETWORK --switch SWITCH`")?)?;
+        return match args.topic {
+            ShowTopic::Macs => put(&mac_rows(&instance.macs(Some(&switch)).map_err(explain)?).render(format)),
+            _ => show_connections(&instance.connections(Some(&switch)).map_err(explain)?, format),
+        };
+    }
+    let switch = args.switch.as_deref();
     let rows = match subject(&args.from, "`heddle show TOPIC --name NETWORK`")? {
         Subject::File(fabric) => {
             let file = args.from.topo.as_ref().map(|word| format!("--topo {word}")).or_else(|| args.from.from.clone());
             of_file(&fabric, args.topic, &file.unwrap_or_default())?
         }
         Subject::Running(instance, _) if args.topic == ShowTopic::Flows => {
-            return show_flows(&instance.flows(None, "").map_err(explain)?, format);
+            return show_flows(&instance.flows(switch, "").map_err(explain)?, format);
+        }
+        Subject::Running(instance, _) if args.topic == ShowTopic::Connections => {
+            return show_connections(&instance.connections(switch).map_err(explain)?, format);
+        }
+        Subject::Running(instance, _) if args.topic == ShowTopic::Caches && args.watch.is_none() => {
+            caches(&instance.flows(switch, NO_ENTRIES).map_err(explain)?)
+        }
+        Subject::Running(instance, _) if args.topic == ShowTopic::Macs && args.watch.is_none() => {
+            mac_rows(&instance.macs(switch).map_err(explain)?)
+        }
+        Subject::Running(instance, _) if args.topic == ShowTopic::Meters => {
+            return show_meters(&instance.flows(None, NO_ENTRIES).map_err(explain)?, format);
         }
         Subject::Running(instance, fabric) => {
             let Some(seconds) = args.watch else {
@@ -43,11 +66,20 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
     put(&rows.render(format))
 }
 
-/// The connections that a switch tracks, or all switches do. What stands in the place of a network's name is the switch's.
-fn connections(args: &Show, format: Format) -> Result<(), Report> {
-    let how = "`HEDDLE_NETWORK=NETWORK heddle show connections SWITCH`";
-    let instance = connect(&running(args.from.network.name.as_deref(), how)?)?;
-    show_connections(&instance.connections(args.from.from.as_deref()).map_err(explain)?, format)
+/// The switch that is named where a network's name may stand, if no network has that name.
+fn switch_of_the_only_network(args: &Show) -> Result<Option<String>, Report> {
+    let Some(word) =
+        args.from.from.as_deref().filter(|_| matches!(args.topic, ShowTopic::Connections | ShowTopic::Macs))
+    else {
+        return Ok(None);
+    };
+    if args.switch.is_some() || is_file(word) || Instance::list().map_err(explain)?.iter().any(|name| name == word) {
+        return Ok(None);
+    }
+    let Ok(network) = running(None, "") else { return Ok(None) };
+    let topology = definition(&connect(&network)?)?.topology;
+    let is_switch = topology.node(word).is_some_and(|node| !topology.is_host(node));
+    Ok(is_switch.then(|| word.to_owned()))
 }
 
 /// Shows it again and again, as long as the network is up. JSON comes as one array a line.
@@ -76,6 +108,7 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
         | ShowTopic::Caches
         | ShowTopic::Connections
         | ShowTopic::Macs
+        | ShowTopic::Meters
         | ShowTopic::Counters
         | ShowTopic::Bonds => Err(miette!(
             help = format!("heddle up {path}"),
@@ -90,10 +123,11 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result
     Ok(match topic {
         ShowTopic::Nodes => nodes(fabric),
         ShowTopic::Links => links(fabric, Some(&instance.counters().map_err(explain)?), |_| true),
-        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections | ShowTopic::Macs => {
+        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections | ShowTopic::Meters => {
             routes(fabric, &instance.counters().map_err(explain)?)
         }
         ShowTopic::Caches => caches(&instance.flows(None, NO_ENTRIES).map_err(explain)?),
+        ShowTopic::Macs => mac_rows(&instance.macs(None).map_err(explain)?),
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
         ShowTopic::Chains => chains(instance)?,

@@ -28,6 +28,10 @@ pub struct ChainCounters {
 pub struct ChainHop {
     /// The instance's name.
     pub function: String,
+    /// What it is, if it is built in: `counter`, `firewall`, ..
+    pub built_in: Option<String>,
+    /// What a built-in function has counted, of both courses.
+    pub counts: Vec<HopCount>,
     /// Whether packets go there.
     pub up: bool,
     /// How often it has gone down.
@@ -48,4 +52,15 @@ pub struct ChainHop {
     pub delay_total_ns: u64,
     /// The longest, in ns.
     pub delay_max_ns: u64,
+}
+
+/// A number that a built-in function shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HopCount {
+    /// What was counted.
+    pub name: String,
+    /// How often: packets, if nothing else is said.
+    pub count: u64,
+    /// The bytes of those packets, where they are counted.
+    pub bytes: Option<u64>,
 }

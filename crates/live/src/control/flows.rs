@@ -13,8 +13,29 @@ pub struct SwitchFlows {
     pub entries: Vec<FlowEntry>,
     /// All groups, as `ovs-ofctl dump-groups` writes them.
     pub groups: Vec<String>,
+    /// All meters.
+    pub meters: Vec<MeterEntry>,
     /// What the caches in front of the tables have counted.
     pub cache: CacheCounters,
+}
+
+/// A meter of a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeterEntry {
+    /// By which flows name it.
+    pub id: u32,
+    /// As `ovs-ofctl dump-meters` writes it, on one line.
+    pub text: String,
+    /// Flows that name it.
+    pub flows: usize,
+    /// Packets that came.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long it has been there, in milliseconds.
+    pub duration_ms: u64,
+    /// By band: packets and bytes that were dropped or marked.
+    pub bands: Vec<(u64, u64)>,
 }
 
 /// An entry of a table.

@@ -1,8 +1,9 @@
 //! Service chains: frames that come from functions, and what is told about them.
 
-use datapath::{ChainState, Course, Tag};
+use datapath::{BuiltInState, ChainState, HopCounters, InstanceState, Tag};
 use machine::Time;
 use topology::NodeId;
+use vswitch::functions::{BuiltIn, Course, FunctionCount};
 use vswitch::spread::FlowHash;
 use vswitch::{FLOOD, FlowKey, Forwarding};
 use wire::is_group;
@@ -10,7 +11,7 @@ use wire::is_group;
 use super::edge::Edge;
 use super::plan::Plan;
 use super::pool::Packet;
-use crate::control::{ChainCounters, ChainHop};
+use crate::control::{ChainCounters, ChainHop, HopCount};
 use crate::tap::VNET_HEADER;
 
 /// What the shortest frame has that can be looked at: an Ethernet header.
@@ -56,40 +57,31 @@ impl Edge {
 pub(super) fn counters(state: &ChainState, plan: &Plan, now: Time) -> Vec<ChainCounters> {
     let chains = &plan.fabric().chains;
     let nodes = &plan.fabric().topology.nodes;
-    let (mut rows, mut first) = (Vec::new(), 0);
+    let (mut instances, mut built_in) = (state.instances.iter(), state.built_in.iter());
+    let mut rows = Vec::new();
     for (chain, courses) in chains.chains.iter().zip(&state.courses) {
-        let functions = chain.functions.iter().map(|function| &chains.functions[*function]);
-        let ports: Vec<NodeId> =
-            functions.flat_map(|function| function.instances.iter().map(|ports| ports[0])).collect();
-        let instances = &state.instances[first..first + ports.len()];
-        first += ports.len();
-        for course in Course::BOTH {
-            let at = course.index();
-            if course == Course::Reverse && !chain.is_both_ways {
-                continue;
+        // By course.
+        let mut hops = [Vec::new(), Vec::new()];
+        for function in chain.functions.iter().map(|function| &chains.functions[*function]) {
+            if let Some(kind) = function.built_in() {
+                let Some(state) = built_in.next() else { continue };
+                for (hops, counters) in hops.iter_mut().zip(&state.hops) {
+                    hops.push(ChainHop { function: function.name.clone(), ..hop_of_built_in(kind, state, counters) });
+                }
             }
-            let mut hops: Vec<ChainHop> = (ports.iter().zip(instances))
-                .map(|(port, instance)| {
-                    let hop = instance.hops[at];
-                    ChainHop {
-                        function: nodes[*port].name.clone(),
-                        up: instance.watch.is_up(),
-                        failures: instance.watch.failures(),
-                        down_ms: instance.watch.down_since().map(|since| now.since(since).as_ns() / 1_000_000),
-                        in_packets: hop.in_packets,
-                        in_bytes: hop.in_bytes,
-                        out_packets: hop.out_packets,
-                        out_bytes: hop.out_bytes,
-                        timed: hop.timed,
-                        delay_total_ns: hop.delay_total.as_ns(),
-                        delay_max_ns: hop.delay_max.as_ns(),
-                    }
-                })
-                .collect();
-            if course == Course::Reverse {
-                hops.reverse();
+            for (ports, instance) in function.instances().iter().zip(instances.by_ref()) {
+                for (hops, counters) in hops.iter_mut().zip(&instance.hops) {
+                    hops.push(ChainHop { function: nodes[ports[0]].name.clone(), ..hop_of(now, instance, counters) });
+                }
             }
-            let counted = courses[at];
+        }
+        for (course, mut hops) in Course::BOTH.into_iter().zip(hops) {
+            match course {
+                Course::Forward => {}
+                Course::Reverse if !chain.is_both_ways => continue,
+                Course::Reverse => hops.reverse(),
+            }
+            let counted = courses[course.index()];
             rows.push(ChainCounters {
                 chain: chain.name.clone(),
                 course: course.name().to_owned(),
@@ -103,4 +95,32 @@ pub(super) fn counters(state: &ChainState, plan: &Plan, now: Time) -> Vec<ChainC
         }
     }
     rows
+}
+
+fn hop_of(now: Time, instance: &InstanceState, counters: &HopCounters) -> ChainHop {
+    ChainHop {
+        up: instance.watch.is_up(),
+        failures: instance.watch.failures(),
+        down_ms: instance.watch.down_since().map(|since| now.since(since).as_ns() / 1_000_000),
+        ..counted(counters)
+    }
+}
+
+fn hop_of_built_in(kind: &BuiltIn, state: &BuiltInState, counters: &HopCounters) -> ChainHop {
+    let counts = state.function.counts().into_iter();
+    let counts = counts.map(|FunctionCount { name, count, bytes }| HopCount { name, count, bytes });
+    ChainHop { built_in: Some(kind.kind().to_owned()), counts: counts.collect(), up: true, ..counted(counters) }
+}
+
+fn counted(hop: &HopCounters) -> ChainHop {
+    ChainHop {
+        in_packets: hop.in_packets,
+        in_bytes: hop.in_bytes,
+        out_packets: hop.out_packets,
+        out_bytes: hop.out_bytes,
+        timed: hop.timed,
+        delay_total_ns: hop.delay_total.as_ns(),
+        delay_max_ns: hop.delay_max.as_ns(),
+        ..ChainHop::default()
+    }
 }

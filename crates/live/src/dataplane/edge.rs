@@ -569,7 +569,10 @@ impl Driver for Edge {
             }
         }
         // What a mirror shows to another host is no flow of that host's. What was corrupted on the way, the host won't take.
-        let is_its_own = [host, FLOOD].contains(&packet.forwarding.to) && !packet.is_corrupt;
+        let is_its_own = [host, FLOOD].contains(&packet.forwarding.to)
+            && !packet.is_corrupt
+            && !(self.plan.is_shown_others(host)
+                && self.plan.host_table().by_mac(self.destination(&packet)) != Some(host));
         if self.plan.counts_flows() && is_its_own && !self.plan.is_function_port(host.into()) {
             self.watch(due, &packet);
         }

@@ -6,14 +6,20 @@ use std::time::Instant;
 
 use topology::NodeId;
 use vswitch::conntrack::{ConnectionStatus, ConntrackCounters};
-use vswitch::flow_table::{CacheCounters, ChangeError, EntryStatus, Explanation, Group, Match, Selection, TableChange};
+use vswitch::flow_table::{
+    CacheCounters, ChangeError, ChangeList, ChangeProgress, EntryStatus, Explanation, Group, KnownFlow, Match,
+    MeterStatus, Selection, TableChange, TablesSummary,
+};
 
 use super::DataPlane;
 use super::worker::{Command, Worker};
 use crate::Error;
 
-/// Changes that a worker makes at once: between them it forwards.
-const CHANGES_AT_ONCE: usize = 64;
+/// Flows that a worker looks up at once: between them it forwards.
+const FLOWS_AT_ONCE: usize = 1_024;
+
+/// Places for entries that a worker looks through at once.
+const ENTRIES_AT_ONCE: usize = 4_096;
 
 /// Places for connections that a worker looks through at once.
 const CONNECTIONS_AT_ONCE: usize = 4_096;
@@ -24,12 +30,14 @@ const CONNECTIONS_LISTED_MAX: usize = 16_384;
 /// What is asked about a switch's tables.
 #[derive(Clone, Debug)]
 pub enum FlowQuestion {
-    /// Whether these changes can be made.
-    Check(Arc<[TableChange]>),
-    /// Make these of the changes.
-    Change(Arc<[TableChange]>, Range<usize>),
-    /// Which entries there are of those that are meant, and all groups.
-    Entries(Selection),
+    /// What changes depend on.
+    Summary,
+    /// What is known of the flows that these of the changes add.
+    Known(Arc<ChangeList>, Range<usize>),
+    /// Make a piece of the changes.
+    Change(Arc<ChangeList>, ChangeProgress),
+    /// Which entries there are of those that are meant, from a place on, and all groups and meters.
+    Entries(Selection, usize),
     /// What a packet with these fields would meet.
     Explain(Box<Match>),
     /// Which connections are tracked, from a place on.
@@ -39,12 +47,14 @@ pub enum FlowQuestion {
 /// What a worker answers.
 #[derive(Debug)]
 pub enum FlowAnswer {
-    /// To [`FlowQuestion::Check`]: the first change that cannot be made.
-    Checked(Result<(), (usize, ChangeError)>),
-    /// To [`FlowQuestion::Change`]: how many flows or groups have changed.
-    Changed(usize),
-    /// To [`FlowQuestion::Entries`].
-    Tables(TablesStatus),
+    /// To [`FlowQuestion::Summary`].
+    Summary(TablesSummary),
+    /// To [`FlowQuestion::Known`].
+    Known(Vec<KnownFlow>),
+    /// To [`FlowQuestion::Change`]: how many flows or groups have changed, and how far it has come.
+    Changed(usize, ChangeProgress),
+    /// To [`FlowQuestion::Entries`]: some of them, in no order, and where to go on.
+    Tables(TablesStatus, Option<usize>),
     /// To [`FlowQuestion::Explain`].
     Explained(Explanation),
     /// To [`FlowQuestion::Connections`]: some of them, and where to go on.
@@ -67,6 +77,8 @@ pub struct TablesStatus {
     pub entries: Vec<EntryStatus>,
     /// The groups, in the order of their numbers.
     pub groups: Vec<Group>,
+    /// The meters, likewise.
+    pub meters: Vec<MeterStatus>,
     /// What caches in front of the tables have counted.
     pub cache: CacheCounters,
 }
@@ -79,18 +91,25 @@ impl Worker {
         // Nothing is shown whose time has come.
         tables.expire(now);
         Some(match question {
-            FlowQuestion::Check(changes) => FlowAnswer::Checked(tables.check(&changes)),
-            FlowQuestion::Change(changes, range) => {
+            FlowQuestion::Summary => FlowAnswer::Summary(tables.summary()),
+            FlowQuestion::Known(list, range) => FlowAnswer::Known(tables.known(&list.changes()[range])),
+            FlowQuestion::Change(list, mut progress) => {
                 // They were checked; what has expired since makes none of them wrong.
-                let changed = changes[range].iter().filter_map(|change| tables.change(now, change).ok()).sum();
+                let changed = tables.change_some(now, &list, &mut progress);
                 self.graph.pipeline_changed(self.plan.tables().at(now), &mut self.edge, switch);
-                FlowAnswer::Changed(changed)
+                FlowAnswer::Changed(changed, progress)
             }
-            FlowQuestion::Entries(selection) => FlowAnswer::Tables(TablesStatus {
-                entries: tables.entries(now, &selection),
-                groups: tables.groups().cloned().collect(),
-                cache: tables.cache_counters(),
-            }),
+            FlowQuestion::Entries(selection, from) => {
+                let end = from.saturating_add(ENTRIES_AT_ONCE).min(tables.places());
+                let next = (end < tables.places()).then_some(end);
+                let entries = tables.entries_within(now, &selection, from..end);
+                let (mut groups, mut meters) = (Vec::new(), Vec::new());
+                if next.is_none() {
+                    groups.extend(tables.groups().cloned());
+                    meters = tables.meters(now);
+                }
+                FlowAnswer::Tables(TablesStatus { entries, groups, meters, cache: tables.cache_counters() }, next)
+            }
             FlowQuestion::Explain(packet) => FlowAnswer::Explained(tables.explain(now, &packet)),
             FlowQuestion::Connections(from) => {
                 let conntrack = tables.conntrack()?;
@@ -119,28 +138,52 @@ impl DataPlane {
         switch: NodeId,
         changes: Vec<TableChange>,
     ) -> Result<Result<usize, (usize, ChangeError)>, Error> {
-        let changes: Arc<[TableChange]> = changes.into();
-        if let Some(FlowAnswer::Checked(Err(refused))) =
-            self.ask_about_flows(switch, FlowQuestion::Check(Arc::clone(&changes)))?
-        {
+        let list = Arc::new(ChangeList::new(changes));
+        let Some(FlowAnswer::Summary(summary)) = self.ask_about_flows(switch, FlowQuestion::Summary)? else {
+            return Ok(Ok(0));
+        };
+        let is_close = summary.may_be_full(list.changes());
+        let known = if is_close { Some(self.known_flows(switch, &list)?) } else { None };
+        if let Err(refused) = summary.check(list.changes(), known.as_deref()) {
             return Ok(Err(refused));
         }
-        let mut changed = 0;
-        for first in (0..changes.len()).step_by(CHANGES_AT_ONCE) {
-            let range = first..changes.len().min(first + CHANGES_AT_ONCE);
-            if let Some(FlowAnswer::Changed(more)) =
-                self.ask_about_flows(switch, FlowQuestion::Change(Arc::clone(&changes), range))?
-            {
-                changed += more;
-            }
+        let (mut changed, mut progress) = (0, ChangeProgress::default());
+        while !progress.is_done(&list) {
+            let question = FlowQuestion::Change(Arc::clone(&list), progress);
+            let Some(FlowAnswer::Changed(more, next)) = self.ask_about_flows(switch, question)? else { break };
+            (changed, progress) = (changed + more, next);
         }
         Ok(Ok(changed))
     }
 
-    /// What is in the tables of a switch; none if it has no tables.
+    /// What a switch knows of the flows that changes add.
+    fn known_flows(&self, switch: NodeId, list: &Arc<ChangeList>) -> Result<Vec<KnownFlow>, Error> {
+        let changes = list.changes().len();
+        let mut known = Vec::with_capacity(changes);
+        for first in (0..changes).step_by(FLOWS_AT_ONCE) {
+            let range = first..changes.min(first + FLOWS_AT_ONCE);
+            let question = FlowQuestion::Known(Arc::clone(list), range.clone());
+            match self.ask_about_flows(switch, question)? {
+                Some(FlowAnswer::Known(more)) => known.extend(more),
+                _ => known.resize(range.end, KnownFlow::default()),
+            }
+        }
+        Ok(known)
+    }
+
+    /// What is in the tables of a switch; none if it has no tables. The worker forwards meanwhile, so a flow that comes or goes may be there or not.
     pub fn flows(&self, switch: NodeId, selection: Selection) -> Result<Option<TablesStatus>, Error> {
-        let answer = self.ask_about_flows(switch, FlowQuestion::Entries(selection))?;
-        Ok(answer.and_then(|answer| if let FlowAnswer::Tables(tables) = answer { Some(tables) } else { None }))
+        let (mut entries, mut from) = (Vec::new(), 0);
+        loop {
+            let answer = self.ask_about_flows(switch, FlowQuestion::Entries(selection, from))?;
+            let Some(FlowAnswer::Tables(tables, next)) = answer else { return Ok(None) };
+            entries.extend(tables.entries);
+            let Some(next) = next else {
+                EntryStatus::sort(&mut entries);
+                return Ok(Some(TablesStatus { entries, ..tables }));
+            };
+            from = next;
+        }
     }
 
     /// The connections that a switch tracks, or as many as are listed; none if no flow of it asks for them.

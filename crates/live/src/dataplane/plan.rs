@@ -31,6 +31,8 @@ pub struct Plan {
     shaped: bool,
     /// Whether what leaves the fabric is counted by flow.
     counts_flows: bool,
+    /// Hosts to which functions of chains show what is for others.
+    shown_others: Vec<NodeId>,
     /// Whether each worker has all switches.
     is_shared: bool,
     workers: usize,
@@ -51,12 +53,13 @@ impl Plan {
         let is_shared = !is_shaped && pipelines.is_empty();
         let most = if is_shared { topology.hosts as usize } else { topology.switch_count() };
         let steering = Steering::new(topology, &fabric.chains);
+        let shown_others = topology.hosts().map(|(id, _)| id).filter(|id| steering.mirrors_to(*id)).collect();
         // What comes back from a function is known by what went there: one worker sees both.
         let most = if steering.is_empty() { most } else { 1 };
         let workers = workers.clamp(1, most.max(1)).max(before.map_or(0, Self::workers));
         let tables = Tables {
             map: Map::new(topology),
-            host_table: HostTable::new(topology, &fabric.host_bonds()),
+            host_table: HostTable::new(topology, &fabric.host_bonds()).with_aliases(fabric.chains.aliases()),
             bonds: ends_of_bonds(&fabric),
             rerouting: fabric.rerouting,
             pipelines,
@@ -78,6 +81,7 @@ impl Plan {
             routes: Arc::new(routes),
             shaped: is_shaped,
             counts_flows: is_shaped,
+            shown_others,
             is_shared,
             owner,
             arrival_owners,
@@ -185,6 +189,12 @@ impl Plan {
         !self.tables.bonds.is_empty()
             && self.map().taker(self.map().port(host, PortId(0))).is_in_bond()
             && !self.fabric.topology.nodes[host].is_external()
+    }
+
+    /// Whether a function of a chain shows a host what is for others.
+    #[inline]
+    pub fn is_shown_others(&self, host: NodeId) -> bool {
+        self.shown_others.contains(&host)
     }
 
     /// Whether a host is a port of a function of service chains.

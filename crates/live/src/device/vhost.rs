@@ -41,6 +41,7 @@ const FOLDER: &str = "vhost-user";
 /// A socket, and who serves it. The socket is gone when this is dropped.
 #[derive(Debug)]
 pub struct Attachment {
+    path: PathBuf,
     shared: Arc<Shared>,
     _control: Control,
 }
@@ -66,9 +67,13 @@ impl Places<'_> {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let (name, number) = self.host;
-        Ok(folder.join(if number == 0 { format!("{name}.sock") } else { format!("{name}-{}.sock", number + 1) }))
+        Ok(folder.join(socket_name(self.host)))
     }
+}
+
+/// The socket of a host's device. No name has a `+`, so no other device has the same.
+fn socket_name((host, device): (&str, usize)) -> String {
+    if device == 0 { format!("{host}.sock") } else { format!("{host}+{}.sock", device + 1) }
 }
 
 impl Attachment {
@@ -84,7 +89,12 @@ impl Attachment {
         let name = format!("host {}, {}", places.host.0, path.display());
         let control = Control::start(name, endpoint, Arc::clone(&shared))?;
         let port = VhostPort::new(Arc::clone(&shared));
-        Ok((Self { shared, _control: control }, port))
+        Ok((Self { path, shared, _control: control }, port))
+    }
+
+    /// Where the socket is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether a guest is attached.

@@ -4,11 +4,13 @@ use fabric::{Fabric, FlowCommand, FlowInput, find_switch, packet, selection, tab
 use topology::NodeId;
 use vswitch::Action;
 use vswitch::conntrack::ConnectionStatus;
-use vswitch::flow_table::{EntryStatus, ExplainedStep, Explanation, TableChange};
+use vswitch::flow_table::{EntryStatus, ExplainedStep, Explanation, MeterStatus, TableChange};
 
 use super::{Network, describe};
 use crate::Error;
-use crate::control::{Applied, ConnectionEntry, FlowEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket};
+use crate::control::{
+    Applied, ConnectionEntry, FlowEntry, MeterEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket,
+};
 use crate::dataplane::{TablesStatus, TrackedConnections};
 
 impl Network {
@@ -46,7 +48,8 @@ impl Network {
             let Ok(node) = find_switch(&fabric.topology, &switch) else { continue };
             if let Some(tables) = fabric.flow_tables.get(&node) {
                 let all = selection((&fabric.topology, node), "").map_err(|error| Error::File(describe(&error)))?;
-                let mut changes = vec![TableChange::DeleteGroup(None), TableChange::Delete(all)];
+                let mut changes =
+                    vec![TableChange::DeleteGroup(None), TableChange::DeleteMeter(None), TableChange::Delete(all)];
                 changes.extend(tables.changes());
                 let restored = plane.change_flows(node, changes)?;
                 restored.map_err(|(_, error)| Error::Flow { text: String::new(), switch: switch.clone(), error })?;
@@ -131,12 +134,26 @@ impl Network {
         let Some(plane) = &self.plane else { return Err(Error::NothingRuns) };
         let meant = selection((&fabric.topology, node), text).map_err(|error| Error::File(describe(&error)))?;
         let tables = plane.flows(node, meant)?;
-        Ok(tables.map(|TablesStatus { entries, groups, cache }| SwitchFlows {
+        Ok(tables.map(|TablesStatus { entries, groups, meters, cache }| SwitchFlows {
             switch: fabric.topology.nodes[node].name.clone(),
             entries: entries.into_iter().map(entry).collect(),
             groups: groups.iter().map(ToString::to_string).collect(),
+            meters: meters.iter().map(meter).collect(),
             cache,
         }))
+    }
+}
+
+fn meter(status: &MeterStatus) -> MeterEntry {
+    let MeterStatus { meter, duration, packets, bytes, bands, flows } = status;
+    MeterEntry {
+        id: meter.id,
+        text: meter.to_string(),
+        flows: *flows,
+        packets: *packets,
+        bytes: *bytes,
+        duration_ms: duration.as_ns() / 1_000_000,
+        bands: bands.clone(),
     }
 }
 
@@ -149,6 +166,9 @@ fn step(step: &ExplainedStep) -> TracedEntry {
     match step {
         ExplainedStep::Entry(flow) => TracedEntry { table: Some(flow.table), flow: flow.to_string() },
         ExplainedStep::Connection(known) => TracedEntry { table: None, flow: known.to_string() },
+        ExplainedStep::Meter(id) => {
+            TracedEntry { table: None, flow: format!("meter:{id}, which lets pass what does not come too fast") }
+        }
     }
 }
 

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fabric::{Fabric, HostFile, Program};
 
-use super::Network;
+use super::{ExternalHost, Network};
 use crate::Error;
 use crate::files::{self, FileMount};
 use crate::programs::{Launch, ProgramState, output_path};
+use crate::vm::Guest;
 
 /// The files of hosts, as they were laid out last.
 #[derive(Clone, Debug, Default)]
@@ -68,18 +69,13 @@ impl Network {
     pub(super) fn start_programs(&mut self, folder: &Path) {
         let Some(fabric) = self.fabric() else { return };
         let outputs = self.below_runtime_folder("output");
-        if fabric.setups.values().any(|setup| !setup.programs.is_empty())
-            && let Err(error) = std::fs::create_dir_all(&outputs)
-        {
-            tracing::error!("no folder for the output of programs: {error}");
-        }
         let mut wanted = Vec::new();
         for host in &self.hosts {
             let name = &host.spec().name;
             let Some(setup) = fabric.setups.get(name) else { continue };
             for program in &setup.programs {
                 let namespace = match host.namespace().as_fd().try_clone_to_owned() {
-                    Ok(namespace) => namespace,
+                    Ok(namespace) => Some((namespace, host.namespace().inode())),
                     Err(error) => {
                         tracing::error!("program {} of host {name} is not started: {error}", program.name);
                         continue;
@@ -89,7 +85,6 @@ impl Network {
                     host: name.clone(),
                     program: by_path(program),
                     namespace,
-                    inode: host.namespace().inode(),
                     hosts_file: self.hosts_path.to_string_lossy().into_owned(),
                     mounts: self.mounts(name).to_vec(),
                     files: setup.files.clone(),
@@ -98,6 +93,38 @@ impl Network {
                 });
             }
         }
+        wanted.extend(self.guests(fabric, folder, &outputs));
         self.programs.apply(wanted);
+    }
+
+    /// The hypervisors of hosts that are virtual machines.
+    fn guests(&self, fabric: &Fabric, folder: &Path, outputs: &Path) -> Vec<Launch> {
+        let guest = |(name, devices): &ExternalHost| {
+            let vm = fabric.setups.get(name)?.vm.as_ref()?;
+            let address = fabric.topology.address(fabric.topology.node(name)?)?;
+            let sockets: Vec<PathBuf> =
+                devices.iter().filter_map(|device| device.vhost_path().map(Path::to_owned)).collect();
+            let hosts_file = self.hosts_path.to_string_lossy().into_owned();
+            let own = self.below_runtime_folder("guests").join(name);
+            let mtu = fabric.mtu;
+            let guest = Guest { name, vm, address, mtu, sockets: &sockets, own: &own, folder, hosts_file: &hosts_file };
+            match guest.prepare() {
+                Ok((program, files)) => Some(Launch {
+                    host: name.clone(),
+                    output: output_path(outputs, name, &program.name),
+                    program,
+                    namespace: None,
+                    hosts_file,
+                    mounts: Vec::new(),
+                    files,
+                    folder: folder.to_owned(),
+                }),
+                Err(error) => {
+                    tracing::error!("virtual machine {name} is not started: {}: {error}", own.display());
+                    None
+                }
+            }
+        };
+        self.external.iter().filter_map(guest).collect()
     }
 }

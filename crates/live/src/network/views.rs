@@ -8,6 +8,7 @@ use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Side};
 use vswitch::Spread;
 use vswitch::chain::{Chain, OnFailure};
 use vswitch::flow_table::Match;
+use vswitch::functions::BuiltIn;
 
 use crate::control::Applied;
 
@@ -43,12 +44,13 @@ pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
     applied
 }
 
-/// Each chain: from whom to whom, by which functions, and what it takes.
+/// Each chain: from whom to whom, by which functions, what those are that are built in, and what it takes.
 fn chain_views(fabric: &Fabric) -> BTreeMap<String, ChainView<'_>> {
     let names = |hosts: &[NodeId]| hosts.iter().map(|host| fabric.topology.nodes[*host].name.as_str()).collect();
     let functions =
         |chain: &Chain| chain.functions.iter().map(|at| fabric.chains.functions[*at].name.as_str()).collect();
-    let view = |chain: &Chain| [names(&chain.from), names(&chain.to), functions(chain)];
+    let built_in = |chain: &Chain| chain.functions.iter().map(|at| fabric.chains.functions[*at].built_in()).collect();
+    let view = |chain: &Chain| ([names(&chain.from), names(&chain.to), functions(chain)], built_in(chain));
     let chains = fabric.chains.chains.iter();
     chains
         .map(|chain| {
@@ -59,7 +61,7 @@ fn chain_views(fabric: &Fabric) -> BTreeMap<String, ChainView<'_>> {
 }
 
 /// What distinguishes a chain.
-type ChainView<'a> = ([Vec<&'a str>; 3], (Match, bool, OnFailure));
+type ChainView<'a> = (([Vec<&'a str>; 3], Vec<Option<&'a BuiltIn>>), (Match, bool, OnFailure));
 
 /// Each end of each bond.
 fn bond_views(fabric: &Fabric) -> BTreeMap<String, BondView<'_>> {

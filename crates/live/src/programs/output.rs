@@ -17,8 +17,11 @@ pub struct Output {
 }
 
 impl Output {
-    /// In this file, behind what is there.
+    /// In this file, behind what is there. Its folder is made.
     pub fn open(path: &Path) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
         Ok(Self { path: path.to_owned(), file: Mutex::new(open(path)?) })
     }
 

@@ -9,11 +9,14 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use super::offload::Offloads;
+use super::prefetch;
 use super::ring::{Descriptor, Ring, RingError};
 use crate::tap::VNET_HEADER;
 
 /// Chains whose heads are looked up at once, so that the next ones are on their way into the cache.
 const AHEAD: usize = 32;
+/// Bytes of a line of the cache.
+const LINE: u64 = 64;
 /// Chains over which one frame is spread at most: a guest's buffers have 64 bytes or more.
 const CHAINS_MAX: u16 = 1_024;
 
@@ -60,15 +63,65 @@ impl Call {
     }
 }
 
+/// Chains that were looked up and not taken yet.
+#[derive(Debug)]
+struct Ahead {
+    /// Their heads, and their first descriptors.
+    chains: [(u16, Descriptor); AHEAD],
+    at: usize,
+    end: usize,
+}
+
+impl Ahead {
+    const fn new() -> Self {
+        Self { chains: [(0, Descriptor::NONE); AHEAD], at: 0, end: 0 }
+    }
+
+    /// The next chain, which is not taken yet; `None`: the guest has made no more available. What is behind the first descriptors is on its way into the cache then.
+    #[inline]
+    fn next(&mut self, ring: &mut Ring, is_written: bool) -> Result<Option<(u16, Descriptor)>, RingError> {
+        if self.at == self.end && !self.look(ring, is_written)? {
+            return Ok(None);
+        }
+        Ok(Some(self.chains[self.at]))
+    }
+
+    /// Takes so many chains.
+    #[inline]
+    fn take(&mut self, chains: u16) {
+        self.at = (self.at + usize::from(chains)).min(self.end);
+    }
+
+    /// Looks up the next chains; whether there are any.
+    fn look(&mut self, ring: &mut Ring, is_written: bool) -> Result<bool, RingError> {
+        let chains = ring.available(1)?.min(AHEAD as u16);
+        (self.at, self.end) = (0, 0);
+        for (ahead, (head, _)) in (0..chains).zip(&mut self.chains) {
+            *head = ring.head(ahead);
+        }
+        for (head, first) in &mut self.chains[..usize::from(chains)] {
+            *first = ring.descriptor(*head)?;
+            // The header ends before the second line in the buffers of DPDK, and a short frame with it.
+            for line in [0, LINE] {
+                match ring.memory().at(first.addr.wrapping_add(line), 1) {
+                    Some(place) if is_written => prefetch::to_write(place),
+                    Some(place) => prefetch::to_read(place),
+                    None => {}
+                }
+            }
+        }
+        ring.prefetch_used(chains);
+        self.end = usize::from(chains);
+        Ok(chains > 0)
+    }
+}
+
 /// What the guest sends.
 #[derive(Debug)]
 pub struct Transmitq {
     ring: Ring,
     layout: Layout,
-    /// Chains that were looked up and not taken yet: their heads, and their first descriptors.
-    ahead: [(u16, Descriptor); AHEAD],
-    at: usize,
-    end: usize,
+    ahead: Ahead,
 }
 
 /// What became of a chain.
@@ -83,7 +136,7 @@ enum Taken {
 impl Transmitq {
     /// The queue in this ring.
     pub fn new(ring: Ring, layout: Layout) -> Self {
-        Self { ring, layout, ahead: [Default::default(); AHEAD], at: 0, end: 0 }
+        Self { ring, layout, ahead: Ahead::new() }
     }
 
     /// Its ring.
@@ -99,12 +152,9 @@ impl Transmitq {
     #[inline]
     pub fn read(&mut self, buffer: &mut [u8], losses: &mut u64) -> Result<Option<usize>, RingError> {
         for _ in 0..NOTHING_MAX {
-            if self.at == self.end && !self.look_ahead()? {
-                return Ok(None);
-            }
-            let (head, first) = self.ahead[self.at];
+            let Some((head, first)) = self.ahead.next(&mut self.ring, false)? else { return Ok(None) };
             let taken = copy_frame(&self.ring, self.layout, first, buffer)?;
-            self.at += 1;
+            self.ahead.take(1);
             self.ring.advance(1);
             self.ring.write_used(0, head, 0);
             self.ring.count_used(1);
@@ -116,21 +166,6 @@ impl Transmitq {
         Ok(Some(0))
     }
 
-    /// Looks up the next chains; whether there are any.
-    fn look_ahead(&mut self) -> Result<bool, RingError> {
-        let chains = self.ring.available(1)?.min(AHEAD as u16);
-        (self.at, self.end) = (0, 0);
-        for (ahead, (head, _)) in (0..chains).zip(&mut self.ahead) {
-            *head = self.ring.head(ahead);
-        }
-        for (head, first) in &mut self.ahead[..usize::from(chains)] {
-            *first = self.ring.descriptor(*head)?;
-            prefetch(&self.ring, *first);
-        }
-        self.end = usize::from(chains);
-        Ok(chains > 0)
-    }
-
     /// Shows the guest which chains have been read, and notifies it if it wants to know.
     #[inline]
     pub fn show_used(&mut self, call: &Call) {
@@ -138,18 +173,6 @@ impl Transmitq {
             call.notify();
         }
     }
-}
-
-/// Has the beginning of a buffer come into the cache.
-#[inline]
-fn prefetch(ring: &Ring, first: Descriptor) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(at) = ring.memory().at(first.addr, 1) {
-        // SAFETY: a prefetch of any address does no harm.
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.as_ptr().cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (ring, first);
 }
 
 /// Copies a frame that is in one buffer with its header, as most are.
@@ -204,12 +227,13 @@ fn copy_frame(ring: &Ring, layout: Layout, first: Descriptor, buffer: &mut [u8])
 pub struct Receiveq {
     ring: Ring,
     layout: Layout,
+    ahead: Ahead,
 }
 
 impl Receiveq {
     /// The queue in this ring.
     pub const fn new(ring: Ring, layout: Layout) -> Self {
-        Self { ring, layout }
+        Self { ring, layout, ahead: Ahead::new() }
     }
 
     /// Its ring.
@@ -228,11 +252,7 @@ impl Receiveq {
     /// If the guest has written nonsense into the ring.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Result<bool, RingError> {
-        if self.ring.available(1)? == 0 {
-            return Ok(false);
-        }
-        let head = self.ring.head(0);
-        let first = self.ring.descriptor(head)?;
+        let Some((head, first)) = self.ahead.next(&mut self.ring, true)? else { return Ok(false) };
         let (header, frame) = bytes.split_at(VNET_HEADER);
         let header_len = self.layout.header();
         if first.is_alone(true)
@@ -245,6 +265,7 @@ impl Receiveq {
             }
             to.write(header_len, frame);
             self.ring.write_used(0, head, (header_len + frame.len()) as u32);
+            self.ahead.take(1);
             self.ring.advance(1);
             self.ring.count_used(1);
             return Ok(true);
@@ -311,6 +332,7 @@ impl Receiveq {
         if chains > 1 {
             self.ring.memory().write(header_at.wrapping_add(VNET_HEADER as u64), &chains.to_le_bytes())?;
         }
+        self.ahead.take(chains);
         self.ring.advance(chains);
         self.ring.count_used(chains);
         Ok(true)
@@ -321,6 +343,10 @@ impl Receiveq {
     pub fn show_used(&mut self, call: &Call) {
         if self.ring.show_used() {
             call.notify();
+        }
+        // The next burst finds its buffers in the cache. What is wrong with them is said when they are written to.
+        if self.ahead.at == self.ahead.end {
+            let _ = self.ahead.look(&mut self.ring, true);
         }
     }
 }

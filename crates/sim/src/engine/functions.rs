@@ -53,11 +53,19 @@ impl Engine<'_> {
 
     /// What each instance of each chain's functions has got and given back, on both courses.
     pub(crate) fn functions(&self) -> Vec<[FunctionOutcome; 2]> {
-        let outcome = |hop: HopCounters| FunctionOutcome {
-            in_packets: hop.in_packets,
-            out_packets: hop.out_packets,
-            delay_mean: hop.delay_total.as_ps().checked_div(hop.timed).map(Span::from_ps),
-        };
         self.graph.chains.instances.iter().map(|instance| instance.hops.map(outcome)).collect()
+    }
+
+    /// The same of built-in functions.
+    pub(crate) fn built_in_functions(&self) -> Vec<[FunctionOutcome; 2]> {
+        self.graph.chains.built_in.iter().map(|function| function.hops.map(outcome)).collect()
+    }
+}
+
+fn outcome(hop: HopCounters) -> FunctionOutcome {
+    FunctionOutcome {
+        in_packets: hop.in_packets,
+        out_packets: hop.out_packets,
+        delay_mean: hop.delay_total.as_ps().checked_div(hop.timed).map(Span::from_ps),
     }
 }

@@ -15,8 +15,11 @@ use topology::NodeId;
 use wire::protocol;
 
 use crate::FlowKey;
+use crate::conntrack::NatRange;
 use crate::flow_key::mac_bits;
 use crate::flow_table::Match;
+use crate::functions::{BuiltIn, Course, PortForward};
+use crate::host_table::AddressAlias;
 use crate::spread::FlowHash;
 
 pub use watch::{Watch, WatchStep};
@@ -35,10 +38,84 @@ pub struct Chains {
 pub struct Function {
     /// Unique in the network.
     pub name: String,
-    /// The ingress and the egress of each instance. Flows stay with theirs.
-    pub instances: Vec<[NodeId; 2]>,
-    /// An instance that gives nothing back for so long is probed, and is down if it gives nothing back for as long again.
-    pub timeout: Span,
+    /// What it is.
+    pub kind: FunctionKind,
+}
+
+/// What a function is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FunctionKind {
+    /// It has ports: a namespace, a guest, a device.
+    External {
+        /// The ingress and the egress of each instance. Flows stay with theirs.
+        instances: Vec<[NodeId; 2]>,
+        /// An instance that gives nothing back for so long is probed, and is down if it gives nothing back for as long again.
+        timeout: Span,
+    },
+    /// It is a machine in the chain itself.
+    BuiltIn(BuiltIn),
+}
+
+impl Function {
+    /// The ingress and the egress of each instance; none of a built-in function.
+    pub fn instances(&self) -> &[[NodeId; 2]] {
+        match &self.kind {
+            FunctionKind::External { instances, .. } => instances,
+            FunctionKind::BuiltIn(_) => &[],
+        }
+    }
+
+    /// What it is, if it is built in.
+    pub const fn built_in(&self) -> Option<&BuiltIn> {
+        match &self.kind {
+            FunctionKind::External { .. } => None,
+            FunctionKind::BuiltIn(built_in) => Some(built_in),
+        }
+    }
+}
+
+impl Chains {
+    /// The chain that takes packets from one host to another, as `fits` says of its match, and their course; the first one counts, as where packets leave.
+    pub fn find(&self, from: NodeId, to: NodeId, fits: impl Fn(&Match) -> bool) -> Option<(&Chain, Course)> {
+        self.chains.iter().find_map(|chain| {
+            let goes = |from_ends: &[NodeId], to_ends: &[NodeId]| from_ends.contains(&from) && to_ends.contains(&to);
+            if goes(&chain.from, &chain.to) && fits(&chain.matching) {
+                return Some((chain, Course::Forward));
+            }
+            let is_back = chain.is_both_ways && goes(&chain.to, &chain.from);
+            (is_back && fits(&chain.matching.reversed())).then_some((chain, Course::Reverse))
+        })
+    }
+
+    /// The functions of a chain, in the order in which packets pass them.
+    pub fn functions_on(&self, chain: &Chain, course: Course) -> Vec<&Function> {
+        let functions = chain.functions.iter().map(|function| &self.functions[*function]);
+        match course {
+            Course::Forward => functions.collect(),
+            Course::Reverse => functions.rev().collect(),
+        }
+    }
+
+    /// Addresses that functions have and no host: packets for them are sent to the first host at the end of the chain from which they are answered.
+    pub fn aliases(&self) -> Vec<AddressAlias> {
+        let mut aliases = Vec::new();
+        for chain in &self.chains {
+            let functions = chain.functions.iter().map(|function| &self.functions[*function]);
+            for rules in functions.filter_map(Function::built_in).filter_map(BuiltIn::nat) {
+                let (Some(from), Some(to)) = (chain.from.first(), chain.to.first()) else { continue };
+                let of_source = |range: NatRange| {
+                    let NatRange { is_ipv6, addresses, .. } = range;
+                    AddressAlias { is_ipv6, addresses, host: *from }
+                };
+                let of_forward = |forward: &PortForward| {
+                    let host = if forward.course == Course::Forward { *to } else { *from };
+                    AddressAlias { is_ipv6: forward.is_ipv6, addresses: (forward.address, forward.address), host }
+                };
+                aliases.extend(rules.source.map(of_source).into_iter().chain(rules.forwards.iter().map(of_forward)));
+            }
+        }
+        aliases
+    }
 }
 
 /// A service chain.

@@ -1,5 +1,8 @@
 //! Which addresses and ports a new connection is translated to.
 
+use std::fmt::{self, Write as _};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use super::ct_state::{DESTINATION_NAT, SOURCE_NAT};
 use super::tuple::Tuple;
 
@@ -87,5 +90,29 @@ impl NatRange {
             TranslatedEnd::Source => Tuple { src: address, src_port: port, ..*tuple },
             TranslatedEnd::Destination => Tuple { dst: address, dst_port: port, ..*tuple },
         }
+    }
+}
+
+impl fmt::Display for NatRange {
+    /// As `ovs-ofctl` writes it behind `src=` and `dst=`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { end: _, is_ipv6, addresses: (first, last), ports } = *self;
+        let write_address = |f: &mut fmt::Formatter<'_>, bits: u128| match (is_ipv6, ports, first == last) {
+            (false, ..) => write!(f, "{}", Ipv4Addr::from_bits(bits as u32)),
+            (true, None, true) => write!(f, "{}", Ipv6Addr::from_bits(bits)),
+            (true, ..) => write!(f, "[{}]", Ipv6Addr::from_bits(bits)),
+        };
+        write_address(f, first)?;
+        if first != last {
+            f.write_char('-')?;
+            write_address(f, last)?;
+        }
+        if let Some((first, last)) = ports {
+            write!(f, ":{first}")?;
+            if first != last {
+                write!(f, "-{last}")?;
+            }
+        }
+        Ok(())
     }
 }

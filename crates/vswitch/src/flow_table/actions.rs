@@ -10,6 +10,7 @@ use super::error::{FlowError, nearest, shown};
 use super::key::{Slot, VLAN_PRESENT};
 use super::match_field::{Form, Masked, MatchField, Needs, number};
 use super::matching::Match;
+use super::meter::Meter;
 use super::ports::Ports;
 use super::scan::{Pair, Scan};
 use super::tracking::TrackAction;
@@ -61,6 +62,8 @@ pub enum FlowAction {
 /// What a flow has done with packets: the instructions of `OpenFlow` 1.3, in the order in which they are carried out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instructions {
+    /// The meter that is asked first whether the packet comes too fast.
+    pub meter: Option<u32>,
     /// Actions that are carried out at once.
     pub apply: Vec<FlowAction>,
     /// Whether the packet's action set is emptied.
@@ -74,7 +77,7 @@ pub struct Instructions {
 }
 
 /// Actions that write a field, in the words of `OpenFlow` 1.0.
-const MODIFIERS: [(&str, &str); 9] = [
+pub const MODIFIERS: [(&str, &str); 9] = [
     ("mod_dl_src", "dl_src"),
     ("mod_dl_dst", "dl_dst"),
     ("mod_nw_src", "nw_src"),
@@ -87,7 +90,8 @@ const MODIFIERS: [(&str, &str); 9] = [
 ];
 
 /// Words of actions and instructions, for hints.
-const WORDS: [&str; 23] = [
+pub const WORDS: [&str; 24] = [
+    "meter",
     "output",
     "normal",
     "drop",
@@ -137,7 +141,7 @@ impl Context<'_> {
 }
 
 /// Fields that can be written, and which packets have them. ARP's addresses are matched by the same names, and not written.
-fn needs_of_set(field: &MatchField) -> Option<Needs> {
+pub fn needs_of_set(field: &MatchField) -> Option<Needs> {
     let needs = match field.name {
         "dl_src" | "dl_dst" => Needs::Nothing,
         "dl_vlan" | "dl_vlan_pcp" | "vlan_vid" => Needs::Vlan,
@@ -344,6 +348,12 @@ pub fn whole(text: &str, at: &Range<usize>, most: u64, example: &str) -> Result<
 }
 
 impl Instructions {
+    /// The groups that actions name.
+    pub fn groups(&self) -> impl Iterator<Item = u32> + '_ {
+        let actions = self.apply.iter().chain(&self.write);
+        actions.filter_map(|action| if let FlowAction::Group(id) = action { Some(*id) } else { None })
+    }
+
     /// Reads what stands behind `actions=`. Places in errors are within `text`.
     ///
     /// # Errors
@@ -358,8 +368,16 @@ impl Instructions {
         while let Some(pair) = scan.pair()? {
             count += 1;
             let word = pair.word.to_ascii_lowercase();
-            if is_drop.is_some() || (word == "drop" && count > 1) {
+            if is_drop.is_some() || (word == "drop" && count > 1 + usize::from(read.meter.is_some())) {
                 return Err(FlowError::new(pair.span(), "`drop` stands alone", "take away `drop`, or all else"));
+            }
+            if word == "meter" {
+                if count > 1 {
+                    let hint = "the meter is asked before anything else is done, and once";
+                    return Err(FlowError::new(pair.span(), "`meter` stands in front of all actions", hint));
+                }
+                read.meter = Some(meter_number(&pair)?);
+                continue;
             }
             let rank = match word.as_str() {
                 "drop" => {
@@ -429,6 +447,12 @@ impl Instructions {
         }
         Ok(())
     }
+}
+
+fn meter_number(pair: &Pair<'_>) -> Result<u32, FlowError> {
+    let (text, at) = pair.needed("meter:1")?;
+    let meter = Meter::parse_number(text).map_err(|error| error.shifted(at.start))?;
+    meter.ok_or_else(|| FlowError::new(at, "`meter` has no number", "write it as in `meter:1`"))
 }
 
 fn too_many(at: Range<usize>) -> FlowError {
@@ -539,8 +563,11 @@ pub fn write_actions(f: &mut fmt::Formatter<'_>, actions: &[FlowAction], is_firs
 
 impl fmt::Display for Instructions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { apply, clear, write, metadata, goto_table } = self;
-        let mut is_first = true;
+        let Self { meter, apply, clear, write, metadata, goto_table } = self;
+        let mut is_first = meter.is_none();
+        if let Some(meter) = meter {
+            write!(f, "meter:{meter}")?;
+        }
         write_actions(f, apply, &mut is_first)?;
         let mut comma =
             |f: &mut fmt::Formatter<'_>| if std::mem::take(&mut is_first) { Ok(()) } else { f.write_char(',') };
@@ -565,6 +592,9 @@ impl fmt::Display for Instructions {
             comma(f)?;
             write!(f, "goto_table:{table}")?;
         }
-        if is_first { f.write_str("drop") } else { Ok(()) }
+        match (is_first, meter) {
+            (true, None) => f.write_str("drop"),
+            _ => Ok(()),
+        }
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::classifier::Classifier;
 use super::key::Key;
 use super::matching::Match;
-use super::walk::{Decision, Tracking};
+use super::walk::{Decision, Inquiry};
 use crate::action::Action;
 
 /// Flows that the first cache knows. A power of two.
@@ -69,7 +69,7 @@ struct ExactFlow {
 #[derive(Clone, Copy, Debug)]
 pub struct Cached<'a> {
     pub actions: &'a [Action],
-    pub tracking: &'a [Tracking],
+    pub inquiries: &'a [Inquiry],
     pub entries: &'a [u32],
     pub is_too_long: bool,
 }
@@ -132,8 +132,8 @@ impl Cache {
         };
         let Megaflow { decision, is_used, .. } = &mut self.megaflows[megaflow as usize];
         *is_used = true;
-        let Decision { actions, tracking, entries, is_too_long, .. } = &*decision;
-        Cached { actions, tracking, entries, is_too_long: *is_too_long }
+        let Decision { actions, inquiries, entries, is_too_long, .. } = &*decision;
+        Cached { actions, inquiries, entries, is_too_long: *is_too_long }
     }
 
     /// The megaflow for a packet, which is made if there is none.
@@ -157,7 +157,7 @@ impl Cache {
         self.counters.revalidations += 1;
         let megaflow = &mut self.megaflows[found as usize];
         let mask = &megaflow.matching.mask;
-        if scratch.looked_at.0.iter().zip(&mask.0).all(|(bits, mask)| bits & !mask == 0) {
+        if scratch.looked_at.is_within(mask) {
             megaflow.epoch = self.epoch;
             std::mem::swap(&mut megaflow.decision, &mut scratch);
             self.scratch = scratch;

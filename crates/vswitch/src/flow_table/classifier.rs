@@ -1,6 +1,7 @@
 //! Tuple-space search: entries with the same mask are one hash table.
 //!
-//! Tables are searched in the order of their highest priorities, so that a search ends with the first entry that no other table can outdo. A table is searched in
+//! Tables are searched in the order of their highest priorities, so that a search ends with the first entry that no other table can outdo. Its cost is bounded by how
+//! many masks there are, and that by whoever fills it. A change looks at one table, which it finds by its mask. A table is searched in
 //! stages ([`STAGES`]): where none of its entries agrees with a packet in its first fields, the others are not looked at, and do not count as looked at. Both are as in
 //! Open vSwitch (Pfaff et al., NSDI 2015, sections 4 and 5).
 
@@ -17,8 +18,12 @@ const NONE: u32 = u32::MAX;
 /// Entries by match and priority.
 #[derive(Debug)]
 pub struct Classifier {
-    /// By their highest priorities, the highest first.
+    /// In no order.
     tables: Vec<Subtable>,
+    /// The number of each by the hash of its mask.
+    by_mask: Slots,
+    /// The highest priority of each and its number: the highest first.
+    order: Vec<(u16, u32)>,
     /// Where hashes start, so that nobody can choose what collides.
     seed: u64,
 }
@@ -40,13 +45,49 @@ struct Subtable {
     free: Vec<u32>,
 }
 
-/// An entry. Those with the same match are a list, the highest priority first.
+/// Entries with the same match: the one with the highest priority, and the others if there are any.
 #[derive(Debug)]
 struct Node {
     key: Key,
     priority: u16,
     value: u32,
-    next: u32,
+    lower: BTreeMap<u16, u32>,
+}
+
+impl Node {
+    /// Adds one. Returns the value of one with the same priority, whose place it takes.
+    fn insert(&mut self, priority: u16, value: u32) -> Option<u32> {
+        if priority == self.priority {
+            return Some(std::mem::replace(&mut self.value, value));
+        }
+        let (mut priority, mut value) = (priority, value);
+        if priority > self.priority {
+            std::mem::swap(&mut self.priority, &mut priority);
+            std::mem::swap(&mut self.value, &mut value);
+        }
+        self.lower.insert(priority, value)
+    }
+
+    fn get(&self, priority: u16) -> Option<u32> {
+        if priority == self.priority {
+            return Some(self.value);
+        }
+        self.lower.get(&priority).copied()
+    }
+
+    /// Removes one that is not the only one.
+    fn remove(&mut self, priority: u16) -> Option<u32> {
+        if priority != self.priority {
+            return self.lower.remove(&priority);
+        }
+        let (next, value) = self.lower.pop_last()?;
+        self.priority = next;
+        Some(std::mem::replace(&mut self.value, value))
+    }
+
+    fn values(&self) -> impl Iterator<Item = u32> + '_ {
+        std::iter::once(self.value).chain(self.lower.values().copied())
+    }
 }
 
 /// A hash table of hashes: each with a number, by open addressing.
@@ -130,6 +171,11 @@ impl Slots {
     fn has(&self, hash: u64) -> bool {
         self.with(hash).next().is_some()
     }
+
+    /// All numbers.
+    fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.slots.iter().map(|(_, number)| *number).filter(|number| *number != NONE)
+    }
 }
 
 impl Subtable {
@@ -154,33 +200,28 @@ impl Subtable {
         }
     }
 
-    /// Where the list of the entries with this match begins: its slot, and the first of them.
-    fn list(&self, key: &Key, hash: u64) -> Option<(usize, u32)> {
-        self.entries.with(hash).find(|(_, first)| self.nodes[*first as usize].key == *key)
+    /// The entries with this match: their slot and their node.
+    fn node(&self, seed: u64, key: &Key) -> Option<(usize, u32)> {
+        let hash = extend(seed, key, &self.mask, 0..WORDS);
+        self.entries.with(hash).find(|(_, node)| self.nodes[*node as usize].key == *key)
     }
 
     fn insert(&mut self, seed: u64, key: Key, priority: u16, value: u32) -> Option<u32> {
-        let hash = extend(seed, &key, &self.mask, 0..WORDS);
-        let list = self.list(&key, hash);
-        let (mut before, mut at) = (NONE, list.map_or(NONE, |(_, first)| first));
-        while at != NONE && self.nodes[at as usize].priority > priority {
-            (before, at) = (at, self.nodes[at as usize].next);
-        }
-        if at != NONE && self.nodes[at as usize].priority == priority {
-            return Some(std::mem::replace(&mut self.nodes[at as usize].value, value));
-        }
-        let node = Node { key, priority, value, next: at };
-        let new = if let Some(new) = self.free.pop() {
-            self.nodes[new as usize] = node;
-            new
+        if let Some((_, at)) = self.node(seed, &key) {
+            let old = self.nodes[at as usize].insert(priority, value);
+            if old.is_some() {
+                return old;
+            }
         } else {
-            self.nodes.push(node);
-            self.nodes.len() as u32 - 1
-        };
-        match (before, list) {
-            (NONE, Some((slot, _))) => self.entries.slots[slot].1 = new,
-            (NONE, None) => self.entries.insert(hash, new),
-            (before, _) => self.nodes[before as usize].next = new,
+            let node = Node { key, priority, value, lower: BTreeMap::new() };
+            let new = if let Some(new) = self.free.pop() {
+                self.nodes[new as usize] = node;
+                new
+            } else {
+                self.nodes.push(node);
+                self.nodes.len() as u32 - 1
+            };
+            self.entries.insert(extend(seed, &key, &self.mask, 0..WORDS), new);
         }
         self.each_stage(seed, &key, Slots::count);
         *self.priorities.entry(priority).or_insert(0) += 1;
@@ -197,22 +238,18 @@ impl Subtable {
     }
 
     fn remove(&mut self, seed: u64, key: &Key, priority: u16) -> Option<u32> {
-        let hash = extend(seed, key, &self.mask, 0..WORDS);
-        let (slot, first) = self.list(key, hash)?;
-        let (mut before, mut at) = (NONE, first);
-        while self.nodes[at as usize].priority != priority {
-            (before, at) = (at, self.nodes[at as usize].next);
-            if at == NONE {
+        let (slot, at) = self.node(seed, key)?;
+        let node = &mut self.nodes[at as usize];
+        let value = if node.lower.is_empty() {
+            if node.priority != priority {
                 return None;
             }
-        }
-        let Node { next, value, .. } = self.nodes[at as usize];
-        match (before, next) {
-            (NONE, NONE) => self.entries.remove(slot),
-            (NONE, next) => self.entries.slots[slot].1 = next,
-            (before, next) => self.nodes[before as usize].next = next,
-        }
-        self.free.push(at);
+            self.entries.remove(slot);
+            self.free.push(at);
+            node.value
+        } else {
+            node.remove(priority)?
+        };
         self.each_stage(seed, key, Slots::discount);
         if let Some(count) = self.priorities.get_mut(&priority) {
             *count -= 1;
@@ -259,35 +296,121 @@ fn extend(mut hash: u64, key: &Key, mask: &Key, words: std::ops::Range<usize>) -
 
 impl Classifier {
     /// An empty one, whose hashes start at `seed`.
-    pub const fn new(seed: u64) -> Self {
-        Self { tables: Vec::new(), seed }
+    pub fn new(seed: u64) -> Self {
+        Self { tables: Vec::new(), by_mask: Slots::default(), order: Vec::new(), seed }
     }
 
     /// Adds an entry. Returns the value of one with the same match and priority, whose place it takes.
     pub fn insert(&mut self, Match { key, mask }: &Match, priority: u16, value: u32) -> Option<u32> {
-        let at = self.tables.iter().position(|table| table.mask == *mask).unwrap_or_else(|| {
-            self.tables.push(Subtable::new(*mask));
-            self.tables.len() - 1
-        });
-        let old = self.tables[at].insert(self.seed, *key, priority, value);
-        self.sort();
+        let number = self.table(mask).map_or_else(|| self.add_table(mask), |(_, number)| number);
+        let table = &mut self.tables[number as usize];
+        let before = table.highest;
+        let old = table.insert(self.seed, *key, priority, value);
+        self.reorder(number, before);
         old
     }
 
     /// Removes an entry. Returns its value, if it was there.
     pub fn remove(&mut self, Match { key, mask }: &Match, priority: u16) -> Option<u32> {
-        let at = self.tables.iter().position(|table| table.mask == *mask)?;
-        let value = self.tables[at].remove(self.seed, key, priority)?;
-        if self.tables[at].priorities.is_empty() {
-            self.tables.swap_remove(at);
+        let (slot, number) = self.table(mask)?;
+        let table = &mut self.tables[number as usize];
+        let before = table.highest;
+        let value = table.remove(self.seed, key, priority)?;
+        if table.priorities.is_empty() {
+            self.remove_table(number, (slot, before));
+        } else {
+            self.reorder(number, before);
         }
-        self.sort();
         Some(value)
     }
 
-    fn sort(&mut self) {
-        if !self.tables.is_sorted_by_key(|table| std::cmp::Reverse(table.highest)) {
-            self.tables.sort_by_key(|table| std::cmp::Reverse(table.highest));
+    /// The value of the entry with exactly this match and priority.
+    pub fn get(&self, Match { key, mask }: &Match, priority: u16) -> Option<u32> {
+        let (_, number) = self.table(mask)?;
+        let table = &self.tables[number as usize];
+        let (_, node) = table.node(self.seed, key)?;
+        table.nodes[node as usize].get(priority)
+    }
+
+    /// Whether an entry has this mask.
+    pub fn has_mask(&self, mask: &Key) -> bool {
+        self.table(mask).is_some()
+    }
+
+    /// Adds the values of all entries that are for no other packets than `matching`. What is looked at and found is taken from `work`; if that is not enough, it is 0 in
+    /// the end, and not all of them were found.
+    pub fn covered(&self, matching: &Match, work: &mut usize, values: &mut Vec<u32>) {
+        for table in &self.tables {
+            let is_same = table.mask == matching.mask;
+            let is_narrower = matching.mask.is_within(&table.mask);
+            let costs = if is_narrower && !is_same { table.entries.slots.len() } else { 1 };
+            *work = work.saturating_sub(costs);
+            if *work == 0 {
+                return;
+            }
+            let before = values.len();
+            if is_same {
+                let node = table.node(self.seed, &matching.key).map(|(_, node)| &table.nodes[node as usize]);
+                values.extend(node.into_iter().flat_map(Node::values).take(*work));
+            } else if is_narrower {
+                let nodes = table.entries.numbers().map(|node| &table.nodes[node as usize]);
+                let covered = nodes.filter(|node| matching.key.agrees(&node.key, &matching.mask));
+                values.extend(covered.flat_map(Node::values).take(*work));
+            }
+            *work = work.saturating_sub(values.len() - before);
+            if *work == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The table of a mask: its slot and its number.
+    fn table(&self, mask: &Key) -> Option<(usize, u32)> {
+        let hash = self.hash(mask);
+        self.by_mask.with(hash).find(|(_, number)| self.tables[*number as usize].mask == *mask)
+    }
+
+    fn hash(&self, mask: &Key) -> u64 {
+        extend(self.seed, mask, &Key::ALL, 0..WORDS)
+    }
+
+    fn add_table(&mut self, mask: &Key) -> u32 {
+        let number = self.tables.len() as u32;
+        self.tables.push(Subtable::new(*mask));
+        self.by_mask.insert(self.hash(mask), number);
+        self.order.push((0, number));
+        number
+    }
+
+    /// Removes a table that is in this slot, and was in the order by this priority. The last one gets its number.
+    fn remove_table(&mut self, number: u32, (slot, priority): (usize, u16)) {
+        self.by_mask.remove(slot);
+        self.order.remove(self.place(number, priority));
+        self.tables.swap_remove(number as usize);
+        let last = self.tables.len() as u32;
+        if let Some(moved) = self.tables.get(number as usize) {
+            let (place, hash) = (self.place(last, moved.highest), self.hash(&moved.mask));
+            self.order[place].1 = number;
+            let slot = self.by_mask.with(hash).find(|(_, it)| *it == last).map(|(slot, _)| slot);
+            if let Some(slot) = slot {
+                self.by_mask.slots[slot].1 = number;
+            }
+        }
+    }
+
+    /// Where a table is in the order that has this highest priority there.
+    fn place(&self, number: u32, priority: u16) -> usize {
+        let first = self.order.partition_point(|(other, _)| *other > priority);
+        first + self.order[first..].iter().take_while(|(_, other)| *other != number).count()
+    }
+
+    /// A table whose highest priority was `before` goes where it belongs now.
+    fn reorder(&mut self, number: u32, before: u16) {
+        let now = self.tables[number as usize].highest;
+        if now != before {
+            self.order.remove(self.place(number, before));
+            let place = self.order.partition_point(|(other, _)| *other >= now);
+            self.order.insert(place, (now, number));
         }
     }
 
@@ -296,11 +419,11 @@ impl Classifier {
     #[inline]
     pub fn find(&self, key: &Key, looked_at: &mut Key) -> Option<u32> {
         let mut best: Option<(u16, u32)> = None;
-        for table in &self.tables {
-            if best.is_some_and(|(priority, _)| priority >= table.highest) {
+        for (highest, number) in &self.order {
+            if best.is_some_and(|(priority, _)| priority >= *highest) {
                 break;
             }
-            if let Some(found) = table.find(self.seed, key, looked_at)
+            if let Some(found) = self.tables[*number as usize].find(self.seed, key, looked_at)
                 && best.is_none_or(|(priority, _)| found.0 > priority)
             {
                 best = Some(found);

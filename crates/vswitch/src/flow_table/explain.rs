@@ -9,6 +9,7 @@ use super::flow::Flow;
 use super::frozen::FrozenStates;
 use super::key::{Key, Slot};
 use super::matching::Match;
+use super::meter::Metered;
 use super::recirculation::{Pass, Run, Stacks};
 use super::tables::FlowTables;
 use super::walk::Decision;
@@ -22,6 +23,8 @@ pub enum ExplainedStep {
     Entry(Arc<Flow>),
     /// Connection tracking: what it would say of the packet, as flows match it.
     Connection(Match),
+    /// The meter of this number, which lets a packet pass that does not come too fast.
+    Meter(u32),
 }
 
 /// What a packet would meet.
@@ -54,7 +57,7 @@ impl Pass for Thought<'_> {
         self.steps.extend(decision.entries.iter().filter_map(|id| self.tables.flow(*id)).map(ExplainedStep::Entry));
         self.missed = self.missed.or(decision.missed);
         self.looked_at.unite(&decision.looked_at);
-        stacks.add(&decision.actions, &decision.tracking);
+        stacks.add(&decision.actions, &decision.inquiries);
     }
 
     fn track(&mut self, segment: &Segment, request: &Request) -> Tracked {
@@ -90,6 +93,12 @@ impl Pass for Thought<'_> {
     /// Nothing has changed since.
     fn track_again(&mut self, segment: &Segment, request: &Request) -> Option<Tracked> {
         Some(self.track(segment, request))
+    }
+
+    /// It comes alone.
+    fn meter(&mut self, id: u32) -> Metered {
+        self.steps.push(ExplainedStep::Meter(id));
+        Metered::Pass
     }
 }
 

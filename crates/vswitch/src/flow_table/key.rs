@@ -3,6 +3,7 @@
 use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, TcpPacket, ethertype, protocol};
 
 use crate::field::Field;
+use crate::flow_key::FlowKey;
 
 /// Words of a [`Key`].
 pub const WORDS: usize = 12;
@@ -30,7 +31,7 @@ pub const SCTP: u8 = 132;
 pub const RARP: u16 = 0x8035;
 
 /// What flow tables know of a packet, or the mask of what they look at. Fields that a packet does not have are 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub [u64; WORDS]);
 
 /// Where a field of up to 64 bits is within a [`Key`].
@@ -129,6 +130,11 @@ impl Key {
         (0..WORDS).all(|word| (self.0[word] ^ other.0[word]) & mask.0[word] == 0)
     }
 
+    /// Whether a mask has no bits but those of another one.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(own, other)| own & !other == 0)
+    }
+
     /// Only the bits of `mask`.
     #[must_use]
     pub fn masked(&self, mask: &Self) -> Self {
@@ -201,6 +207,21 @@ impl Key {
         for slot in [Slot::CT_STATE, Slot::CT_ZONE, Slot::CT_MARK] {
             self.set(slot, 0);
         }
+    }
+
+    /// What is known of packets of a flow by its key.
+    pub fn of_flow(flow: &FlowKey) -> Self {
+        let mut key = Self::default();
+        key.set(Slot::ETH_TYPE, u64::from(flow.ethertype));
+        key.set(Slot::VLAN_TCI, flow.vlan.map_or(0, |tci| u64::from(tci | VLAN_PRESENT)));
+        key.set(Slot::ETH_SRC, mac_bits(flow.eth_src));
+        key.set(Slot::ETH_DST, mac_bits(flow.eth_dst));
+        key.set_wide(Slot::SRC_LOW, flow.src);
+        key.set_wide(Slot::DST_LOW, flow.dst);
+        key.set(Slot::IP_PROTO, u64::from(flow.protocol));
+        key.set(Slot::TP_SRC, u64::from(flow.src_port));
+        key.set(Slot::TP_DST, u64::from(flow.dst_port));
+        key
     }
 
     /// Reads a frame's headers. All fragments of a datagram have ports 0, also the first one; a transport header that is cut off has ports 0 as well.

@@ -51,7 +51,7 @@ pub enum Needs {
 
 impl Needs {
     /// What is missing, for messages: a word that may stand in front of the field, and in words.
-    const fn words(self) -> (&'static str, &'static str) {
+    pub const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Nothing => ("", "any packet"),
             Self::Vlan => ("vlan_tci=0x1000/0x1000", "a tag (dl_vlan, vlan_vid or vlan_tci)"),

@@ -12,9 +12,10 @@ use super::key::{Key, RARP, SCTP, Slot, VLAN_PRESENT, mac_of};
 use super::match_field::{FIELDS, Form, Masked, MatchField};
 use super::ports::Ports;
 use super::scan::Pair;
+use crate::flow_key::FlowKey;
 
 /// Which packets a flow is for: those that agree with `key` in all bits of `mask`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Match {
     /// Nothing but the bits of the mask.
     pub key: Key,
@@ -146,8 +147,7 @@ impl Match {
 
     /// Whether all packets of `other` are matched.
     pub fn covers(&self, other: &Self) -> bool {
-        let is_narrower = self.mask.0.iter().zip(&other.mask.0).all(|(own, other)| own & !other == 0);
-        is_narrower && self.key.agrees(&other.key, &self.mask)
+        self.mask.is_within(&other.mask) && self.key.agrees(&other.key, &self.mask)
     }
 
     /// What packets match that come back from those which this matches: sources and destinations have changed places. ICMP's types and codes stay, since they are
@@ -178,6 +178,17 @@ impl Match {
     /// Whether a frame is matched. What is malformed is not.
     pub fn has_frame(&self, frame: &[u8]) -> bool {
         Key::parse(0, frame).is_ok_and(|key| self.has(&key))
+    }
+
+    /// Whether packets of a flow are matched of which this much is known. What is in no flow's key (times to live, tags, flags) is 0.
+    pub fn has_flow(&self, flow: &FlowKey) -> bool {
+        self.has(&Key::of_flow(flow))
+    }
+
+    /// Whether a packet of this IP protocol may be matched.
+    pub fn may_have_protocol(&self, protocol: u8) -> bool {
+        let bits = u64::from(protocol) ^ self.key.get(Slot::IP_PROTO);
+        bits & self.mask.get(Slot::IP_PROTO) == 0
     }
 
     /// The port that packets have come in by, if that is matched.

@@ -9,6 +9,7 @@
 
 mod actions;
 mod cache;
+mod changes;
 mod classifier;
 mod error;
 mod explain;
@@ -18,15 +19,18 @@ mod group;
 mod key;
 mod match_field;
 mod matching;
+mod meter;
 mod ports;
 mod recirculation;
 mod scan;
+mod sweep;
 mod tables;
 mod tracking;
 mod walk;
 
 pub use actions::{FlowAction, Instructions};
 pub use cache::CacheCounters;
+pub use changes::{ChangeError, ChangeList, ChangeProgress, KnownFlow, TableChange, TablesSummary};
 #[cfg(test)]
 use classifier::Classifier;
 pub use error::FlowError;
@@ -34,9 +38,10 @@ pub use explain::{ExplainedStep, Explanation};
 pub use flow::{Flow, PRIORITY, Selection, parse_modification, parse_packet};
 pub use group::{Bucket, Group, GroupKind};
 pub use matching::Match;
+pub use meter::{Band, BandKind, Meter, MeterStatus, MeterUnit};
 pub use ports::Ports;
-pub use tables::{ChangeError, EntryStatus, FlowTables, TableChange};
-pub use tracking::TrackAction;
+pub use tables::{EntryStatus, FlowTables};
+pub use tracking::{TrackAction, nat_range};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! What is done with a packet of which connection tracking is asked: a decision up to there, what is known of its connection, and a decision about what goes on.
+//! What is done with a packet of which connection tracking or a meter is asked: a decision up to there, what is known of its connection, and a decision about what goes on.
 //!
 //! A decision of the tables holds for all packets that are alike, and what connection tracking says differs from packet to packet. So a packet is decided about once
 //! for each time that it goes on in a table behind `ct`: as a packet that has [`Slot::RECIRCULATION`] and the fields of its connection in its key, which is found in
@@ -7,10 +7,12 @@
 use wire::{EthernetPacket, ethertype, protocol};
 
 use super::key::{Key, Slot};
-use super::walk::Tracking;
+use super::meter::{Metered, remarked};
+use super::walk::{Continuation, Inquiry, Subject};
 use crate::action::Action;
 use crate::conntrack::{Request, Segment, Tracked, Tuple, ct_state};
 use crate::field::Field;
+use crate::translation::translate;
 
 /// How often one packet may go on behind `ct`, with all its copies.
 const RECIRCULATIONS_MAX: u32 = 32;
@@ -25,26 +27,29 @@ pub trait Pass {
 
     /// The same of one that was asked about before in this zone, by what it was then; `None` if its connection is no more.
     fn track_again(&mut self, segment: &Segment, request: &Request) -> Option<Tracked>;
+
+    /// Whether it comes too fast for the meter of this number.
+    fn meter(&mut self, id: u32) -> Metered;
 }
 
 /// Decisions that are being carried out, each behind the one that it goes on from: they are kept, so that no packet allocates.
 #[derive(Debug, Default)]
 pub struct Stacks {
     pub actions: Vec<Action>,
-    pub tracking: Vec<Tracking>,
+    pub inquiries: Vec<Inquiry>,
 }
 
 impl Stacks {
     /// Adds a decision.
-    pub fn add(&mut self, actions: &[Action], tracking: &[Tracking]) {
+    pub fn add(&mut self, actions: &[Action], inquiries: &[Inquiry]) {
         self.actions.extend_from_slice(actions);
-        self.tracking.extend_from_slice(tracking);
+        self.inquiries.extend_from_slice(inquiries);
     }
 
     /// Nothing is carried out any more.
     pub fn clear(&mut self) {
         self.actions.clear();
-        self.tracking.clear();
+        self.inquiries.clear();
     }
 }
 
@@ -82,34 +87,46 @@ impl<'a, P: Pass> Run<'a, P> {
 
     /// Carries out what has been decided about a packet. False if it has gone on too often.
     pub fn carry_out(&mut self, key: &Key) -> bool {
-        let (actions, tracking) = (self.stacks.actions.len(), self.stacks.tracking.len());
-        self.part(Walker { key: *key, inner: None, quoted: None, known: None }, (0, actions), (0, (0, tracking)))
+        let (actions, inquiries) = (self.stacks.actions.len(), self.stacks.inquiries.len());
+        self.part(Walker { key: *key, inner: None, quoted: None, known: None }, (0, actions), (0, (0, inquiries)))
     }
 
-    /// Carries out a part of a decision's actions, from one to another. The decision's begin at `base`, and its places of tracking are those from one to another.
+    /// Carries out a part of a decision's actions, from one to another. The decision's begin at `base`, and its inquiries are those from one to another.
     fn part(
         &mut self,
         mut walker: Walker,
         (from, to): (usize, usize),
-        (base, tracking): (usize, (usize, usize)),
+        (base, inquiries): (usize, (usize, usize)),
     ) -> bool {
         let mut at = from;
         while at < to {
             let action = self.stacks.actions[at];
             let here =
-                self.stacks.tracking[tracking.0..tracking.1].iter().find(|it| it.at as usize + base == at).copied();
+                self.stacks.inquiries[inquiries.0..inquiries.1].iter().find(|it| it.at as usize + base == at).copied();
             if let Some(here) = here {
-                if !self.track(&mut walker, &here, at + 1 == to) {
-                    return false;
-                }
+                let is_last = at + 1 == to;
                 at += 1;
+                match here.about {
+                    Subject::Connection { request, goes_on } => {
+                        if !self.track(&mut walker, (&request, goes_on), is_last) {
+                            return false;
+                        }
+                    }
+                    Subject::Forget => walker.known = None,
+                    Subject::Meter(id) => match self.pass.meter(id) {
+                        Metered::Pass => {}
+                        // It goes no further; what was sent before has been sent.
+                        Metered::Drop => return true,
+                        Metered::Remark(level) => self.remark(&mut walker, level),
+                    },
+                }
                 continue;
             }
             match action {
                 Action::Clone(length) => {
                     let end = at + 1 + usize::from(length);
                     let clone = self.open();
-                    if !self.part(walker, (at + 1, end), (base, tracking)) {
+                    if !self.part(walker, (at + 1, end), (base, inquiries)) {
                         return false;
                     }
                     self.close(clone);
@@ -141,13 +158,14 @@ impl<'a, P: Pass> Run<'a, P> {
     }
 
     /// Shows the packet to connection tracking, and has it go on in another table if that is wanted.
-    fn track(&mut self, walker: &mut Walker, here: &Tracking, is_last: bool) -> bool {
-        let Some(request) = &here.request else {
-            walker.known = None;
-            return true;
-        };
+    fn track(
+        &mut self,
+        walker: &mut Walker,
+        (request, goes_on): (&Request, Option<Continuation>),
+        is_last: bool,
+    ) -> bool {
         let tracked = self.ask(walker, request);
-        let Some((number, (value, mask))) = here.goes_on else { return true };
+        let Some(Continuation { number, metadata: (value, mask) }) = goes_on else { return true };
         self.recirculations += 1;
         if self.recirculations > RECIRCULATIONS_MAX {
             return false;
@@ -160,16 +178,27 @@ impl<'a, P: Pass> Run<'a, P> {
         next.key.set(Slot::CT_MARK, u64::from(tracked.mark));
         // What is the last one needs no copy.
         let clone = (!is_last).then(|| self.open());
-        let (actions, tracking) = (self.stacks.actions.len(), self.stacks.tracking.len());
+        let (actions, inquiries) = (self.stacks.actions.len(), self.stacks.inquiries.len());
         self.pass.decide(&next.key, self.stacks);
-        let (end, tracking_end) = (self.stacks.actions.len(), self.stacks.tracking.len());
-        let is_done = self.part(next, (actions, end), (actions, (tracking, tracking_end)));
+        let (end, inquiries_end) = (self.stacks.actions.len(), self.stacks.inquiries.len());
+        let is_done = self.part(next, (actions, end), (actions, (inquiries, inquiries_end)));
         self.stacks.actions.truncate(actions);
-        self.stacks.tracking.truncate(tracking);
+        self.stacks.inquiries.truncate(inquiries);
         if let Some(clone) = clone {
             self.close(clone);
         }
         is_done
+    }
+
+    /// Raises the drop precedence of a packet, if it has one.
+    fn remark(&mut self, walker: &mut Walker, level: u8) {
+        let is_ip = matches!(walker.key.get(Slot::ETH_TYPE) as u16, ethertype::IPV4 | ethertype::IPV6);
+        let dscp = (walker.key.get(Slot::IP_TOS) >> 2) as u8;
+        if let Some(raised) = remarked(dscp, level).filter(|_| is_ip) {
+            let field = Field::Dscp(raised);
+            walker.key.write(field);
+            self.out.push(Action::Set(field));
+        }
     }
 
     /// Asks about the packet, and translates it. A connection that it belongs to is asked about once: later it is what it was, whatever the packet has become.
@@ -192,42 +221,14 @@ impl<'a, P: Pass> Run<'a, P> {
     }
 
     fn translate(&mut self, walker: &mut Walker, segment: &Segment, tracked: &Tracked) {
-        let is_ipv6 = segment.tuple.is_ipv6;
-        if let Some(new) = tracked.tuple {
-            let old = segment.tuple;
-            let ports = old.has_ports();
-            let written = [
-                (old.src != new.src).then(|| source(is_ipv6, new.src)),
-                (old.dst != new.dst).then(|| destination(is_ipv6, new.dst)),
-                (ports && old.src_port != new.src_port).then_some(Field::SrcPort(new.src_port)),
-                (ports && old.dst_port != new.dst_port).then_some(Field::DstPort(new.dst_port)),
-            ];
-            for field in written.into_iter().flatten() {
-                walker.key.write(field);
-                self.out.push(Action::Set(field));
-            }
+        if segment.quoted.is_some() && tracked.quoted.is_some() {
+            walker.quoted = tracked.quoted;
         }
-        if let (Some(old), Some(new)) = (segment.quoted, tracked.quoted)
-            && old != new
-        {
-            walker.quoted = Some(new);
-            let ports = (old.src_port, old.dst_port) != (new.src_port, new.dst_port);
-            let written = [
-                (old.src != new.src).then(|| Field::QuotedSrc(new.address(new.src))),
-                (old.dst != new.dst).then(|| Field::QuotedDst(new.address(new.dst))),
-                (ports && new.has_ports()).then_some(Field::QuotedPorts(new.src_port, new.dst_port)),
-            ];
-            self.out.extend(written.into_iter().flatten().map(Action::Set));
-        }
+        translate(segment, tracked, |field| {
+            walker.key.write(field);
+            self.out.push(Action::Set(field));
+        });
     }
-}
-
-fn source(is_ipv6: bool, bits: u128) -> Field {
-    if is_ipv6 { Field::Ipv6Src(bits.into()) } else { Field::Ipv4Src((bits as u32).into()) }
-}
-
-fn destination(is_ipv6: bool, bits: u128) -> Field {
-    if is_ipv6 { Field::Ipv6Dst(bits.into()) } else { Field::Ipv4Dst((bits as u32).into()) }
 }
 
 /// What connection tracking looks at of a packet that is known by its key; `None` for what does not say which connection it belongs to.

@@ -1,7 +1,7 @@
 //! The flow tables of one switch: entries, groups, and what they have counted.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use machine::{Rebase, Span, Time};
@@ -9,76 +9,27 @@ use topology::PortId;
 
 use super::actions::{FlowAction, Instructions};
 use super::cache::{Cache, CacheCounters, Cached};
+use super::changes::{
+    ChangeError, ChangeList, ChangeProgress, ENTRIES_MAX, KnownFlow, MASKS_MAX, Referent, TableChange, TablesSummary,
+    check_group, check_meter_change, check_named, is_lengthy,
+};
 use super::classifier::Classifier;
 use super::flow::{Flow, Selection};
 use super::frozen::FrozenStates;
 use super::group::Group;
 use super::key::Key;
+use super::meter::{MeterState, MeterStatus, Metered};
 use super::ports::Ports;
 use super::recirculation::{Pass, Run, Stacks};
 use super::walk::{Decision, Lookup, walk};
 use crate::action::Action;
 use crate::conntrack::{Conntrack, Request, Segment, Tracked};
 
-/// Entries of one switch.
-const ENTRIES_MAX: usize = 1_000_000;
-
-/// Groups of one switch.
-const GROUPS_MAX: usize = 4_096;
+/// Entries that expire at once: what is left follows a moment later.
+const EXPIRED_AT_ONCE: usize = 1_024;
 
 /// Connections of one switch: as many as Linux keeps.
 const CONNECTIONS_MAX: usize = 1 << 18;
-
-/// A change of a switch's tables.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TableChange {
-    /// Adds a flow. One with the same table, priority and match is replaced, and its counters begin anew.
-    Add(Arc<Flow>),
-    /// Gives flows that are meant these instructions; counters go on.
-    Modify(Selection, Instructions),
-    /// Removes the flows that are meant.
-    Delete(Selection),
-    /// Adds a group.
-    AddGroup(Group),
-    /// Gives a group other buckets.
-    ModifyGroup(Group),
-    /// Removes a group, or all, with all flows that name it.
-    DeleteGroup(Option<u32>),
-}
-
-/// Why tables are not changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChangeError {
-    /// There are as many as there may be.
-    #[error("the switch has {ENTRIES_MAX} flows, which is as many as it takes")]
-    FlowsFull,
-    /// There are as many groups as there may be.
-    #[error("the switch has {GROUPS_MAX} groups, which is as many as it takes")]
-    GroupsFull,
-    /// A flow or a group names one that there is not.
-    #[error("the switch has no group {0}")]
-    NoSuchGroup(u32),
-    /// It is there already.
-    #[error("the switch has a group {0} already")]
-    GroupExists(u32),
-    /// A group would come to itself.
-    #[error("group {0} would lead to itself")]
-    GroupLoop(u32),
-}
-
-impl ChangeError {
-    /// What fixes it.
-    pub fn hint(&self) -> String {
-        match self {
-            Self::FlowsFull => "`heddle flow del SWITCH 'FLOWS'` makes room".to_owned(),
-            Self::GroupsFull | Self::GroupLoop(_) => "let fewer groups do it".to_owned(),
-            Self::NoSuchGroup(group) => {
-                format!("`heddle group add SWITCH 'group_id={group},type=all,bucket=..'` first")
-            }
-            Self::GroupExists(_) => "`heddle group mod` gives it other buckets".to_owned(),
-        }
-    }
-}
 
 /// An entry, and what it has counted.
 #[derive(Clone, Debug)]
@@ -89,6 +40,8 @@ pub struct EntryState {
     made_at: Time,
     /// When it was last met.
     used_at: Time,
+    /// Where it stands among deadlines.
+    listed_at: Option<Time>,
     packets: u64,
     bytes: u64,
 }
@@ -115,7 +68,10 @@ pub struct FlowTables {
     tables: Vec<Classifier>,
     entries: Vec<Option<EntryState>>,
     free: Vec<u32>,
-    groups: BTreeMap<u32, Group>,
+    groups: BTreeMap<u32, Arc<Group>>,
+    meters: BTreeMap<u32, MeterState>,
+    /// The entries that name a group or a meter.
+    users: BTreeMap<Referent, BTreeSet<u32>>,
     /// Ports without a carrier.
     down: BTreeSet<PortId>,
     /// When entries may have to go.
@@ -142,6 +98,8 @@ impl FlowTables {
             entries: Vec::new(),
             free: Vec::new(),
             groups: BTreeMap::new(),
+            meters: BTreeMap::new(),
+            users: BTreeMap::new(),
             down: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             cache: Cache::new(seed),
@@ -161,15 +119,15 @@ impl FlowTables {
     pub fn process(&mut self, now: Time, in_port: PortId, (headers, bytes): (&[u8], u32), actions: &mut Vec<Action>) {
         let Ok(key) = Key::parse(in_port.0, headers) else { return };
         let mut stacks = std::mem::take(&mut self.stacks);
-        let is_tracked = self.decide((now, bytes), &key, |decision| {
-            if decision.tracking.is_empty() {
+        let has_inquiries = self.decide((now, bytes), &key, |decision| {
+            if decision.inquiries.is_empty() {
                 actions.extend_from_slice(decision.actions);
                 return false;
             }
-            stacks.add(decision.actions, decision.tracking);
+            stacks.add(decision.actions, decision.inquiries);
             true
         });
-        if is_tracked {
+        if has_inquiries {
             let before = actions.len();
             let mut packet = OnItsWay { tables: self, now, bytes };
             if !Run::new(&mut packet, Some(headers), &mut stacks, actions).carry_out(&key) {
@@ -220,24 +178,19 @@ impl FlowTables {
     }
 
     /// Nothing that was decided holds any more.
-    fn outdate(&mut self) {
+    pub(super) fn outdate(&mut self) {
         self.cache.outdate();
         self.frozen.clear();
-        self.forget_deadlines();
     }
 
-    /// Deadlines of flows that are no more are passed over when they come; here, where they are most of all.
-    fn forget_deadlines(&mut self) {
-        const SPARE: usize = 1_024;
-        if self.deadlines.len() <= 2 * (self.entries.len() - self.free.len()) + SPARE {
-            return;
-        }
-        let of = |(id, entry): (usize, &Option<EntryState>)| Some((deadline(entry.as_ref()?)?, id as u32));
-        self.deadlines = self.entries.iter().enumerate().filter_map(of).collect();
+    /// How many deadlines are kept.
+    #[cfg(test)]
+    pub(super) fn deadlines(&self) -> usize {
+        self.deadlines.len()
     }
 
     /// The place for connections is made when a flow first asks for them, and not when a packet comes.
-    fn prepare(&mut self, change: &TableChange) {
+    pub(super) fn prepare(&mut self, change: &TableChange) {
         let asks = |actions: &[FlowAction]| actions.iter().any(|action| matches!(action, FlowAction::Track(_)));
         let is_asked = match change {
             TableChange::Add(flow) => asks(&flow.instructions.apply),
@@ -245,11 +198,43 @@ impl FlowTables {
             TableChange::AddGroup(group) | TableChange::ModifyGroup(group) => {
                 group.buckets.iter().any(|bucket| asks(&bucket.actions))
             }
-            TableChange::Delete(_) | TableChange::DeleteGroup(_) => false,
+            TableChange::Delete(_)
+            | TableChange::DeleteGroup(_)
+            | TableChange::AddMeter(_)
+            | TableChange::ModifyMeter(_)
+            | TableChange::DeleteMeter(_) => false,
         };
         if is_asked && self.conntrack.is_none() {
             self.conntrack = Some(Box::new(Conntrack::new(self.seed, CONNECTIONS_MAX)));
         }
+    }
+
+    /// What changes that are to be made depend on.
+    pub fn summary(&self) -> TablesSummary {
+        TablesSummary {
+            groups: self.groups.clone(),
+            meters: self.meters.keys().copied().collect(),
+            entries: self.entries.len() - self.free.len(),
+            masks: self.masks(),
+        }
+    }
+
+    /// Masks of all tables.
+    fn masks(&self) -> usize {
+        self.tables.iter().map(Classifier::masks).sum()
+    }
+
+    /// What is known of the flows that these changes add, one a change.
+    pub fn known(&self, changes: &[TableChange]) -> Vec<KnownFlow> {
+        let known = |change: &TableChange| {
+            let TableChange::Add(flow) = change else { return KnownFlow::default() };
+            let table = self.tables.get(usize::from(flow.table));
+            table.map_or_else(KnownFlow::default, |table| KnownFlow {
+                is_replacement: table.get(&flow.matching, flow.priority).is_some(),
+                has_mask: table.has_mask(&flow.matching.mask),
+            })
+        };
+        changes.iter().map(known).collect()
     }
 
     /// Whether a change can be made, if those before it in the list are.
@@ -257,33 +242,9 @@ impl FlowTables {
     /// # Errors
     /// Why it cannot.
     pub fn check(&self, changes: &[TableChange]) -> Result<(), (usize, ChangeError)> {
-        let mut groups = Cow::Borrowed(&self.groups);
-        let mut entries = self.entries.len() - self.free.len();
-        for (number, change) in changes.iter().enumerate() {
-            let checked = match change {
-                TableChange::Add(flow) => {
-                    entries += 1;
-                    if entries > ENTRIES_MAX {
-                        Err(ChangeError::FlowsFull)
-                    } else {
-                        check_groups(&groups, &flow.instructions)
-                    }
-                }
-                TableChange::Modify(_, instructions) => check_groups(&groups, instructions),
-                TableChange::AddGroup(group) | TableChange::ModifyGroup(group) => {
-                    let checked = check_group(&groups, group, matches!(change, TableChange::ModifyGroup(_)));
-                    groups.to_mut().insert(group.id, group.clone());
-                    checked
-                }
-                TableChange::Delete(_) => Ok(()),
-                TableChange::DeleteGroup(id) => {
-                    groups.to_mut().retain(|group, _| id.is_some_and(|id| id != *group));
-                    Ok(())
-                }
-            };
-            checked.map_err(|error| (number, error))?;
-        }
-        Ok(())
+        let summary = self.summary();
+        let known = summary.may_be_full(changes).then(|| self.known(changes));
+        summary.check(changes, known.as_deref())
     }
 
     /// Makes a change. Returns how many flows or groups it has changed.
@@ -291,27 +252,68 @@ impl FlowTables {
     /// # Errors
     /// Why it cannot be made; nothing has changed then.
     pub fn change(&mut self, now: Time, change: &TableChange) -> Result<usize, ChangeError> {
-        self.check(std::slice::from_ref(change)).map_err(|(_, error)| error)?;
-        self.outdate();
-        self.prepare(change);
-        Ok(match change {
+        if !is_lengthy(change) {
+            self.outdate();
+            return self.make(now, change);
+        }
+        if let TableChange::Modify(_, instructions) = change {
+            self.check_named(instructions)?;
+        }
+        let (list, mut progress) = (ChangeList::new(vec![change.clone()]), ChangeProgress::default());
+        let mut changed = 0;
+        while !progress.is_done(&list) {
+            changed += self.change_some(now, &list, &mut progress);
+        }
+        Ok(changed)
+    }
+
+    /// What instructions name must be there.
+    fn check_named(&self, instructions: &Instructions) -> Result<(), ChangeError> {
+        check_named(instructions, |id| self.groups.contains_key(&id), |id| self.meters.contains_key(&id))
+    }
+
+    /// Whether there is room for a flow.
+    fn check_room(&self, change: &TableChange) -> Result<(), ChangeError> {
+        let (entries, masks) = (self.entries.len() - self.free.len(), self.masks());
+        if entries < ENTRIES_MAX && masks < MASKS_MAX {
+            return Ok(());
+        }
+        for KnownFlow { is_replacement, has_mask } in self.known(std::slice::from_ref(change)) {
+            if !is_replacement && entries >= ENTRIES_MAX {
+                return Err(ChangeError::FlowsFull);
+            }
+            if !has_mask && masks >= MASKS_MAX {
+                return Err(ChangeError::MasksFull);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a change that means neither many flows nor many groups.
+    pub(super) fn make(&mut self, now: Time, change: &TableChange) -> Result<usize, ChangeError> {
+        match change {
             TableChange::Add(flow) => {
+                self.check_named(&flow.instructions)?;
+                self.check_room(change)?;
+                self.prepare(change);
                 self.add(now, flow);
-                1
             }
-            TableChange::Modify(selection, instructions) => self.modify(selection, instructions),
-            TableChange::Delete(selection) => self.remove_where(|flow| selection.has(flow)),
             TableChange::AddGroup(group) | TableChange::ModifyGroup(group) => {
-                self.groups.insert(group.id, group.clone());
-                1
+                check_group(&self.groups, group, matches!(change, TableChange::ModifyGroup(_)))?;
+                self.prepare(change);
+                self.groups.insert(group.id, Arc::new(group.clone()));
             }
-            TableChange::DeleteGroup(id) => {
-                let before = self.groups.len();
-                self.groups.retain(|group, _| id.is_some_and(|id| id != *group));
-                self.drop_missing_groups();
-                before - self.groups.len()
+            TableChange::AddMeter(meter) | TableChange::ModifyMeter(meter) => {
+                let known = self.meters.contains_key(&meter.id);
+                check_meter_change(change, meter, known, self.meters.len())?;
+                self.meters.insert(meter.id, MeterState::new(now, meter.clone()));
             }
-        })
+            TableChange::Modify(..)
+            | TableChange::Delete(_)
+            | TableChange::DeleteGroup(_)
+            | TableChange::DeleteMeter(_) => return Ok(0),
+        }
+        Ok(1)
     }
 
     fn add(&mut self, now: Time, flow: &Arc<Flow>) {
@@ -319,8 +321,10 @@ impl FlowTables {
         while self.tables.len() <= table {
             self.tables.push(Classifier::new(self.seed));
         }
-        let state = EntryState { flow: Arc::clone(flow), made_at: now, used_at: now, packets: 0, bytes: 0 };
-        let deadline = deadline(&state);
+        let mut state =
+            EntryState { flow: Arc::clone(flow), made_at: now, used_at: now, listed_at: None, packets: 0, bytes: 0 };
+        state.listed_at = deadline(&state);
+        let listed_at = state.listed_at;
         let id = if let Some(id) = self.free.pop() {
             self.entries[id as usize] = Some(state);
             id
@@ -331,29 +335,29 @@ impl FlowTables {
         if let Some(old) = self.tables[table].insert(&flow.matching, flow.priority, id) {
             self.forget(old);
         }
-        self.deadlines.extend(deadline.map(|at| (at, id)));
+        self.deadlines.extend(listed_at.map(|at| (at, id)));
+        self.note_users(id);
     }
 
-    fn modify(&mut self, selection: &Selection, instructions: &Instructions) -> usize {
-        let mut changed = 0;
-        for entry in self.entries.iter_mut().flatten().filter(|entry| selection.has(&entry.flow)) {
-            Arc::make_mut(&mut entry.flow).instructions = instructions.clone();
-            changed += 1;
+    /// Notes which groups and which meter an entry names.
+    fn note_users(&mut self, id: u32) {
+        if let Some(EntryState { flow, .. }) = &self.entries[id as usize] {
+            for named in Referent::all_of(&flow.instructions) {
+                self.users.entry(named).or_default().insert(id);
+            }
         }
-        changed
     }
 
-    fn remove_where(&mut self, is_meant: impl Fn(&Flow) -> bool) -> usize {
-        let entries = self.entries.iter().enumerate();
-        let meant = entries.filter(|(_, entry)| entry.as_ref().is_some_and(|entry| is_meant(&entry.flow)));
-        let meant: Vec<u32> = meant.map(|(id, _)| id as u32).collect();
-        for id in &meant {
-            self.remove(*id);
-        }
-        meant.len()
+    /// Gives an entry other instructions.
+    pub(super) fn set_instructions(&mut self, id: u32, instructions: &Instructions) {
+        let Some(EntryState { flow, .. }) = &mut self.entries[id as usize] else { return };
+        let old = std::mem::replace(&mut Arc::make_mut(flow).instructions, instructions.clone());
+        self.forget_users(id, &old);
+        self.note_users(id);
     }
 
-    fn remove(&mut self, id: u32) {
+    /// Removes an entry.
+    pub(super) fn remove(&mut self, id: u32) {
         if let Some(entry) = &self.entries[id as usize] {
             self.tables[usize::from(entry.flow.table)].remove(&entry.flow.matching, entry.flow.priority);
             self.forget(id);
@@ -361,45 +365,86 @@ impl FlowTables {
     }
 
     fn forget(&mut self, id: u32) {
-        if self.entries[id as usize].take().is_some() {
+        if let Some(entry) = self.entries[id as usize].take() {
             self.free.push(id);
-        }
-    }
-
-    /// Flows and groups that name a group which is not there any more go with it.
-    fn drop_missing_groups(&mut self) {
-        loop {
-            let groups = &self.groups;
-            let is_missing = |group: &Group| group.names().any(|id| !groups.contains_key(&id));
-            let missing: Vec<u32> = groups.values().filter(|group| is_missing(group)).map(|group| group.id).collect();
-            if missing.is_empty() {
-                break;
+            if let Some(at) = entry.listed_at {
+                self.deadlines.remove(&(at, id));
             }
-            self.groups.retain(|id, _| !missing.contains(id));
+            self.forget_users(id, &entry.flow.instructions);
         }
-        let groups = std::mem::take(&mut self.groups);
-        self.remove_where(|flow| check_groups(&groups, &flow.instructions).is_err());
-        self.groups = groups;
     }
 
-    /// Removes entries whose time has come. When the next one may have to go.
+    fn forget_users(&mut self, id: u32, instructions: &Instructions) {
+        for named in Referent::all_of(instructions) {
+            if let Some(users) = self.users.get_mut(&named) {
+                users.remove(&id);
+                if users.is_empty() {
+                    self.users.remove(&named);
+                }
+            }
+        }
+    }
+
+    /// An entry that names this.
+    pub(super) fn user_of(&self, named: Referent) -> Option<u32> {
+        self.users.get(&named)?.first().copied()
+    }
+
+    /// Removes groups and meters that no entry names. How many there were.
+    pub(super) fn remove_named(&mut self, gone: &BTreeSet<Referent>) -> usize {
+        let before = self.groups.len() + self.meters.len();
+        self.groups.retain(|id, _| !gone.contains(&Referent::Group(*id)));
+        self.meters.retain(|id, _| !gone.contains(&Referent::Meter(*id)));
+        before - self.groups.len() - self.meters.len()
+    }
+
+    /// The meter of this number, or all.
+    pub(super) fn meters_meant(&self, id: Option<u32>) -> impl Iterator<Item = u32> + '_ {
+        let is_meant = move |meter: &&u32| id.is_none_or(|id| id == **meter);
+        self.meters.keys().filter(is_meant).copied()
+    }
+
+    pub(super) const fn all_groups(&self) -> &BTreeMap<u32, Arc<Group>> {
+        &self.groups
+    }
+
+    pub(super) fn tables(&self) -> &[Classifier] {
+        &self.tables
+    }
+
+    /// The entry of this number.
+    pub(super) fn entry(&self, id: u32) -> Option<&EntryState> {
+        self.entries.get(id as usize)?.as_ref()
+    }
+
+    /// Places for entries: numbers that they have had.
+    pub const fn places(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Removes entries whose time has come, or some of them. When the next one may have to go.
     pub fn expire(&mut self, now: Time) -> Time {
+        let mut left = EXPIRED_AT_ONCE;
         while let Some(&(at, id)) = self.deadlines.first() {
-            if at > now {
+            if at > now || left == 0 {
                 return at;
             }
-            self.deadlines.pop_first();
-            // A number can be another entry's by now, which has a deadline of its own.
-            let Some(entry) = &self.entries[id as usize] else { continue };
+            left -= 1;
+            let Some(Some(entry)) = self.entries.get_mut(id as usize) else {
+                self.deadlines.remove(&(at, id));
+                continue;
+            };
             match deadline(entry) {
-                Some(at) if at > now => {
-                    self.deadlines.insert((at, id));
+                // It has met packets since it was put there.
+                Some(later) if later > now => {
+                    self.deadlines.remove(&(at, id));
+                    entry.listed_at = Some(later);
+                    self.deadlines.insert((later, id));
                 }
-                Some(_) => {
+                _ => {
                     self.remove(id);
                     self.outdate();
                 }
-                None => {}
             }
         }
         Time::NEVER
@@ -424,15 +469,30 @@ impl FlowTables {
 
     /// The entries that are meant, in the order of their tables, then of their priorities, highest first.
     pub fn entries(&self, now: Time, selection: &Selection) -> Vec<EntryStatus> {
-        let meant = self.entries.iter().flatten().filter(|entry| selection.has(&entry.flow));
-        let mut rows: Vec<EntryStatus> = meant.map(|entry| entry.status(now)).collect();
-        rows.sort_by_key(|row| (row.flow.table, std::cmp::Reverse(row.flow.priority)));
+        let mut rows = self.entries_within(now, selection, 0..self.places());
+        EntryStatus::sort(&mut rows);
         rows
+    }
+
+    /// Those of the entries at these places that are meant, in no order. What is to expire now is not there any more.
+    pub fn entries_within(&self, now: Time, selection: &Selection, places: Range<usize>) -> Vec<EntryStatus> {
+        let places = places.start.min(self.places())..places.end.min(self.places());
+        let entries = self.entries[places].iter().flatten();
+        let is_there = |entry: &&EntryState| deadline(entry).is_none_or(|at| at > now);
+        let meant = entries.filter(|entry| selection.has(&entry.flow)).filter(is_there);
+        meant.map(|entry| entry.status(now)).collect()
     }
 
     /// All groups, in the order of their numbers.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
-        self.groups.values()
+        self.groups.values().map(|group| &**group)
+    }
+
+    /// All meters, in the order of their numbers.
+    pub fn meters(&self, now: Time) -> Vec<MeterStatus> {
+        let flows = |id: u32| self.users.get(&Referent::Meter(id)).map_or(0, BTreeSet::len);
+        let status = |(id, meter): (&u32, &MeterState)| meter.status(now, flows(*id));
+        self.meters.iter().map(status).collect()
     }
 
     /// What its caches have counted.
@@ -448,6 +508,13 @@ impl FlowTables {
     /// The ports that flows can name.
     pub const fn ports(&self) -> &Ports {
         &self.ports
+    }
+}
+
+impl EntryStatus {
+    /// In the order of tables, then of priorities, highest first.
+    pub fn sort(rows: &mut [Self]) {
+        rows.sort_by_key(|row| (row.flow.table, std::cmp::Reverse(row.flow.priority)));
     }
 }
 
@@ -472,7 +539,7 @@ struct OnItsWay<'a> {
 
 impl Pass for OnItsWay<'_> {
     fn decide(&mut self, key: &Key, stacks: &mut Stacks) {
-        self.tables.decide((self.now, self.bytes), key, |decision| stacks.add(decision.actions, decision.tracking));
+        self.tables.decide((self.now, self.bytes), key, |decision| stacks.add(decision.actions, decision.inquiries));
     }
 
     fn track(&mut self, segment: &Segment, request: &Request) -> Tracked {
@@ -483,6 +550,11 @@ impl Pass for OnItsWay<'_> {
     fn track_again(&mut self, segment: &Segment, request: &Request) -> Option<Tracked> {
         self.tables.conntrack.as_mut()?.revisit(self.now, segment, request)
     }
+
+    fn meter(&mut self, id: u32) -> Metered {
+        let (now, bytes) = (self.now, self.bytes);
+        self.tables.meters.get_mut(&id).map_or(Metered::Pass, |meter| meter.process(now, bytes))
+    }
 }
 
 /// When an entry has to go, if nothing meets it before.
@@ -490,34 +562,6 @@ fn deadline(entry: &EntryState) -> Option<Time> {
     let idle = entry.flow.idle_timeout().map(|timeout| entry.used_at + timeout);
     let hard = entry.flow.hard_timeout().map(|timeout| entry.made_at + timeout);
     idle.into_iter().chain(hard).min()
-}
-
-/// The groups that instructions name must be there.
-fn check_groups(groups: &BTreeMap<u32, Group>, instructions: &Instructions) -> Result<(), ChangeError> {
-    let named = instructions.apply.iter().chain(&instructions.write);
-    let missing = named.filter_map(|action| if let FlowAction::Group(id) = action { Some(*id) } else { None });
-    missing.filter(|id| !groups.contains_key(id)).map(|id| Err(ChangeError::NoSuchGroup(id))).next().unwrap_or(Ok(()))
-}
-
-fn check_group(groups: &BTreeMap<u32, Group>, group: &Group, is_there: bool) -> Result<(), ChangeError> {
-    match groups.get(&group.id) {
-        None if is_there => return Err(ChangeError::NoSuchGroup(group.id)),
-        Some(_) if !is_there => return Err(ChangeError::GroupExists(group.id)),
-        None if groups.len() >= GROUPS_MAX => return Err(ChangeError::GroupsFull),
-        _ => {}
-    }
-    // All that it leads to.
-    let (mut reached, mut to_do) = (BTreeSet::new(), group.names().collect::<Vec<u32>>());
-    while let Some(id) = to_do.pop() {
-        if id == group.id {
-            return Err(ChangeError::GroupLoop(id));
-        }
-        let next = groups.get(&id).ok_or(ChangeError::NoSuchGroup(id))?;
-        if reached.insert(id) {
-            to_do.extend(next.names());
-        }
-    }
-    Ok(())
 }
 
 impl Rebase for FlowTables {
@@ -528,6 +572,8 @@ impl Rebase for FlowTables {
             entries,
             free: _,
             groups: _,
+            users: _,
+            meters,
             down: _,
             deadlines,
             cache: _,
@@ -538,6 +584,9 @@ impl Rebase for FlowTables {
             stacks: _,
         } = self;
         entries.rebase(by);
+        for meter in meters.values_mut() {
+            meter.rebase(by);
+        }
         if let Some(conntrack) = conntrack {
             conntrack.rebase(by);
         }
@@ -551,8 +600,9 @@ impl Rebase for FlowTables {
 
 impl Rebase for EntryState {
     fn rebase(&mut self, by: Span) {
-        let Self { flow: _, made_at, used_at, packets: _, bytes: _ } = self;
+        let Self { flow: _, made_at, used_at, listed_at, packets: _, bytes: _ } = self;
         made_at.rebase(by);
         used_at.rebase(by);
+        listed_at.rebase(by);
     }
 }

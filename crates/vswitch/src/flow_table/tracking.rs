@@ -1,7 +1,7 @@
 //! `ct`: what a flow asks of connection tracking, as `ovs-ofctl` reads and prints it.
 
 use std::fmt::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Range;
 
 use super::error::{FlowError, nearest, shown};
@@ -148,8 +148,8 @@ fn translate(pair: &Pair<'_>) -> Result<Translate, FlowError> {
     Ok(range.map_or(Translate::Existing, Translate::New))
 }
 
-/// `10.0.0.1`, `10.0.0.1-10.0.0.9:80-90`, `[fd00::1]-[fd00::9]:80`, `fd00::1`.
-fn nat_range(end: TranslatedEnd, text: &str) -> Option<NatRange> {
+/// Reads a range of addresses and ports: `10.0.0.1`, `10.0.0.1-10.0.0.9:80-90`, `[fd00::1]-[fd00::9]:80`, `fd00::1`.
+pub fn nat_range(end: TranslatedEnd, text: &str) -> Option<NatRange> {
     let (addresses, ports) = if let Some(at) = text.rfind("]:") {
         (&text[..=at], Some(&text[at + 2..]))
     } else if text.starts_with('[') || text.matches(':').count() > 1 {
@@ -186,28 +186,11 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 fn write_nat(f: &mut fmt::Formatter<'_>, range: &NatRange) -> fmt::Result {
-    let NatRange { end, is_ipv6, addresses: (first, last), ports } = *range;
-    f.write_str(match end {
-        TranslatedEnd::Source => "nat(src=",
-        TranslatedEnd::Destination => "nat(dst=",
-    })?;
-    let write_address = |f: &mut fmt::Formatter<'_>, bits: u128| match (is_ipv6, ports, first == last) {
-        (false, ..) => write!(f, "{}", Ipv4Addr::from_bits(bits as u32)),
-        (true, None, true) => write!(f, "{}", Ipv6Addr::from_bits(bits)),
-        (true, ..) => write!(f, "[{}]", Ipv6Addr::from_bits(bits)),
+    let end = match range.end {
+        TranslatedEnd::Source => "src",
+        TranslatedEnd::Destination => "dst",
     };
-    write_address(f, first)?;
-    if first != last {
-        f.write_char('-')?;
-        write_address(f, last)?;
-    }
-    if let Some((first, last)) = ports {
-        write!(f, ":{first}")?;
-        if first != last {
-            write!(f, "-{last}")?;
-        }
-    }
-    f.write_char(')')
+    write!(f, "nat({end}={range})")
 }
 
 impl fmt::Display for TrackAction {

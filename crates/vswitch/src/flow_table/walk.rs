@@ -1,6 +1,7 @@
 //! The slow path: a packet's way through the tables, entry by entry.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use machine::mix;
 use topology::PortId;
@@ -34,7 +35,7 @@ pub struct Lookup<'a> {
     pub tables: &'a [Classifier],
     /// What an entry of this number has done.
     pub instructions: &'a dyn Fn(u32) -> Option<&'a Instructions>,
-    pub groups: &'a BTreeMap<u32, Group>,
+    pub groups: &'a BTreeMap<u32, Arc<Group>>,
     pub ports: &'a Ports,
     /// Where the hashes of groups begin: those of two switches differ.
     pub seed: u64,
@@ -42,23 +43,46 @@ pub struct Lookup<'a> {
     pub down: &'a BTreeSet<PortId>,
 }
 
-/// A place among actions at which a packet is shown to connection tracking.
+/// A place among actions at which something is asked about each packet: what a decision for packets that are alike cannot say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tracking {
+pub struct Inquiry {
     /// The number of the action that keeps the place; it does nothing itself.
     pub at: u32,
-    /// What is asked; `None`: what is known of its connection is forgotten.
-    pub request: Option<Request>,
-    /// With what a copy of the packet goes on: the number of what is known besides its headers, and what is written into its metadata (value and mask).
-    pub goes_on: Option<(u16, (u64, u64))>,
+    /// What is asked.
+    pub about: Subject,
+}
+
+/// With what a packet goes on behind `ct`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Continuation {
+    /// The number of what is known besides its headers.
+    pub number: u16,
+    /// What is written into its metadata: value and mask.
+    pub metadata: (u64, u64),
+}
+
+/// What is asked about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Connection tracking is asked.
+    Connection {
+        /// For what.
+        request: Request,
+        /// With what a copy of the packet goes on, if it does.
+        goes_on: Option<Continuation>,
+    },
+    /// What is known of its connection is forgotten.
+    Forget,
+    /// The meter of this number is asked whether it comes too fast.
+    Meter(u32),
 }
 
 /// What becomes of a packet, and of all that agree with it in what was looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     pub actions: Vec<Action>,
-    /// Where among them the packet is shown to connection tracking, in their order.
-    pub tracking: Vec<Tracking>,
+    /// Where among them something is asked about each packet, in their order.
+    pub inquiries: Vec<Inquiry>,
     /// The entries that it has met, by their numbers.
     pub entries: Vec<u32>,
     /// The bits of the packet that it depends on.
@@ -72,7 +96,7 @@ pub struct Decision {
 impl Decision {
     pub fn clear(&mut self) {
         self.actions.clear();
-        self.tracking.clear();
+        self.inquiries.clear();
         self.entries.clear();
         (self.looked_at, self.missed, self.is_too_long) = (Key::default(), None, false);
     }
@@ -144,7 +168,7 @@ pub fn walk(lookup: Lookup<'_>, frozen: &mut FrozenStates, key: &Key, out: &mut 
     walk.tables(table);
     if out.is_too_long {
         out.actions.clear();
-        out.tracking.clear();
+        out.inquiries.clear();
     }
 }
 
@@ -158,7 +182,10 @@ impl Walk<'_, '_> {
                 return;
             };
             self.out.entries.push(entry);
-            let Instructions { apply, clear, write, metadata, goto_table } = instructions;
+            let Instructions { meter, apply, clear, write, metadata, goto_table } = instructions;
+            if let Some(meter) = meter {
+                self.ask(Subject::Meter(*meter));
+            }
             if self.carry_out(apply) == Then::Stop {
                 return;
             }
@@ -256,19 +283,17 @@ impl Walk<'_, '_> {
         if !self.has(Needs::Ip) {
             return Then::GoOn;
         }
-        let number = match track.table {
+        let goes_on = match track.table {
             None => None,
             Some(table) => {
                 let Some(number) = self.frozen.number(table, &self.set.actions) else {
                     self.out.is_too_long = true;
                     return Then::Stop;
                 };
-                Some((number, self.metadata))
+                Some(Continuation { number, metadata: self.metadata })
             }
         };
-        let at = self.out.actions.len() as u32;
-        self.out.actions.push(Action::Clone(0));
-        self.out.tracking.push(Tracking { at, request: Some(track.request), goes_on: number });
+        self.ask(Subject::Connection { request: track.request, goes_on });
         self.key.forget_connection();
         Then::GoOn
     }
@@ -276,11 +301,17 @@ impl Walk<'_, '_> {
     fn forget_connection(&mut self) {
         self.key.forget_connection();
         // Nothing is known of a packet that has just come in.
-        if !self.out.tracking.is_empty() || self.key.get(Slot::RECIRCULATION) != 0 {
-            let at = self.out.actions.len() as u32;
-            self.out.actions.push(Action::Clone(0));
-            self.out.tracking.push(Tracking { at, request: None, goes_on: None });
+        let is_known = |it: &Inquiry| matches!(it.about, Subject::Connection { .. });
+        if self.out.inquiries.iter().any(is_known) || self.key.get(Slot::RECIRCULATION) != 0 {
+            self.ask(Subject::Forget);
         }
+    }
+
+    /// Keeps a place among the actions at which something is asked.
+    fn ask(&mut self, about: Subject) {
+        let at = self.out.actions.len() as u32;
+        self.out.actions.push(Action::Clone(0));
+        self.out.inquiries.push(Inquiry { at, about });
     }
 
     fn is_tagged(&mut self) -> bool {
@@ -394,13 +425,13 @@ impl Walk<'_, '_> {
             return;
         }
         let (key, inner, at) = (self.key, self.inner.clone(), self.out.actions.len());
-        let tracking = self.out.tracking.len();
+        let inquiries = self.out.inquiries.len();
         self.out.actions.push(Action::Clone(0));
         self.carry_out(&bucket.actions);
         (self.key, self.inner) = (key, inner);
         let made = &self.out.actions[at + 1..];
         let changes = |action: &Action| matches!(action, Action::Set(_) | Action::PushVlan(_) | Action::PopVlan);
-        if self.out.tracking.len() > tracking || made.iter().any(changes) {
+        if self.out.inquiries.len() > inquiries || made.iter().any(changes) {
             self.out.actions[at] = Action::Clone(made.len() as u16);
         } else {
             self.out.actions.remove(at);

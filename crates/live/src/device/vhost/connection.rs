@@ -134,3 +134,57 @@ impl AsFd for Connection {
         self.0.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::IoSlice;
+    use std::net::{TcpListener, TcpStream};
+
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    use nix::sys::socket::{ControlMessage, getsockopt, sendmsg};
+
+    /// A front end's side, and ours.
+    fn connected() -> (UnixStream, Connection) {
+        let (front, back) = UnixStream::pair().unwrap();
+        (front, Connection::new(back).unwrap())
+    }
+
+    /// Asks for the features, with files that do not belong to that.
+    fn send(front: &UnixStream, files: &[RawFd]) {
+        let bytes = [1_u32, 1, 0].map(u32::to_le_bytes).concat();
+        let files = [ControlMessage::ScmRights(files)];
+        sendmsg::<()>(front.as_raw_fd(), &[IoSlice::new(&bytes)], &files, MsgFlags::empty(), None).unwrap();
+    }
+
+    #[test]
+    fn as_many_descriptors_as_the_kernel_passes_are_closed_again() {
+        let (front, mut connection) = connected();
+        let (mut reader, writer) = io::pipe().unwrap();
+        let flags = OFlag::from_bits_retain(fcntl(&reader, FcntlArg::F_GETFL).unwrap());
+        fcntl(&reader, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).unwrap();
+        send(&front, &[writer.as_raw_fd(); DESCRIPTORS_MAX]);
+        let refused = connection.receive().unwrap_err();
+        let expected = MessageError::Files { found: DESCRIPTORS_MAX, expected: 0 };
+        assert!(matches!(refused, ConnectionError::Message(error) if error == expected), "{refused}");
+        drop(writer);
+        // The pipe ends when nobody has its other end any more. A program that another test starts has it for a moment.
+        let started = Instant::now();
+        while reader.read(&mut [0]).map_err(|error| error.kind()) != Ok(0) {
+            assert!(started.elapsed() < Duration::from_secs(60), "somebody has a descriptor still");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_socket_that_is_closed() {
+        let (front, mut connection) = connected();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        // Who closes it waits until what was sent has been read, which it is not.
+        setsockopt(&socket, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 1_000 }).unwrap();
+        send(&front, &[socket.as_raw_fd()]);
+        assert!(matches!(connection.receive(), Err(ConnectionError::Message(MessageError::Files { found: 1, .. }))));
+        assert_eq!(getsockopt(&socket, sockopt::Linger).unwrap().l_onoff, 0);
+    }
+}

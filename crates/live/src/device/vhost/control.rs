@@ -168,6 +168,24 @@ enum Disconnection {
     CutOff(String),
 }
 
+/// How long it is until the next connection to who is not there, or does not stay.
+#[derive(Debug)]
+struct Backoff(Duration);
+
+impl Backoff {
+    /// The time to wait now; it is doubled from one to the next.
+    fn next(&mut self) -> Duration {
+        let next = (self.0 * 2).min(RECONNECT_MAX);
+        std::mem::replace(&mut self.0, next)
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self(RECONNECT_MIN)
+    }
+}
+
 struct Talk {
     name: String,
     shared: Arc<Shared>,
@@ -178,7 +196,7 @@ struct Talk {
 
 impl Talk {
     fn run(mut self, endpoint: &Endpoint) {
-        let mut wait = RECONNECT_MIN;
+        let mut backoff = Backoff::default();
         while !self.shared.is_stopping() {
             let connected = match endpoint {
                 Endpoint::Server(listener) => {
@@ -188,7 +206,7 @@ impl Talk {
                 Endpoint::Client(path) => connect(path),
             };
             match connected.and_then(|stream| self.serve(stream)) {
-                Ok(true) => wait = RECONNECT_MIN,
+                Ok(true) => backoff = Backoff::default(),
                 // Who waits for front ends takes the next one.
                 Ok(false) if matches!(endpoint, Endpoint::Server(_)) => {}
                 // Nobody has connected, or too many files are open: it is tried again.
@@ -198,10 +216,7 @@ impl Talk {
                     }
                 }
                 // Nobody is there, or nobody who goes on.
-                Ok(false) | Err(_) => {
-                    self.pause(wait);
-                    wait = (wait * 2).min(RECONNECT_MAX);
-                }
+                Ok(false) | Err(_) => self.pause(backoff.next()),
             }
         }
     }
@@ -291,5 +306,55 @@ impl Talk {
         if self.quota.take(now) {
             write(&self.name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    use nix::sys::socket::{Backlog, bind, listen};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// What comes of it, in a thread of its own: what hangs fails.
+    fn soon<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || sender.send(what()));
+        receiver.recv_timeout(PATIENCE).expect("it does not hang")
+    }
+
+    #[test]
+    fn a_client_does_not_wait_where_nobody_accepts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("full.sock");
+        let listener = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(listener.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        listen(&listener, Backlog::new(0).unwrap()).unwrap();
+        let mut waiting = Vec::new();
+        let refused = loop {
+            let path = path.clone();
+            match soon(move || connect(&path)) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((refused.kind(), waiting.is_empty()), (io::ErrorKind::WouldBlock, false));
+    }
+
+    #[test]
+    fn who_connects_again_waits_longer_each_time() {
+        let mut backoff = Backoff::default();
+        let waits: Vec<u128> = (0..9).map(|_| backoff.next().as_millis()).collect();
+        assert_eq!(waits, [20, 40, 80, 160, 320, 640, 1_280, 2_000, 2_000]);
+    }
+
+    #[test]
+    fn a_thread_that_hangs_keeps_nobody() {
+        let (release, hang) = mpsc::channel::<()>();
+        let thread = thread::spawn(move || _ = hang.recv());
+        soon(move || join_soon(thread));
+        drop(release);
     }
 }

@@ -304,7 +304,7 @@ fn nonsense_in_rings_cuts_the_guest_off_and_the_next_one_is_served() {
 fn nonsense_in_messages_cuts_the_guest_off_and_the_next_one_is_served() {
     use guest::*;
     type Nonsense = fn(&mut Guest);
-    let cases: [(&str, Nonsense); 17] = [
+    let cases: [(&str, Nonsense); 18] = [
         ("flags 0xffffffff", |guest| guest.say(&[0xff; 100], &[])),
         ("request 77, which was not offered", |guest| guest.request(77, &[0; 8], &[])),
         ("request 8 with 7 bytes", |guest| guest.request(SET_VRING_NUM, &[0; 7], &[])),
@@ -343,6 +343,11 @@ fn nonsense_in_messages_cuts_the_guest_off_and_the_next_one_is_served() {
             let file = guest.memory.as_raw_fd();
             guest.request(SET_VRING_CALL, &0_u64.to_le_bytes(), &[file]);
         }),
+        ("calls something that is no eventfd", |guest| {
+            // A socket, but one of a network: its close may wait for others.
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            guest.request(SET_VRING_CALL, &0_u64.to_le_bytes(), &[listener.as_raw_fd()]);
+        }),
     ];
     let mut rig = Rig::new();
     for (why, nonsense) in cases {
@@ -351,7 +356,7 @@ fn nonsense_in_messages_cuts_the_guest_off_and_the_next_one_is_served() {
         let fault = rig.until_cut_off(guest);
         assert!(fault.contains(why), "{why}: {fault}");
     }
-    assert!(rig.attachment.fault().get().unwrap().contains("17 times"));
+    assert!(rig.attachment.fault().get().unwrap().contains("18 times"));
     rig.works_again();
 }
 
@@ -456,4 +461,13 @@ fn a_client_connects_again_and_a_socket_that_was_left_behind_gives_way() {
     assert!(!path.exists());
     std::fs::write(&path, "precious").unwrap();
     assert!(Attachment::open(device, places).is_err() && path.exists());
+}
+
+#[test]
+fn no_two_devices_have_one_socket() {
+    assert_eq!([0, 1].map(|device| socket_name(("vm", device))), ["vm.sock", "vm+2.sock"]);
+    // Hosts have such names.
+    for other in ["vm-2", "vm.2", "vm_2"] {
+        assert_ne!(socket_name(("vm", 1)), socket_name((other, 0)));
+    }
 }

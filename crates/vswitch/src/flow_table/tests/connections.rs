@@ -186,6 +186,7 @@ fn what_a_packet_would_meet_behind_connection_tracking_is_explained() {
         let step = |step: &ExplainedStep| match step {
             ExplainedStep::Entry(flow) => flow.to_string(),
             ExplainedStep::Connection(known) => known.to_string(),
+            ExplainedStep::Meter(id) => format!("meter:{id}"),
         };
         (explained.steps.iter().map(step).collect::<Vec<_>>(), explained.actions, explained.because_of.to_string())
     };

@@ -1,7 +1,10 @@
 //! Texts that are read and printed, and tables against a search through a list.
 
+mod changes;
 mod connections;
+mod meters;
 mod model;
+mod reference;
 mod texts;
 
 use super::{Flow, FlowError, Group, Ports};

@@ -1,6 +1,6 @@
 //! Random tables and packets: what caches and classifiers say is what a search through the list of all flows says, also after changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use machine::{Rebase, Span, Time};
@@ -263,6 +263,18 @@ proptest! {
                 }
             }
         }
+        for (id, (matching, priority)) in &list {
+            prop_assert_eq!(classifier.get(matching, *priority), Some(*id));
+            prop_assert_eq!(classifier.get(matching, *priority + 100), None);
+            let (mut work, mut covered) = (usize::MAX, Vec::new());
+            classifier.covered(matching, &mut work, &mut covered);
+            covered.sort_unstable();
+            let wanted: Vec<u32> = list.iter().filter(|(_, (other, _))| matching.covers(other)).map(|(id, _)| *id).collect();
+            prop_assert_eq!(covered, wanted);
+        }
+        let masks: BTreeSet<Key> = list.values().map(|(matching, _)| matching.mask).collect();
+        prop_assert_eq!(classifier.masks(), masks.len());
+        prop_assert!(masks.iter().all(|mask| classifier.has_mask(mask)));
         for key in keys {
             let best = list.values().filter(|(matching, _)| matching.has(&key)).map(|(_, priority)| *priority).max();
             let mut looked_at = Key::default();

@@ -1,0 +1,79 @@
+//! Hosts that are virtual machines, as the file has them.
+
+use fabric::{Hypervisor, Source, Vm, parse};
+
+fn source(text: &str) -> Source {
+    Source { name: "net".to_owned(), text: text.to_owned() }
+}
+
+/// A network whose node `v` is written so.
+fn with(node: &str) -> Source {
+    source(&format!(
+        "nodes: {{ v: {node}, h: host, s: switch }}\nlinks: [{{ between: [v, s] }}, {{ between: [h, s] }}]\n"
+    ))
+}
+
+fn vm(node: &str) -> Vm {
+    let fabric = parse(&with(node)).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)));
+    let host = fabric.topology.node("v").expect("it is there");
+    assert_eq!(fabric.topology.nodes[host].devices, ["vhost-user:"]);
+    fabric.setups["v"].vm.clone().expect("it is a virtual machine")
+}
+
+fn said(source: &Source) -> String {
+    let error = parse(source).expect_err(&source.text);
+    let said = error.problems().iter().map(|problem| {
+        let marked = &source.text[problem.span.offset()..][..problem.span.len()];
+        format!("[{marked}] {}; {}", problem.message, problem.hint)
+    });
+    said.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn one_word_is_a_guest_that_needs_nothing() {
+    let vm = vm("vm");
+    assert_eq!((vm.hypervisor, vm.memory_bytes, vm.cpus), (Hypervisor::UserModeLinux, 128 << 20, 1));
+    assert_eq!((vm.kernel, vm.image, vm.run), (None, None, None));
+}
+
+#[test]
+fn an_image_is_qemu_s_unless_the_file_says_otherwise() {
+    let is = vm("{ kind: vm, image: disk.qcow2, memory: 2G, cpus: 2 }");
+    assert_eq!((is.hypervisor, is.memory_bytes, is.cpus), (Hypervisor::Qemu, 2 << 30, 2));
+    let is = vm("{ kind: vm, image: disk.ext4, hypervisor: user-mode-linux, append: single }");
+    assert_eq!((is.hypervisor, is.append.as_deref()), (Hypervisor::UserModeLinux, Some("single")));
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let nodes = [
+        "{ kind: host, memory: 1G }",
+        "{ kind: vm, devices: [tap0] }",
+        "{ kind: vm, programs: { web: sleep 5 } }",
+        "{ kind: vm, memory: 1 }",
+        "{ kind: vm, memory: 1KiB }",
+        "{ kind: vm, memory: 16MiB }",
+        "{ kind: vm, cpus: 2 }",
+        "{ kind: vm, initrd: i, hypervisor: user-mode-linux }",
+        "{ kind: vm, image: 'a,b' }",
+        "{ kind: vm, image: i, run: x }",
+        "{ kind: vm, image: i, append: quiet }",
+        "{ kind: vm, hypervisor: qemu }",
+        "{ kind: vm, hypervisor: xen }",
+        "{ kind: vm, append: \"a\\nb\" }",
+    ];
+    let said: Vec<String> = nodes.iter().map(|node| format!("{node}\n{}\n", said(&with(node)))).collect();
+    insta::assert_snapshot!(said.join("\n"));
+}
+
+#[test]
+fn several_links_are_a_bond() {
+    let links = "links: [{ between: [v, s] }, { between: [v, t] }, { between: [h, s] }, { between: [h, t] }]\n";
+    let text = format!("nodes: {{ v: vm, h: host, s: switch, t: switch }}\n{links}");
+    assert!(said(&source(&text.replace("v: vm", "v: { kind: vm }"))).contains("make them one: `bonds:"), "{text}");
+    let links = "links: [{ between: [v, s] }, { between: [v, s] }, { between: [h, s] }]\n";
+    let text = format!("nodes: {{ v: vm, h: host, s: switch }}\n{links}bonds: [{{ host: v, mode: active-backup }}]\n");
+    let fabric = parse(&source(&text)).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)));
+    let host = fabric.topology.node("v").expect("it is there");
+    assert_eq!(fabric.topology.nodes[host].devices, ["vhost-user:"; 2]);
+}

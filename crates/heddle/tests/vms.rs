@@ -1,0 +1,65 @@
+//! Virtual machines of the file, by the program: their hypervisors start with the network, attach to its sockets, and end with it. What boots here is a script in place of a
+//! kernel; benches/guests.sh boots Linux.
+
+use std::os::unix::net::UnixStream;
+
+use serde_json::Value;
+
+use crate::chains::{await_that, signal};
+use crate::live::{Guard, may_run};
+use crate::program::Desk;
+
+const FILE: &str = "\
+nodes:
+  h1: host
+  s1: switch
+  vm1: { kind: vm, kernel: kernel, memory: 64M, run: [echo, a guest] }
+links: [{ between: [h1, s1] }, { between: [vm1, s1] }]
+";
+
+/// Says what it was started with.
+const KERNEL: &str = "#!/bin/sh\nfor word in \"$@\"; do echo \"word $word\"; done\nexec sleep 1000\n";
+
+fn program(desk: &Desk) -> Value {
+    let rows: Value = serde_json::from_str(&desk.expect(0, &["show", "programs", "-o", "json"]).0).expect("JSON");
+    rows[0].clone()
+}
+
+#[test]
+fn a_virtual_machine_starts_with_its_network_and_ends_with_it() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", FILE);
+    desk.write("kernel", KERNEL);
+    std::fs::set_permissions(desk.path().join("kernel"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let guard = Guard(desk);
+    let desk = &guard.0;
+    desk.expect(0, &["up", "lab.fabric.yaml"]);
+    let mut output = String::new();
+    await_that("the guest", || {
+        let path = program(desk)["output"].as_str().expect("a path").to_owned();
+        output = std::fs::read_to_string(path).unwrap_or_default();
+        output.contains("word heddle.mtu=")
+    });
+    let word = |beginning: &str| {
+        let found = output.lines().find_map(|line| line.strip_prefix(&format!("word {beginning}")));
+        found.unwrap_or_else(|| panic!("no {beginning} in {output}")).to_owned()
+    };
+    assert_eq!(word("mem="), "65536K");
+    let socket = word("virtio_uml.device=");
+    let socket = socket.strip_suffix(":1:1").expect("a network card");
+    UnixStream::connect(socket).expect("the network listens there");
+    // What it finds when it boots.
+    let folder = word("HEDDLE_GUEST=");
+    let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).expect("it is there");
+    assert!(read("run").ends_with("'echo' 'a guest'\n") && read("network").contains("ip addr add 10.0.0.2/8 dev eth0"));
+    // One that dies is started again.
+    let first = program(desk)["pid"].as_i64().expect("it runs");
+    signal(&first.to_string(), "-KILL");
+    await_that("another one", || program(desk)["pid"].as_i64().is_some_and(|pid| pid != first));
+    let last = program(desk)["pid"].as_i64().expect("it runs");
+    desk.expect(0, &["down"]);
+    await_that("its end", || !std::path::Path::new(&format!("/proc/{last}")).exists());
+}

@@ -1,0 +1,21 @@
+#!/bin/sh
+# The first process of a guest of User-Mode Linux without an image. It finds what to do in the folder of `guest`, which the kernel's command line has as HEDDLE_GUEST.
+
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/run TMPDIR=/run TERM=dumb
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev 2>/dev/null
+exec </dev/null >/dev/tty0 2>&1
+# All else is the machine's, and can only be read.
+mount -t tmpfs tmpfs /run
+mkdir -p /run/modules/lib/modules
+ln -s "/usr/lib/uml/modules/$(uname -r)" /run/modules/lib/modules/
+modprobe -d /run/modules virtio_net || echo "heddle: no module virtio_net for Linux $(uname -r) of User-Mode Linux" >&2
+ip link set lo up
+# What is to be in place before the command: devices, addresses, names.
+. "$HEDDLE_GUEST/network"
+sh "$HEDDLE_GUEST/run"
+status=$?
+if [ "$status" -ne 0 ]; then echo "heddle: the guest's command ended with status $status" >&2; fi
+echo o >/proc/sysrq-trigger
+sleep 10
