@@ -221,6 +221,10 @@ pub(crate) fn settings(
         };
         let peers = Peers::of(topology, switch);
         for (port, text) in ports.iter().flat_map(|ports| &ports.value.0) {
+            // Why a port on a device is not there has been noted.
+            if text.value.device.is_some() && !peers.ports.contains_key(port.value.0.as_str()) {
+                continue;
+            }
             let found = peers.find(port, problems);
             if found.is_empty() {
                 continue;

@@ -120,10 +120,10 @@ fn a_host_at_a_trunk_sees_the_frames_of_its_vlans_with_their_tags() {
             }
         };
         // It is not answered without a tag, nor about whom it does not hear.
-        far.write(&question([10, 0, 0, 1], None)).unwrap();
-        far.write(&question([10, 0, 0, 2], Some(10))).unwrap();
-        far.write(&question([10, 0, 0, 1], Some(20))).unwrap();
-        far.write(&question([10, 0, 0, 1], Some(10))).unwrap();
+        send(&mut far, &question([10, 0, 0, 1], None));
+        send(&mut far, &question([10, 0, 0, 2], Some(10)));
+        send(&mut far, &question([10, 0, 0, 1], Some(20)));
+        send(&mut far, &question([10, 0, 0, 1], Some(10)));
         assert_eq!(answer(&mut far), (Some(10), ArpOperation::Reply, [10, 0, 0, 1]));
         // What a says to all comes to it with the tag, what b says does not.
         let asks = |host: &str, about: &str| Running::start(network.command(host, "ping", ["-4", about]));
@@ -232,6 +232,11 @@ fn next_of_test(port: &mut impl Port) -> Vec<u8> {
     }
 }
 
+fn send(port: &mut PacketPort, frame: &[u8]) {
+    port.write(frame).unwrap();
+    port.flush();
+}
+
 fn between(from: u8, to: u8, mark: u8) -> Vec<u8> {
     let mut frame = frame(60, mark);
     frame[VNET_HEADER..][..12].copy_from_slice(&[2, 0xaa, 0, 0, 0, to, 2, 0xaa, 0, 0, 0, from]);
@@ -243,16 +248,16 @@ fn what_is_for_an_unknown_address_goes_to_whom_it_may_be_for_until_it_is_known()
     with_far_ends(|bed, [mut far0, mut far1]| {
         bed.with_workers(2);
         let network = bed.up("external", EXTERNAL);
-        far0.write(&between(1, 2, 7)).unwrap();
+        send(&mut far0, &between(1, 2, 7));
         assert_eq!(next_of_test(&mut far1)[14], 7);
-        far1.write(&between(2, 1, 8)).unwrap();
+        send(&mut far1, &between(2, 1, 8));
         assert_eq!(next_of_test(&mut far0)[14], 8);
         let [one, two] = [learned(&network, "s1"), learned(&network, "s2")];
         assert_eq!((one.len(), &*one[0].mac, &*one[0].host), (1, "02:aa:00:00:00:01", "g0"));
         assert_eq!((two.len(), &*two[0].mac, &*two[0].host), (1, "02:aa:00:00:00:02", "g1"));
         // What is behind the port by which it comes goes nowhere.
-        far0.write(&between(3, 1, 9)).unwrap();
-        far0.write(&between(1, 2, 10)).unwrap();
+        send(&mut far0, &between(3, 1, 9));
+        send(&mut far0, &between(1, 2, 10));
         assert_eq!(next_of_test(&mut far1)[14], 10);
         assert_eq!(network.counters().unwrap().refused.unknown_destination, 0);
         network.down().unwrap();
@@ -265,17 +270,17 @@ fn a_storm_passes_as_fast_as_its_port_may_send() {
         let limited = format!("{EXTERNAL}switches: {{ s1: {{ ports: {{ g0: {{ storm-control: 10/s }} }} }} }}\n");
         let network = bed.up("storm", &limited);
         for mark in 0..100 {
-            far0.write(&between(1, 2, mark)).unwrap();
+            send(&mut far0, &between(1, 2, mark));
         }
         let dropped = || network.counters().unwrap().refused.storm_control;
         bed::wait_until("most are dropped", || dropped() >= 50);
         assert_eq!(next_of_test(&mut far1)[14], 0);
         // Addresses that are known are not limited.
-        far1.write(&between(2, 1, 8)).unwrap();
+        send(&mut far1, &between(2, 1, 8));
         assert_eq!(next_of_test(&mut far0)[14], 8);
         let before = dropped();
         for mark in 100..200 {
-            far0.write(&between(1, 2, mark)).unwrap();
+            send(&mut far0, &between(1, 2, mark));
         }
         while next_of_test(&mut far1)[14] != 199 {}
         assert_eq!(dropped(), before);

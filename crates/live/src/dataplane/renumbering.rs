@@ -139,10 +139,6 @@ fn is_same_graph(old: &Plan, new: &Plan) -> bool {
 
 /// By switch: whether its pipeline goes on.
 fn keeps_pipelines(old: &Plan, new: &Plan, nodes: &TiSlice<NodeId, Option<NodeId>>) -> Vec<bool> {
-    // Where there are VLANs, switches without tables have a pipeline, too.
-    if old.fabric().has_vlans() != new.fabric().has_vlans() {
-        return Vec::new();
-    }
     let (before, after) = (&old.fabric().flow_tables, &new.fabric().flow_tables);
     // Those of tests know addresses, and all of the graph.
     let has_others = |plan: &Plan| !plan.tables().pipelines.is_empty() && !plan.has_own_pipelines();
@@ -154,7 +150,9 @@ fn keeps_pipelines(old: &Plan, new: &Plan, nodes: &TiSlice<NodeId, Option<NodeId
     let keeps = |(was, _): (NodeId, &Node)| {
         let Some(is) = nodes[was].filter(|is| old.map().switch(was) == new.map().switch(*is)) else { return false };
         let ports = |plan: &Plan, switch| Ports::of(&plan.fabric().topology, switch);
-        before.get(&was) == after.get(&is) && ports(new, is).begins_with(&ports(old, was))
+        // Where there are VLANs, switches without tables have a pipeline, too.
+        let is_same_kind = before.contains_key(&was) || old.fabric().has_vlans() == new.fabric().has_vlans();
+        is_same_kind && before.get(&was) == after.get(&is) && ports(new, is).begins_with(&ports(old, was))
     };
     old.fabric().topology.switches().map(keeps).collect()
 }
