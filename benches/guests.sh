@@ -63,7 +63,7 @@ EOF2
     local state output
     for _ in $(seq $((seconds + 60))); do
         sleep 1
-        state=$("$heddle" show programs "$name" -o json | jq -r '.[] | select(.host == "client") | .phase + " " + .output')
+        state=$("$heddle" show programs "$name" -o json | jq -r '.[] | select(.host == "client") | .state + " " + .output')
         [[ $state != ended* ]] || break
     done
     output=${state#* }

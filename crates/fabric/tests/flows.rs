@@ -63,7 +63,7 @@ fn a_wrong_flow_is_shown_where_it_is_wrong() {
     let [message] = &problems("flows:\n  s1:\n    - tcp,actions=group:7\n")[..] else { panic!("one problem") };
     assert!(message.starts_with("9:7 the switch has no group 7"), "{message}");
     let [message] = &problems("flows:\n  s1:\n    - { tcp: 1 }\n")[..] else { panic!("one problem") };
-    assert!(message.contains("in one line"), "{message}");
+    assert!(message.contains("a flow, group or meter in one line"), "{message}");
     // Between brackets, commas end a value.
     let found = problems("flows:\n  s1: [ tcp,tp_dst=80,actions=drop ]\n");
     assert!(found[0].contains("quotes"), "{found:?}");

@@ -120,7 +120,7 @@ impl Guest<'_> {
         let own = self.own.to_string_lossy();
         let kernel = self.vm.kernel.as_deref().map_or_else(|| USER_MODE_LINUX.to_owned(), |kernel| self.file(kernel));
         // Its memory is a file, which may be shared only on tmpfs.
-        let mut line: Vec<String> = ["env".to_owned(), "TMPDIR=/dev/shm".to_owned(), kernel].into();
+        let mut line = started("user-mode-linux", "TMPDIR=/dev/shm ", kernel);
         line.push(format!("mem={}K", self.vm.memory_bytes >> 10));
         line.extend([format!("uml_dir={own}"), "umid=guest".to_owned()]);
         if let Some(image) = &self.vm.image {
@@ -142,8 +142,8 @@ impl Guest<'_> {
 
     fn qemu(&self, has_kvm: bool) -> Vec<String> {
         let Vm { memory_bytes, cpus, .. } = self.vm;
-        let mut line: Vec<String> =
-            [QEMU, "-name", self.name, "-nodefaults", "-display", "none", "-serial", "stdio"].map(str::to_owned).into();
+        let mut line = started("qemu-system", "", QEMU.to_owned());
+        line.extend(["-name", self.name, "-nodefaults", "-display", "none", "-serial", "stdio"].map(str::to_owned));
         let mut add = |option: &str, value: String| line.extend([option.to_owned(), value]);
         // The other side maps it: it has to be shared.
         add("-object", format!("memory-backend-memfd,id=memory,size={memory_bytes},share=on"));
@@ -180,6 +180,13 @@ impl Guest<'_> {
         }
         line
     }
+}
+
+/// The beginning of a command line that starts a program, which comes with a package of Debian, or says that there is none.
+fn started(package: &str, environment: &str, program: String) -> Vec<String> {
+    let look = format!("echo \"there is no $0: install it, as with apt-get install {package}\" >&2; exit 127");
+    let script = format!("command -v \"$0\" >/dev/null || {{ {look}; }}; {environment}exec \"$0\" \"$@\"");
+    vec!["sh".to_owned(), "-c".to_owned(), script, program]
 }
 
 /// Whether an image is of QEMU's own format; another one is taken as it is.

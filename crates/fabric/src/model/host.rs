@@ -55,6 +55,16 @@ pub enum Hypervisor {
     Qemu,
 }
 
+impl Hypervisor {
+    /// What the file calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UserModeLinux => "user-mode-linux",
+            Self::Qemu => "qemu",
+        }
+    }
+}
+
 /// A program that starts with the network and ends with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Program {

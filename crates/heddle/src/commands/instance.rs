@@ -55,7 +55,7 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
     };
     if !args.no_wait {
         wait_converged(&instance)?;
-        if fabric.setups.values().any(|setup| !setup.programs.is_empty()) {
+        if fabric.setups.values().any(|setup| !setup.programs.is_empty() || setup.vm.is_some()) {
             note_failures(&instance)?;
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fabric::Fabric;
+use fabric::{Fabric, Restart};
 use live::control::SwitchFlows;
 use live::{Instance, Phase, ProgramState};
 use miette::{Report, miette};
@@ -191,6 +191,10 @@ fn programs_of_file(fabric: &Fabric) -> Rows {
                 words => words.join(" "),
             };
             rows.push([json!(host), json!(program.name), json!(program.restart), json!(command)]);
+        }
+        if let Some(vm) = &setup.vm {
+            let command = format!("{}, {} MiB", vm.hypervisor.name(), vm.memory_bytes >> 20);
+            rows.push([json!(host), json!("vm"), json!(Restart::OnFailure), json!(command)]);
         }
     }
     rows

@@ -1,6 +1,7 @@
 //! With real iperf3 processes on this machine's loopback.
 
 use std::cell::Cell;
+use std::net::TcpListener;
 use std::process::Command;
 
 use super::*;
@@ -16,9 +17,10 @@ impl Hosts for Here {
     }
 }
 
-/// Ports that differ between tests, which run side by side, and between runs of them, whose sockets may linger.
-fn flow(name: &str, offset: u32) -> LiveFlow {
-    let port = 20_000 + ((std::process::id() * 16 + offset) % 12_000) as u16;
+/// To a port that nobody has: tests run side by side, and so do suites.
+fn flow(name: &str) -> LiveFlow {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = free.local_addr().expect("it has an address").port();
     LiveFlow { from: "h1".to_owned(), to: name.to_owned(), address: "127.0.0.1".to_owned(), port }
 }
 
@@ -49,7 +51,7 @@ fn faults_come_at_their_times() {
     let at = [100, 600].map(Duration::from_millis).to_vec();
     run(
         &Here,
-        &[flow("h2", 6)],
+        &[flow("h2")],
         &schedule(1),
         &mut During::new(at, &mut inject, None),
         (|| Ok(()), |(): &(), (): &()| true),
@@ -68,7 +70,7 @@ fn two_flows_are_measured_at_the_same_time() {
         calls.set(calls.get() + 1);
         Ok(Instant::now())
     };
-    let measured = run_in_peace(&Here, &[flow("h2", 0), flow("h3", 1)], &schedule(2), count).unwrap();
+    let measured = run_in_peace(&Here, &[flow("h2"), flow("h3")], &schedule(2), count).unwrap();
     assert_eq!((measured.flows.len(), calls.get()), (2, 3), "before they are started, and at both ends of the window");
     // Both in the same window, which begins no sooner than the warm-up is over, and ends no sooner than it should.
     assert!(measured.before.duration_since(begin) >= Duration::from_secs(1), "{:?}", measured.before);
@@ -89,7 +91,7 @@ fn the_window_begins_when_all_flows_send() {
     let have_begun = |idle: &(u32, Instant), now: &(u32, Instant)| idle.0 == 1 && now.0 >= 5;
     let mut inject = |_| Ok(());
     let mut during = During::new(Vec::new(), &mut inject, None);
-    let measured = run(&Here, &[flow("h2", 9)], &schedule(1), &mut during, (count, have_begun)).unwrap();
+    let measured = run(&Here, &[flow("h2")], &schedule(1), &mut during, (count, have_begun)).unwrap();
     assert_eq!((measured.before.0, measured.after.0), (5, 6));
     assert!(measured.after.1.duration_since(measured.before.1) >= Duration::from_millis(900));
 }
@@ -98,7 +100,7 @@ fn the_window_begins_when_all_flows_send() {
 #[test]
 fn the_warm_up_is_left_out() {
     for (left, omitted) in [(3_000, 3), (2_001, 3), (0, 0)] {
-        let line = client_arguments(&flow("h2", 4), &schedule(2), Duration::from_millis(left)).join(" ");
+        let line = client_arguments(&flow("h2"), &schedule(2), Duration::from_millis(left)).join(" ");
         assert!(line.contains(&format!(" -t 2 -O {omitted} ")), "{line}");
     }
 }
@@ -117,7 +119,7 @@ fn flows_that_cannot_be_started_within_the_warm_up_are_no_result() {
         }
     }
     let (hosts, schedule) = (Slow(Instant::now()), Schedule { warm_up: Span::ZERO, ..schedule(1) });
-    let failure = run_in_peace(&hosts, &[flow("h2", 8), flow("h3", 9)], &schedule, || Ok(())).err().unwrap();
+    let failure = run_in_peace(&hosts, &[flow("h2"), flow("h3")], &schedule, || Ok(())).err().unwrap();
     assert_eq!(failure.flow, "h1 -> h3");
     assert!(failure.message.contains("a longer `warm-up`"), "{}", failure.message);
 }
@@ -128,13 +130,13 @@ fn a_long_report_is_read_while_it_is_written() {
     let mut schedule = schedule(1);
     schedule.arguments = ["-b", "4M", "-P", "100"].map(str::to_owned).to_vec();
     // How much of it comes within the second is the machine's.
-    let measured = run_in_peace(&Here, &[flow("h2", 7)], &schedule, || Ok(())).unwrap();
+    let measured = run_in_peace(&Here, &[flow("h2")], &schedule, || Ok(())).unwrap();
     assert_eq!(measured.flows.len(), 1);
 }
 
 #[test]
 fn a_server_that_cannot_listen_says_why() {
-    let mut flow = flow("h2", 2);
+    let mut flow = flow("h2");
     flow.port = 0;
     let failure = run_in_peace(&Here, &[flow], &schedule(1), || Ok(())).err().unwrap();
     assert_eq!((failure.flow.as_str(), failure.host.as_str()), ("h1 -> h2", "h2"));
@@ -143,7 +145,7 @@ fn a_server_that_cannot_listen_says_why() {
 
 #[test]
 fn a_client_that_cannot_connect_says_why() {
-    let mut flow = flow("h2", 3);
+    let mut flow = flow("h2");
     flow.address = "127.0.0.1.invalid".to_owned();
     let calls = Cell::new(0);
     let count = || {
