@@ -66,6 +66,9 @@ impl<P> Graph<P> {
         let kept_pipelines = renumbering.keeps_pipelines.iter().zip(&mut self.pipelines).zip(&mut old.pipelines);
         for ((_, made), pipeline) in kept_pipelines.filter(|((keeps, _), _)| **keeps) {
             std::mem::swap(made, pipeline);
+            if let (Some(kept), Some(made)) = (made, pipeline) {
+                kept.take_ports_of(made);
+            }
         }
         if was.steering == is.steering {
             std::mem::swap(&mut self.chains, &mut old.chains);
@@ -82,7 +85,7 @@ impl<P> Graph<P> {
         std::mem::swap(&mut self.released, &mut old.released);
         std::mem::swap(&mut self.pending, &mut old.pending);
         std::mem::swap(&mut self.actions, &mut old.actions);
-        self.passed = old.passed;
+        (self.passed, self.unknown) = (old.passed, old.unknown);
         retimings
     }
 }

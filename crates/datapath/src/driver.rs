@@ -35,6 +35,8 @@ pub enum Loss {
     Malformed,
     /// A switch's pipeline drops it.
     Pipeline,
+    /// A port of a switch does not carry the VLAN that it is in.
+    Vlan,
     /// The pipelines of switches send packets in a circle that takes no time.
     Loop,
 }

@@ -8,14 +8,19 @@ use std::sync::Arc;
 
 use machine::{Rebase, Span, Time};
 use topology::{NetPort, NodeId};
+use vswitch::port::StormLimit;
 use vswitch::spread::FlowHash;
 use vswitch::{FLOOD, Forwarding, is_for_bridges};
+use wire::is_group;
 
 use crate::driver::{Driver, Loss};
 use crate::graph::{Graph, Moment, Tables};
 
 /// How often it is counted anew what has passed.
 const INTERVAL: Span = Span::from_ms(100);
+
+/// A second in picoseconds.
+const SECOND_PS: u64 = 1_000_000_000_000;
 
 /// Copies that all which one host says to everybody may become within a tenth of a second: in a network of two hosts that are 8,192 packets.
 const COPIES: u32 = 1 << 14;
@@ -40,14 +45,34 @@ impl Passed {
     }
 }
 
-/// Storm control: how much has passed in the present tenth of a second.
+/// Storm control: how much has passed in the present tenth of a second, or, where the file gives a rate, by when as much may have passed as has.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct StormControl(Passed);
+pub struct StormControl {
+    passed: Passed,
+    due: Time,
+}
 
 impl StormControl {
     /// Whether one more may pass, of so many; it is counted.
     pub fn take(&mut self, now: Time, allowed: u32) -> bool {
-        self.0.take(now, INTERVAL, allowed)
+        self.passed.take(now, INTERVAL, allowed)
+    }
+
+    /// Whether a frame of so many bytes may pass: so much a second, and of what was not used a tenth of a second's at once, but always one frame (a leaky bucket; ITU-T I.371,
+    /// annex A).
+    pub fn take_within(&mut self, now: Time, limit: StormLimit, bytes: u32) -> bool {
+        let span = match limit {
+            StormLimit::FramesPerSecond(rate) => SECOND_PS / rate.max(1),
+            StormLimit::BitsPerSecond(rate) => {
+                (u128::from(bytes) * 8 * u128::from(SECOND_PS) / u128::from(rate.max(1))) as u64
+            }
+        };
+        let due = self.due.max(now);
+        if due.since(now) > INTERVAL {
+            return false;
+        }
+        self.due = due + Span::from_ps(span);
+        true
     }
 }
 
@@ -60,8 +85,9 @@ impl Rebase for Passed {
 
 impl Rebase for StormControl {
     fn rebase(&mut self, by: Span) {
-        let Self(passed) = self;
+        let Self { passed, due } = self;
         passed.rebase(by);
+        due.rebase(by);
     }
 }
 
@@ -78,28 +104,18 @@ impl<P> Graph<P> {
         moment: Moment<'_>,
         driver: &mut D,
         (node, from): (NodeId, NetPort),
-        mut packet: P,
+        packet: P,
     ) {
+        let Some(packet) = self.admit_flood(moment, driver, from, packet) else { return };
         let tables = moment.tables;
-        self.stamp_flood(tables, driver, from, &mut packet);
-        if is_for_bridges(driver.destination(&packet)) {
-            // For this switch, which takes no notice.
-            return driver.free(packet);
-        }
-        if driver.forwarding(&packet) != self.flooding() {
-            // Links have changed meanwhile. By two trees it could go round, or come twice.
-            driver.count(Loss::Cut);
-            return driver.free(packet);
-        }
         let is_host = tables.map.is_host(node);
         if is_host && let Some(copy) = driver.copy(&packet) {
             driver.deliver(moment.now, from, copy);
         }
         let routes = Arc::clone(&self.routes);
+        let is_unknown = is_for_unknown(driver, &packet);
         let ports = routes.tree(node).iter().map(|port| tables.map.port(node, *port));
-        // Functions of chains are no hosts to whom anybody says anything.
-        let is_function = |port: NetPort| tables.steering.is_function_port(tables.map.far_node(port));
-        let ports = ports.filter(|port| *port != from && !is_function(*port));
+        let ports = ports.filter(|port| *port != from && is_flooded(tables, *port, is_unknown));
         self.put_each(driver, ports, packet, |graph, driver, port, packet| {
             // A host has chosen already.
             if is_host {
@@ -108,6 +124,29 @@ impl<P> Graph<P> {
                 graph.put(moment, driver, port, packet);
             }
         });
+    }
+
+    /// Takes what is for everybody, if it is to go on from here. It has come by `from`.
+    pub(crate) fn admit_flood<D: Driver<Packet = P>>(
+        &self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        from: NetPort,
+        mut packet: P,
+    ) -> Option<P> {
+        self.stamp_flood(moment.tables, driver, from, &mut packet);
+        if is_for_bridges(driver.destination(&packet)) {
+            // For this switch, which takes no notice.
+            driver.free(packet);
+            return None;
+        }
+        if driver.forwarding(&packet) != self.flooding() {
+            // Links have changed meanwhile. By two trees it could go round, or come twice.
+            driver.count(Loss::Cut);
+            driver.free(packet);
+            return None;
+        }
+        Some(packet)
     }
 
     /// How what is for everybody is forwarded by the tree of now.
@@ -130,6 +169,20 @@ impl<P> Graph<P> {
     }
 }
 
+/// Whether what goes to everybody is for one station of which nobody knows where it is.
+pub(crate) fn is_for_unknown<D: Driver>(driver: &D, packet: &D::Packet) -> bool {
+    !is_group(driver.destination(packet))
+}
+
+/// Whether what goes to everybody leaves by a port: functions of chains are no hosts to whom anybody says anything, and a host all of whose addresses are
+/// known has no other one.
+pub(crate) fn is_flooded(tables: &Tables, port: NetPort, is_unknown: bool) -> bool {
+    let far = tables.map.far_node(port);
+    let is_silent =
+        is_unknown && tables.map.is_host(far) && !tables.map.forwards(far) && !tables.ports.floods_unknown_to(far);
+    !is_silent && !tables.steering.is_function_port(far)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +195,25 @@ mod tests {
         assert_eq!(passed, LEAST as usize);
         assert!(!allowance.take(at(599), LEAST));
         assert!(allowance.take(at(600), LEAST));
+    }
+
+    #[test]
+    fn what_a_file_allows_a_second_passes_evenly_and_at_once_a_tenth_of_it() {
+        let second = |limit, bytes| {
+            let mut control = StormControl::default();
+            let frames = (0..100_000_u64).map(|frame| Time::ZERO + Span::from_us(10 * frame));
+            frames.filter(|at| control.take_within(*at, limit, bytes)).count()
+        };
+        // A second's, and the tenth that was saved.
+        assert_eq!(second(StormLimit::FramesPerSecond(1_000), 1_500), 1_100);
+        // The second one a tenth of a second early.
+        assert_eq!(second(StormLimit::FramesPerSecond(1), 60), 2);
+        // 1,000 bytes take 8 ms.
+        assert_eq!(second(StormLimit::BitsPerSecond(1_000_000), 1_000), 138);
+        assert_eq!(second(StormLimit::BitsPerSecond(1), 64 << 10), 1);
+        let mut control = StormControl::default();
+        let burst = (0..1_000).filter(|_| control.take_within(Time::ZERO, StormLimit::FramesPerSecond(1_000), 60));
+        assert_eq!(burst.count(), 101);
     }
 
     #[test]

@@ -13,10 +13,11 @@ use crate::bursts::Bursts;
 use crate::chains::{ChainState, Steering};
 use crate::driver::{Driver, Loss, Tag};
 use crate::ends::{EndSpec, EndState};
-use crate::flood::Passed;
+use crate::flood::{Passed, StormControl};
 use crate::map::Map;
 use crate::paths::Paths;
 use crate::pipeline::Installed;
+use crate::port_table::PortTable;
 
 /// Links' randomness among what starts from a graph's seed: switches fork it by their numbers, which have 32 bits.
 const LINKS: u64 = 1 << 32;
@@ -36,6 +37,8 @@ pub struct Tables {
     pub pipelines: Pipelines,
     /// Which packets pass functions on their way.
     pub steering: Steering,
+    /// What is said about ports of switches.
+    pub ports: PortTable,
 }
 
 impl Tables {
@@ -109,6 +112,8 @@ pub struct Graph<P> {
     pub(crate) actions: Vec<Action>,
     /// What has passed pipelines at this instant.
     pub(crate) passed: Passed,
+    /// How much has been flooded that is for addresses which nobody knows.
+    pub(crate) unknown: StormControl,
     /// How switches spread packets.
     pub(crate) spread: Spread,
     /// Where packets have gone that came in a burst.
@@ -252,6 +257,7 @@ impl<P> Default for Graph<P> {
             generation: 0,
             actions: Vec::new(),
             passed: Passed::default(),
+            unknown: StormControl::default(),
             spread: Spread::default(),
             paths: Paths::default(),
             bursts: Bursts::default(),
@@ -518,8 +524,7 @@ impl<P> Graph<P> {
             return None;
         }
         let Some(out) = self.switches[at].forward(&self.routes, forwarding) else {
-            driver.count(Loss::NoRoute);
-            driver.free(packet);
+            self.without_route(moment, driver, (node, port), packet);
             return None;
         };
         driver.forwarded(at, forwarding.to, 1);

@@ -29,6 +29,8 @@ mod observation;
 mod parts;
 mod paths;
 mod pipeline;
+mod port_table;
+mod vlan;
 
 pub use chains::{BuiltInState, ChainState, CourseCounters, HopCounters, InstanceState, Steering};
 pub use changeover::Renumbering;
@@ -39,3 +41,4 @@ pub use graph::{Egress, Graph, Moment, Tables};
 pub use map::{Map, Taker};
 pub use parts::Owner;
 pub use pipeline::Installed;
+pub use port_table::PortTable;

@@ -80,6 +80,7 @@ impl<P> Rebase for Graph<P> {
             generation: _,
             actions: _,
             passed,
+            unknown,
             spread: _,
             paths: _,
             bursts: _,
@@ -89,5 +90,6 @@ impl<P> Rebase for Graph<P> {
         ends.raw.rebase(by);
         chains.rebase(by);
         passed.rebase(by);
+        unknown.rebase(by);
     }
 }

@@ -25,6 +25,13 @@ impl Installed {
     pub(crate) fn new(pipeline: Box<dyn Pipeline>) -> Self {
         Self { pipeline, armed: Time::NEVER }
     }
+
+    /// Goes on at a switch that has the ports for which `made` was made.
+    pub(crate) fn take_ports_of(&mut self, made: &mut Self) {
+        if let (Some(kept), Some(made)) = (self.pipeline.flow_tables(), made.pipeline.flow_tables()) {
+            kept.set_ports(made.ports().clone());
+        }
+    }
 }
 
 impl Rebase for Installed {
@@ -163,7 +170,7 @@ impl<P> Graph<P> {
                 Some(out) => Some((out, packet)),
                 None => lose(driver, Loss::NoRoute, packet),
             },
-            _ => self.forward(moment, driver, (switch, node, port), packet),
+            _ => self.switch_normally(moment, driver, (switch, node, port), packet),
         }
     }
 
@@ -330,7 +337,7 @@ fn last_that_sends(actions: &[Action]) -> Option<usize> {
 
 /// A packet goes nowhere.
 #[cold]
-fn lose<D: Driver, T>(driver: &mut D, loss: Loss, packet: D::Packet) -> Option<T> {
+pub(crate) fn lose<D: Driver, T>(driver: &mut D, loss: Loss, packet: D::Packet) -> Option<T> {
     driver.count(loss);
     driver.free(packet);
     None

@@ -21,7 +21,9 @@ use crate::topologies::{Specs, TopologyText, explicit};
 use crate::tree::{Node, Value};
 use crate::vary::AxisText;
 use crate::vm::VmText;
-use crate::{Experiment, Fabric, HostSetup, bonds, chains, devices, flows, links, tree};
+use crate::{
+    Experiment, Fabric, HostSetup, PortChange, bonds, chains, devices, flows, links, port_change, switches, tree,
+};
 
 /// The most experiments of one file.
 const MOST_EXPERIMENTS: usize = 200;
@@ -33,8 +35,16 @@ const DEFAULT_MTU: u32 = 1_500;
 /// # Errors
 /// If anything is wrong with it. The error holds every problem that was found, with its line.
 pub fn parse(source: &Source) -> Result<Fabric, Error> {
+    parse_changed(source, &[])
+}
+
+/// The same with ports that were added to its switches or taken away.
+///
+/// # Errors
+/// As [`parse`], and if a port does not fit into the network.
+pub fn parse_changed(source: &Source, ports: &[PortChange]) -> Result<Fabric, Error> {
     let mut problems = Problems::new(source);
-    let fabric = read(source, &mut problems);
+    let fabric = read(source, ports, &mut problems);
     match fabric {
         Some(fabric) if problems.is_empty() => Ok(fabric),
         Some(_) => Err(problems.into_error()),
@@ -45,7 +55,7 @@ pub fn parse(source: &Source) -> Result<Fabric, Error> {
     }
 }
 
-fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
+fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> Option<Fabric> {
     let node = tree::read(source, problems)?;
     if matches!(node.value, Value::Null) {
         problems.add(
@@ -56,10 +66,12 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
         );
         return None;
     }
-    let file = File::read(&node, problems)?;
+    let mut file = File::read(&node, problems)?;
+    port_change::apply(ports, &mut file, problems);
     let mtu = file.mtu.map_or(DEFAULT_MTU, |mtu| mtu.0);
     // A key that couldn't be read leaves a gap: what builds on the network would be reported wrongly.
     let mut graph = graph(&file, &node, problems)?;
+    switches::add_ports(&file, &mut graph, problems);
     let functions = chains::add_functions(&file, &mut graph, problems);
     if let Some(texts) = &file.bonds {
         bonds::bonds(texts, &varied_modes(&file), &mut graph, problems)?;
@@ -68,6 +80,7 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
     }
     devices::plug_in(&file, &mut graph, problems);
     let flow_tables = flows::flow_tables(&file, &graph.topology, problems);
+    let switches = switches::settings(&file, &graph.topology, problems);
     let mut setups = setups(&file, &graph, problems);
     setups.extend(functions.setups);
     let chains = chains::chains(&file, &graph, functions.all, problems);
@@ -95,6 +108,7 @@ fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Fabric> {
         mtu,
         seed: file.seed.map_or(1, |seed| seed.0),
         flow_tables,
+        switches,
         chains,
         simulated_functions: functions.simulated,
         setups,

@@ -12,7 +12,13 @@ use crate::source::At;
 /// Notes at each host the devices on which its links end. To be called when links are what they will be: bonds add some.
 pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_>) {
     let Some(nodes) = &file.nodes else { return };
-    let mut taken = BTreeMap::new();
+    // Ports of switches and functions have theirs already.
+    let devices =
+        graph.topology.nodes.iter().flat_map(|node| node.devices.iter().map(move |device| (device, &node.name)));
+    let single = |(device, name): (&String, &String)| {
+        Some((DeviceName::parse(device).ok()?.exclusive()?.to_owned(), name.clone()))
+    };
+    let mut taken: BTreeMap<String, String> = devices.filter_map(single).collect();
     for (name, text) in &nodes.value.0 {
         let devices = match &text.value {
             NodeText::Long(long) => long.devices.as_ref(),
@@ -61,7 +67,7 @@ pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_
         }
         for device in devices {
             if let Some(single) = DeviceName::parse(&device.value.0).ok().and_then(DeviceName::exclusive)
-                && let Some(other) = taken.insert(single, name)
+                && let Some(other) = taken.insert(single.to_owned(), name.to_owned())
             {
                 problems.add(
                     device.place,

@@ -21,6 +21,7 @@ use crate::quantity::{Bytes, Length, Whole};
 use crate::read::{Device, Fields, Mapping, Name, Read, Text, expected, section};
 use crate::repeat::RepeatText;
 use crate::source::At;
+use crate::switches::SwitchText;
 use crate::topologies::TopologyText;
 use crate::traffic::TrafficText;
 use crate::tree::{Node, Value};
@@ -57,6 +58,8 @@ parameters! {
         "link-defaults" => link_defaults: Option<At<LinkText>>;
         /// With `topology`: addresses of hosts that shall not have the ones of their position, and what runs in hosts.
         "hosts" => hosts: Option<At<Mapping<Name, HostText>>>;
+        /// What switches do besides forwarding, and their ports, by the switches' names: VLANs, learned addresses, storm control, devices of the machine.
+        "switches" => switches: Option<At<Mapping<Name, SwitchText>>>;
         /// Links between two nodes that are used as one.
         "bonds" => bonds: Option<At<Vec<At<BondText>>>>;
         /// The hosts' maximum transmission unit in bytes, without the Ethernet header. 1500 when not given.

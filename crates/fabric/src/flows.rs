@@ -18,7 +18,7 @@ use topology::{NodeId, Topology};
 use vswitch::flow_table::{
     Flow, FlowError, FlowTables, Group, Match, Meter, Ports, Selection, TableChange, parse_modification, parse_packet,
 };
-use vswitch::{Pipeline, Pipelines};
+use vswitch::{NormalPipeline, Pipeline, Pipelines};
 
 use crate::Fabric;
 use crate::document::File;
@@ -69,15 +69,16 @@ impl Serialize for SwitchTables {
 }
 
 impl Fabric {
-    /// What switches with tables do; to be made anew when `flow_tables` changes. `seed` is where their hashes start.
+    /// What switches do that have tables, or VLANs; to be made anew when `flow_tables` or `switches` change. `seed` is where their hashes start.
     pub fn pipelines(&self, seed: u64) -> Pipelines {
-        if self.flow_tables.is_empty() {
+        let has_vlans = self.has_vlans();
+        if self.flow_tables.is_empty() && !has_vlans {
             return Pipelines::default();
         }
         let all = self.flow_tables.clone();
-        Pipelines::new_at(move |now, topology, switch| {
-            let tables = tables_of(now, topology, switch, seed, all.get(&switch)?);
-            Some(Box::new(tables) as Box<dyn Pipeline>)
+        Pipelines::new_at(move |now, topology, switch| match all.get(&switch) {
+            Some(tables) => Some(Box::new(tables_of(now, topology, switch, seed, tables)) as Box<dyn Pipeline>),
+            None => has_vlans.then(|| Box::new(NormalPipeline) as Box<dyn Pipeline>),
         })
     }
 }

@@ -16,6 +16,7 @@
 //! | `bonds` | links between two nodes that are used as one: `between` or `host`, `members`, `mode` and the options of Linux's bonding driver, `reorder`, `rebalance`; `ends` for what differs at one end |
 //! | `spread`, `routes`, `mtu`, `seed` | of the whole network |
 //! | `flows`, `groups` | what switches do with packets besides forwarding along the routes, as `ovs-ofctl` writes it |
+//! | `switches` | their ports: VLANs, devices of the machine, storm control; how long learned addresses are known |
 //! | `functions`, `chains` | what has two ports and passes packets on, and which packets pass which of them on their way |
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
 //! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat` (a number, or `until` the mean is known), `expect`, `report` of each |
@@ -56,12 +57,14 @@ mod overrides;
 mod parallel;
 mod parameters;
 mod pattern;
+mod port_change;
 mod quantity;
 mod read;
 mod repeat;
 mod schema;
 mod shards;
 mod source;
+mod switches;
 mod sysctl;
 mod template;
 mod time_series;
@@ -80,7 +83,7 @@ mod yaml;
 
 pub use bonds::BondSetting;
 pub use chains::FORWARDER;
-pub use check::parse;
+pub use check::{parse, parse_changed};
 pub use cluster::LoadSetting;
 pub use controllers::ControllersSetting;
 pub use document::NetworkSetting;
@@ -96,8 +99,10 @@ pub use metric::{Metric, SizeClass, Unit};
 pub use model::*;
 pub use overrides::{Override, Overrides, Setting};
 pub use parallel::{NoSuchLink, find_links, link_ends};
+pub use port_change::{AddedPort, PortChange};
 pub use schema::schema;
 pub use source::Source;
+pub use switches::SwitchSettings;
 pub use template::{Template, template};
 pub use topology_word::{topology_of, topology_template, topology_words};
 pub use traffic::TrafficSetting;

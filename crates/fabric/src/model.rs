@@ -20,7 +20,7 @@ use chain::{WrittenChain, WrittenFunction, written_chains, written_functions};
 pub use cluster::*;
 pub use host::*;
 
-use crate::{Metric, Overrides, Setting, SwitchTables};
+use crate::{Metric, Overrides, Setting, SwitchSettings, SwitchTables};
 
 /// A checked network and its experiments.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +43,8 @@ pub struct Fabric {
     pub seed: u64,
     /// By switch: what its tables have when it starts. A switch that is not in it has none, and forwards along the routes.
     pub flow_tables: BTreeMap<NodeId, SwitchTables>,
+    /// By switch: what is said about it and its ports. Of those that are not in it nothing is.
+    pub switches: BTreeMap<NodeId, SwitchSettings>,
     /// Functions, and which packets pass them on their way.
     pub chains: Chains,
     /// By function: what it does to packets of both directions when simulated.
@@ -73,6 +75,8 @@ impl Serialize for Fabric {
             seed: u64,
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             flow_tables: BTreeMap<&'a str, &'a SwitchTables>,
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            switches: BTreeMap<&'a str, &'a SwitchSettings>,
             #[serde(skip_serializing_if = "Vec::is_empty")]
             functions: Vec<WrittenFunction<'a>>,
             #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -100,6 +104,7 @@ impl Serialize for Fabric {
             mtu,
             seed,
             flow_tables,
+            switches,
             chains,
             simulated_functions,
             setups,
@@ -109,6 +114,7 @@ impl Serialize for Fabric {
         let functions = written_functions(topology, chains, simulated_functions);
         let chains = written_chains(topology, chains);
         let flow_tables = flow_tables.iter().map(|(id, tables)| (topology.nodes[*id].name.as_str(), tables)).collect();
+        let switches = switches.iter().map(|(id, settings)| (topology.nodes[*id].name.as_str(), settings)).collect();
         let bonds = topology.bonds.iter().zip(bonds).map(|(place, bond)| WrittenBond { place, bond }).collect();
         let (spread, routes, mtu, seed) = (*spread, *rerouting, *mtu, *seed);
         let written = Written {
@@ -121,6 +127,7 @@ impl Serialize for Fabric {
             mtu,
             seed,
             flow_tables,
+            switches,
             functions,
             chains,
             setups,

@@ -1,6 +1,7 @@
 //! Numbers and numbers with units, within their bounds.
 
 use machine::Span;
+use vswitch::port::StormLimit;
 
 use crate::error::Problems;
 use crate::parameters::Plain;
@@ -134,6 +135,32 @@ impl Read for PacketRate {
         let what = "a rate of packets like `500 pps` or `10 kpps`";
         let rate = quantity(node, units::packet_rate, what, &["pps", "kpps", "Mpps"], problems)?;
         in_range(rate, 1, Self::FASTEST_PPS, " pps", node, problems).then_some(Self(rate))
+    }
+}
+
+/// How much of what is for everybody may come in: frames or bits a second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StormRate(pub StormLimit);
+
+impl StormRate {
+    /// The most frames a second: more than any port takes.
+    const MOST_FRAMES: u64 = 1_000_000_000;
+}
+
+impl Read for StormRate {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let read = |text: &str| match units::frame_rate(text) {
+            Ok(frames) => Ok(StormLimit::FramesPerSecond(frames)),
+            Err(Fault::Unit) => units::rate(text).map(StormLimit::BitsPerSecond),
+            Err(fault) => Err(fault),
+        };
+        let known = &["/s", "pps", "kpps", "Mpps", "kbit", "Mbit", "Gbit"];
+        let limit = quantity(node, read, "frames or bits a second, like `1000/s` or `10 Mbit/s`", known, problems)?;
+        let (value, most, unit) = match limit {
+            StormLimit::FramesPerSecond(frames) => (frames, Self::MOST_FRAMES, "/s"),
+            StormLimit::BitsPerSecond(bits) => (bits, FASTEST_BPS, " bit/s"),
+        };
+        in_range(value, 1, most, unit, node, problems).then_some(Self(limit))
     }
 }
 

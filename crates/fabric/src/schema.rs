@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::document::File;
 use crate::host_setup::{Command, Contents, HostPath, SysctlName, SysctlValue};
-use crate::quantity::{Bytes, Length, PacketRate, Percent, Rate, Whole};
+use crate::quantity::{Bytes, Length, PacketRate, Percent, Rate, StormRate, Whole};
 use crate::read::{Device, Mapping, Name, Text, Written};
 use crate::source::At;
 use crate::vm::{FilePath, Line, Memory};
@@ -123,6 +123,11 @@ schema!([] PacketRate, "PacketRate", |_g| json_schema!({
     "type": "string",
     "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *[kM]?pps$",
     "examples": ["500 pps", "10 kpps"],
+}));
+schema!([] StormRate, "StormRate", |_g| json_schema!({
+    "type": "string",
+    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *(/s|[kM]?pps|[kMGT]?bit(/s|ps)?)$",
+    "examples": ["1000/s", "10 Mbit/s"],
 }));
 schema!([const ZERO: bool, const MAX_MS: u64] Length<ZERO, MAX_MS>, "Length", |_g| json_schema!({
     "type": ["string", "integer"],

@@ -191,9 +191,17 @@ pub(crate) fn whole(text: &str) -> Option<u64> {
 /// Packets a second and their multiples.
 pub(crate) const PACKET_RATES: &[(&str, u128)] = &[("pps", 1), ("kpps", 1_000), ("Mpps", 1_000_000)];
 
+/// The same, and a number of frames a second.
+const FRAME_RATES: &[(&str, u128)] = &[("/s", 1), ("pps", 1), ("kpps", 1_000), ("Mpps", 1_000_000)];
+
 /// A rate in packets a second.
 pub(crate) fn packet_rate(text: &str) -> Result<u64, Fault> {
     quantity(text, PACKET_RATES)
+}
+
+/// A rate in frames a second, which may be written without its unit: `1000/s`.
+pub(crate) fn frame_rate(text: &str) -> Result<u64, Fault> {
+    quantity(text, FRAME_RATES)
 }
 
 /// A length of time.

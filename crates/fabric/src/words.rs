@@ -8,6 +8,7 @@ use transport::TransportKind;
 use transport::linux::CongestionControl;
 use vswitch::Spread;
 use vswitch::chain::OnFailure;
+use vswitch::port::VlanMode;
 
 use crate::error::Problems;
 use crate::names::{did_you_mean, one_of};
@@ -94,6 +95,7 @@ macro_rules! keywords {
 keywords! {
     Spread, "Spread", "a way to spread";
     Rerouting, "Routes", "a way to route";
+    VlanMode, "VlanMode", "a way to have VLANs";
     OnFailure, "OnFailure", "what becomes of packets while a function is down";
     TransportKind, "Transport", "a transport";
     CongestionControl, "CongestionControl", "a congestion control";

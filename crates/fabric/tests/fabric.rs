@@ -13,6 +13,7 @@ mod network;
 mod parameters;
 mod routes;
 mod setups;
+mod switches;
 mod time_series;
 mod transfers;
 mod vms;

@@ -6,6 +6,7 @@ mod cluster;
 mod controller;
 mod flows;
 mod network;
+mod ports;
 pub mod recipes;
 mod size;
 pub mod users;
@@ -17,9 +18,10 @@ pub use cluster::{
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Meter, MeterAction, Trace};
 pub use network::{
-    Capture, Down, Exec, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg, Logs, Path, Ping,
-    Pings, Protocol, Shell, Show, ShowTopic,
+    Capture, Down, Exec, Flush, FlushTopic, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg,
+    Logs, Path, Ping, Pings, Protocol, Shell, Show, ShowTopic,
 };
+pub use ports::{Port, PortAction};
 pub use size::size;
 
 use std::path::PathBuf;
@@ -171,6 +173,11 @@ pub enum Command {
     List,
     /// Show nodes, links, routes, flows or counters of a running network (nodes and links of a file, too)
     Show(Show),
+    /// Have switches of a running network forget what they have learned
+    ///
+    /// What is for an address that was forgotten is flooded until something comes from it again.
+    #[command(after_help = "Examples:\n  heddle flush macs leaf1\n  heddle flush macs")]
+    Flush(Flush),
     /// Print what programs of hosts have said (`programs:` of the file)
     ///
     /// Of all hosts, of one, or of one program of it; the lines of one program come as they are, others with host and program in front. With --follow it goes on
@@ -255,6 +262,8 @@ pub enum Command {
     Capture(Capture),
     /// Take a link of a running network down or up, or change its delay, loss, rate, ...
     Link(Link),
+    /// Add ports to switches of a running network, remove or show them
+    Port(Port),
     /// Change or show the tables of flows of a running network's switches, as ovs-ofctl writes them
     Flow(Flow),
     /// Change or show the groups that flows of a switch name

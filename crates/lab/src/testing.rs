@@ -68,6 +68,7 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
         mtu: 1_500,
         seed: 7,
         flow_tables: BTreeMap::new(),
+        switches: BTreeMap::new(),
         chains: Chains::default(),
         simulated_functions: Vec::new(),
         setups: BTreeMap::new(),

@@ -6,10 +6,12 @@
 mod bonds;
 mod chains;
 mod flows;
+mod macs;
+mod refusals;
 
 use std::fmt;
 
-use fabric::{ChangedLink, FlowCommand, LinkChange, Overrides};
+use fabric::{AddedPort, ChangedLink, FlowCommand, LinkChange, Overrides, PortChange};
 use machine::{Span, nanos};
 use serde::{Deserialize, Serialize};
 
@@ -22,9 +24,11 @@ pub use chains::{ChainCounters, ChainHop, HopCount};
 pub use flows::{
     ConnectionEntry, FlowCounters, FlowEntry, MeterEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket,
 };
+pub use macs::{MacEntry, SwitchMacs};
+pub use refusals::Refusals;
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -105,6 +109,15 @@ pub enum Request {
         /// The keys that are set or taken away.
         change: LinkChange,
     },
+    /// Add a port to a switch.
+    AddPort(AddedPort),
+    /// Take a port on a device away from a switch.
+    RemovePort {
+        /// The switch's name.
+        switch: String,
+        /// The port's name.
+        port: String,
+    },
     /// Change the tables of flows of a switch: all of the texts, or none.
     ChangeFlows {
         /// The switch's name.
@@ -126,6 +139,16 @@ pub enum Request {
     /// The connections that a switch tracks, or all switches do.
     Connections {
         /// The switch's name; without it, all that track some.
+        switch: Option<String>,
+    },
+    /// The addresses that a switch knows, or all switches do.
+    Macs {
+        /// The switch's name; without it, all.
+        switch: Option<String>,
+    },
+    /// Forget the addresses that a switch has learned, or all switches have.
+    FlushMacs {
+        /// The switch's name; without it, all.
         switch: Option<String>,
     },
     /// What a packet would meet at a switch.
@@ -182,12 +205,18 @@ pub enum Reply {
     Links(LinksSet),
     /// The answer to [`Request::ChangeLink`]: how many links do something else now.
     LinksChanged(usize),
+    /// The answer to [`Request::AddPort`] and [`Request::RemovePort`].
+    PortsChanged,
     /// The answer to [`Request::ChangeFlows`]: how many flows or groups have changed.
     FlowsChanged(usize),
     /// The answer to [`Request::Flows`].
     Flows(Vec<SwitchFlows>),
     /// The answer to [`Request::Connections`].
     Connections(Vec<SwitchConnections>),
+    /// The answer to [`Request::Macs`].
+    Macs(Vec<SwitchMacs>),
+    /// The answer to [`Request::FlushMacs`]: how many addresses were forgotten.
+    MacsFlushed(usize),
     /// The answer to [`Request::Trace`].
     Traced(TracedPacket),
     /// The answer to [`Request::Enter`].
@@ -250,6 +279,8 @@ pub struct Status {
     pub overrides: Overrides,
     /// Links that were changed since.
     pub changed_links: Vec<ChangedLink>,
+    /// Ports that were added to switches or taken away since.
+    pub changed_ports: Vec<PortChange>,
     /// The fabric's name.
     pub fabric: String,
     /// Its hosts, in the file's order.
@@ -463,61 +494,6 @@ pub struct Forwarded {
     pub host: String,
     /// Frames that were forwarded.
     pub packets: u64,
-}
-
-/// Frames that came in from a host and went nowhere.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusals {
-    /// No host has the destination address.
-    pub unknown_destination: u64,
-    /// More broadcast or multicast than a host may send.
-    pub storm_control: u64,
-    /// Too short, or longer than the MTU.
-    pub malformed: u64,
-    /// No buffer was free.
-    pub no_buffer: u64,
-    /// The link had as many packets under way as it may have of the buffers.
-    #[serde(default)]
-    pub buffer_share: u64,
-    /// A ring between two workers was full.
-    pub ring_full: u64,
-    /// Announced to everybody that the sender has another host's address (ARP or neighbour discovery).
-    #[serde(default)]
-    pub spoofed: u64,
-    /// No route to the host: links on the way have no carrier.
-    #[serde(default)]
-    pub no_route: u64,
-    /// Sent in a circle by the pipelines of switches, in no time.
-    #[serde(default)]
-    pub looped: u64,
-    /// Dropped by the flow that it met, or since it met none.
-    #[serde(default)]
-    pub dropped_by_flow: u64,
-    /// For a bond of which no member may send.
-    pub no_member: u64,
-    /// Under way to a part that a new file removed.
-    pub removed: u64,
-    /// Frames of flows that were not watched because the table was full.
-    pub unwatched_flows: u64,
-}
-
-impl Refusals {
-    /// Adds those of another worker.
-    pub const fn add(&mut self, other: &Self) {
-        self.unknown_destination += other.unknown_destination;
-        self.storm_control += other.storm_control;
-        self.malformed += other.malformed;
-        self.no_buffer += other.no_buffer;
-        self.buffer_share += other.buffer_share;
-        self.ring_full += other.ring_full;
-        self.spoofed += other.spoofed;
-        self.dropped_by_flow += other.dropped_by_flow;
-        self.no_route += other.no_route;
-        self.looped += other.looped;
-        self.no_member += other.no_member;
-        self.removed += other.removed;
-        self.unwatched_flows += other.unwatched_flows;
-    }
 }
 
 /// A thread that forwards.

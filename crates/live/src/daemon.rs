@@ -302,11 +302,21 @@ impl Shared {
             Request::ChangeLink { a, b, number, change } => {
                 Reply::LinksChanged(network.change_link(&a, &b, number, &change)?)
             }
+            Request::AddPort(port) => {
+                network.add_port(port)?;
+                Reply::PortsChanged
+            }
+            Request::RemovePort { switch, port } => {
+                network.remove_port(&switch, &port)?;
+                Reply::PortsChanged
+            }
             Request::ChangeFlows { switch, command, strict, texts } => {
                 Reply::FlowsChanged(network.change_flows(&switch, (command, strict), &texts)?)
             }
             Request::Flows { switch, selection } => Reply::Flows(network.flows(switch.as_deref(), &selection)?),
             Request::Connections { switch } => Reply::Connections(network.connections(switch.as_deref())?),
+            Request::Macs { switch } => Reply::Macs(network.macs(switch.as_deref())?),
+            Request::FlushMacs { switch } => Reply::MacsFlushed(network.flush_macs(switch.as_deref())?),
             Request::Trace { switch, packet } => Reply::Traced(network.trace(&switch, &packet)?),
             Request::Enter { host } => {
                 network.host(&host)?;

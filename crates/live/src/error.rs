@@ -225,6 +225,28 @@ pub enum Error {
         /// The switch's name.
         switch: String,
     },
+    /// A port cannot have the name of a node that is there.
+    #[error("there is a node {name} already")]
+    NodeExists {
+        /// The name.
+        name: String,
+    },
+    /// A switch has no port of this name.
+    #[error("no port of {switch} is called {port}")]
+    NoSuchPort {
+        /// The switch's name.
+        switch: String,
+        /// What the port was called.
+        port: String,
+    },
+    /// A port is the end of a link of the file.
+    #[error("the port of {switch} that leads to {peer} is the end of a link of the file")]
+    PortOfLink {
+        /// The switch's name.
+        switch: String,
+        /// The node at the link's other end.
+        peer: String,
+    },
     /// A change of tables cannot be made; none of those that came with it was.
     #[error("`{text}` is refused: {error}")]
     Flow {
@@ -322,6 +344,15 @@ impl Error {
             Self::NoSuchLink(error) => return Some(error.hint()),
             Self::NoTables { switch } => {
                 return Some(format!("`heddle flow add {switch} ..` gives it some; `heddle path` follows routes"));
+            }
+            Self::NodeExists { .. } => {
+                return Some("give the port another name: the host behind it is called so".to_owned());
+            }
+            Self::NoSuchPort { switch, .. } => return Some(format!("`heddle port show {switch}` lists them")),
+            Self::PortOfLink { switch, peer } => {
+                return Some(format!(
+                    "`heddle link down {switch} {peer}` takes its carrier; `heddle up` with another file removes it"
+                ));
             }
             Self::ChainsOfSeveralWorkers { .. } => {
                 return Some("`heddle down`, then `heddle up`: it begins with one worker then".to_owned());

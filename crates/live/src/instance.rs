@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fabric::{FlowCommand, LinkChange, Overrides, Source};
+use fabric::{AddedPort, FlowCommand, LinkChange, Overrides, Source};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recv, recvmsg};
@@ -20,7 +20,7 @@ use crate::Error;
 use crate::command::{self, Seen};
 use crate::control::{
     self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, StartupStatus, Status,
-    SwitchConnections, SwitchFlows, TracedPacket, VERSION,
+    SwitchConnections, SwitchFlows, SwitchMacs, TracedPacket, VERSION,
 };
 use crate::convergence::UnconvergedBond;
 use crate::programs::ProgramState;
@@ -282,6 +282,50 @@ impl Instance {
         match self.ask(&Request::Connections { switch: switch.map(str::to_owned) })? {
             Reply::Connections(connections) => Ok(connections),
             _ => Err(unexpected("connections")),
+        }
+    }
+
+    /// Adds a port to a switch, and a host behind it, which stay until a file is applied.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such switch, a node of this name, or the device cannot be opened.
+    pub fn add_port(&self, port: &AddedPort) -> Result<(), Error> {
+        match self.ask(&Request::AddPort(port.clone()))? {
+            Reply::PortsChanged => Ok(()),
+            _ => Err(unexpected("add-port")),
+        }
+    }
+
+    /// Takes a port on a device away from a switch.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such port, or it is not on a device.
+    pub fn remove_port(&self, switch: &str, port: &str) -> Result<(), Error> {
+        match self.ask(&Request::RemovePort { switch: switch.to_owned(), port: port.to_owned() })? {
+            Reply::PortsChanged => Ok(()),
+            _ => Err(unexpected("remove-port")),
+        }
+    }
+
+    /// The addresses that a switch knows at its ports to hosts, or all switches do.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such switch.
+    pub fn macs(&self, switch: Option<&str>) -> Result<Vec<SwitchMacs>, Error> {
+        match self.ask(&Request::Macs { switch: switch.map(str::to_owned) })? {
+            Reply::Macs(macs) => Ok(macs),
+            _ => Err(unexpected("macs")),
+        }
+    }
+
+    /// Has a switch forget the addresses that it has learned, or all switches. How many they were.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such switch.
+    pub fn flush_macs(&self, switch: Option<&str>) -> Result<usize, Error> {
+        match self.ask(&Request::FlushMacs { switch: switch.map(str::to_owned) })? {
+            Reply::MacsFlushed(flushed) => Ok(flushed),
+            _ => Err(unexpected("flush-macs")),
         }
     }
 

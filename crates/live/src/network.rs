@@ -3,6 +3,8 @@
 mod captures;
 mod devices;
 mod flows;
+mod macs;
+mod ports;
 mod setups;
 mod views;
 
@@ -13,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric::{ChangedLink, Fabric, LinkChange, Overrides, Source};
+use fabric::{ChangedLink, Fabric, LinkChange, Overrides, PortChange, Source};
 use machine::Rebase as _;
 use topology::{LinkId, NodeId, Routes, Side};
 use vswitch::Pipelines;
@@ -64,6 +66,8 @@ pub struct Network {
     overrides: Overrides,
     /// Links that were changed since.
     changed_links: Vec<ChangedLink>,
+    /// Ports that were added to switches or taken away since.
+    changed_ports: Vec<PortChange>,
     /// Switches that were given tables of flows which the file does not name.
     with_tables: BTreeSet<String>,
     /// Switches whose flows somebody has changed since the file was applied.
@@ -106,6 +110,7 @@ impl Network {
             folder: PathBuf::new(),
             overrides: Overrides::default(),
             changed_links: Vec::new(),
+            changed_ports: Vec::new(),
             with_tables: BTreeSet::new(),
             changed_flows: BTreeSet::new(),
             hosts: Vec::new(),
@@ -119,15 +124,13 @@ impl Network {
 
     /// Makes it what the file says, whose folder is `folder`. If it cannot be done, nothing changes.
     pub fn apply(&mut self, source: Source, folder: PathBuf, overrides: &Overrides) -> Result<Applied, Error> {
-        let fabric = definition(&source, overrides, &[], &BTreeSet::new())?;
-        if fabric.topology.hosts > self.hosts_max {
-            return Err(Error::TooManyHosts { hosts: fabric.topology.hosts, limit: self.hosts_max });
-        }
-        check_devices(&fabric)?;
+        let fabric = definition((&source, overrides), &[], &[], &BTreeSet::new())?;
+        self.check(&fabric)?;
         let mut applied = self.go_over_to(fabric, &folder)?;
         (self.source, self.folder) = (source, folder);
         self.overrides = overrides.clone();
         self.changed_links.clear();
+        self.changed_ports.clear();
         self.with_tables.clear();
         self.restore_flows(&mut applied)?;
         self.reconnect();
@@ -149,7 +152,7 @@ impl Network {
                 None => all.push(ChangedLink { a, b, number, change: change.clone() }),
             }
         }
-        let fabric = self.definition(&all)?;
+        let fabric = self.definition(&all, &self.changed_ports)?;
         let specs = |fabric: &Fabric| links.iter().map(|link| fabric.topology.links[*link].spec).collect::<Vec<_>>();
         let changed = specs(before).iter().zip(specs(&fabric)).filter(|(before, after)| *before != after).count();
         if changed > 0 {
@@ -160,9 +163,17 @@ impl Network {
         Ok(changed)
     }
 
-    /// What it is to be if these links are changed.
-    fn definition(&self, changed: &[ChangedLink]) -> Result<Fabric, Error> {
-        definition(&self.source, &self.overrides, changed, &self.with_tables)
+    /// What it is to be if these links and ports are changed.
+    fn definition(&self, links: &[ChangedLink], ports: &[PortChange]) -> Result<Fabric, Error> {
+        definition((&self.source, &self.overrides), links, ports, &self.with_tables)
+    }
+
+    /// Whether it can become this fabric.
+    fn check(&self, fabric: &Fabric) -> Result<(), Error> {
+        if fabric.topology.hosts > self.hosts_max {
+            return Err(Error::TooManyHosts { hosts: fabric.topology.hosts, limit: self.hosts_max });
+        }
+        check_devices(fabric)
     }
 
     /// Becomes this fabric, if it is not. If it cannot be done, nothing changes.
@@ -436,6 +447,7 @@ impl Network {
             text: self.source.text.clone(),
             overrides: self.overrides.clone(),
             changed_links: self.changed_links.clone(),
+            changed_ports: self.changed_ports.clone(),
             fabric: fabric.map(|fabric| fabric.name.clone()).unwrap_or_default(),
             hosts: self
                 .hosts
@@ -556,14 +568,14 @@ fn link_key(fabric: &Fabric, id: LinkId) -> LinkKey {
 
 /// What a network is to be: what its file says, with what was changed in it, and tables of flows for these switches as well.
 fn definition(
-    source: &Source,
-    overrides: &Overrides,
-    changed: &[ChangedLink],
+    (source, overrides): (&Source, &Overrides),
+    links: &[ChangedLink],
+    ports: &[PortChange],
     with_tables: &BTreeSet<String>,
 ) -> Result<Fabric, Error> {
-    let fabric = fabric::parse(source).map(|fabric| fabric.with(overrides));
+    let fabric = fabric::parse_changed(source, ports).map(|fabric| fabric.with(overrides));
     let mut fabric =
-        fabric.and_then(|fabric| fabric.with_links(changed)).map_err(|error| Error::File(describe(&error)))?;
+        fabric.and_then(|fabric| fabric.with_links(links)).map_err(|error| Error::File(describe(&error)))?;
     for switch in with_tables.iter().filter_map(|name| fabric::find_switch(&fabric.topology, name).ok()) {
         fabric.flow_tables.entry(switch).or_default();
     }

@@ -26,5 +26,6 @@ mod segments;
 mod setups;
 mod two_hosts;
 mod vhost;
+mod vlans;
 mod workers;
 mod xdp;

@@ -107,6 +107,7 @@ impl<'a> Engine<'a> {
             rerouting: fabric.rerouting,
             pipelines: scenario.pipelines.clone(),
             steering: Steering::new(topology, &fabric.chains),
+            ports: fabric.port_table(),
         };
         let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
         let kind = scenario.transport.kind;

@@ -117,6 +117,20 @@ fn a_trunk_carries_tags_that_hosts_do_not_see() {
     assert_eq!(lost.flows[0].delivered_bytes, 0);
 }
 
+/// Between the switches, packets have the tag of their VLAN; hosts of two VLANs do not hear each other.
+#[test]
+fn hosts_of_one_vlan_hear_each_other() {
+    let tagged = run_text(pipelines::flows::vlans(RATE, [10, 10]));
+    let [client, server, trunk] = &tagged.links[..] else { panic!("three links") };
+    assert!(tagged.flows[0].delivered_bytes > 0);
+    let per_packet = |counted: link::Counters| counted.bytes / counted.packets;
+    assert_eq!(per_packet(trunk.forward), per_packet(client.forward) + 4);
+    assert_eq!(per_packet(server.backward), per_packet(client.forward));
+    let apart = run_text(pipelines::flows::vlans(RATE, [10, 20]));
+    assert_eq!(apart.flows[0].delivered_bytes, 0);
+    assert_eq!(apart.links[1].backward.packets, 0);
+}
+
 /// A file with flows: the translation of [`pipelines::flows`] gives, to the last number, what the pipeline that is written in Rust gives, and a drop rule drops.
 #[test]
 fn flows_of_a_file_do_what_they_say() {

@@ -29,9 +29,20 @@ impl Topology {
     /// Adds a function of service chains to a network that is laid out, as two hosts behind the others: its ingress and its egress, which have no links yet.
     /// Switches have other numbers then.
     pub fn add_function(&mut self, ports: [(String, HostAddress); 2]) -> [NodeId; 2] {
-        let first = NodeId(self.hosts);
-        let ids = [first, NodeId(first.0 + 1)];
-        let behind = |node: &mut NodeId| node.0 += if *node >= first { 2 } else { 0 };
+        let ids = ports.map(|(name, address)| self.insert(name, address));
+        self.function_ports += 2;
+        ids
+    }
+
+    /// Adds a host without links to a network that is laid out, behind the others. Switches have other numbers then. All of them are added before the first function.
+    pub fn insert_host(&mut self, name: String, address: HostAddress) -> NodeId {
+        debug_assert_eq!(self.function_ports, 0, "functions come last");
+        self.insert(name, address)
+    }
+
+    fn insert(&mut self, name: String, address: HostAddress) -> NodeId {
+        let id = NodeId(self.hosts);
+        let behind = |node: &mut NodeId| node.0 += u32::from(*node >= id);
         for link in &mut self.links {
             behind(&mut link.a.node);
             behind(&mut link.b.node);
@@ -40,13 +51,10 @@ impl Topology {
             behind(&mut bond.node);
         }
         let switches = self.nodes.raw.split_off(self.hosts as usize);
-        for (name, address) in ports {
-            self.add_node(name, NodeKind::Host(address));
-        }
+        self.add_node(name, NodeKind::Host(address));
         self.nodes.raw.extend(switches);
-        self.hosts += 2;
-        self.function_ports += 2;
-        ids
+        self.hosts += 1;
+        id
     }
 
     fn add_node(&mut self, name: String, kind: NodeKind) -> NodeId {

@@ -33,6 +33,9 @@ pub enum DropReason {
     /// It asks about a neighbour, for a group of stations, and gets no answer.
     #[error("{0}")]
     Silence(Silence),
+    /// Its destination is behind the port by which it came: whoever is there has seen it.
+    #[error("its destination is where it comes from")]
+    SamePort,
     /// A header is malformed.
     #[error("malformed: {0}")]
     Malformed(#[from] Error),
@@ -58,6 +61,16 @@ pub fn classify(frame: &[u8], from: NodeId, host_table: &HostTable, answer: &mut
         Ok(forwarding) => Ingress::Forward(forwarding),
         Err(reason) => Ingress::Drop(reason),
     }
+}
+
+/// Decides about a frame that asks about a neighbour and is not answered: whoever has the address may hear the question.
+#[cold]
+pub fn without_answer(frame: &[u8], from: NodeId, host_table: &HostTable) -> Ingress {
+    let mut key = FlowKey::default();
+    if let Err(error) = key.read(frame) {
+        return Ingress::Drop(error.into());
+    }
+    forward(frame, from, &key, host_table).map_or_else(Ingress::Drop, Ingress::Forward)
 }
 
 #[inline]

@@ -89,7 +89,7 @@ pub struct Show {
     pub topic: ShowTopic,
     #[command(flatten)]
     pub from: FromArg,
-    /// Of `flows`, `caches` and `connections`: those of one switch
+    /// Of `flows`, `caches`, `connections` and `macs`: those of one switch
     #[arg(short, long, value_name = "SWITCH", conflicts_with = "watch", add = nodes())]
     pub switch: Option<String>,
     /// Show it again and again, every so many seconds (1 when not given), until interrupted
@@ -111,6 +111,8 @@ pub enum ShowTopic {
     Caches,
     /// Connections that switches track (`ct` in their flows), as ovs-appctl dpctl/dump-conntrack prints them; where no network has the name that is given, it is a switch's
     Connections,
+    /// Addresses that switches know at their ports to hosts, as ovs-appctl fdb/show prints them: those of the file (`static`), and those that were learned; where no network has the name that is given, it is a switch's
+    Macs,
     /// Meters of each switch that has some and what they have counted, as ovs-ofctl dump-meters and meter-stats print them
     Meters,
     /// Bonds: each member, whether it sends, and why; what resequencing did
@@ -121,6 +123,24 @@ pub enum ShowTopic {
     Chains,
     /// Programs that hosts start with the network: whether they run, how they ended, and where their output is
     Programs,
+}
+
+#[derive(Debug, Args)]
+pub struct Flush {
+    /// What to forget
+    #[arg(value_enum)]
+    pub topic: FlushTopic,
+    /// The switch; if left out, all
+    #[arg(add = nodes())]
+    pub switch: Option<String>,
+    #[command(flatten)]
+    pub network: NetworkArg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FlushTopic {
+    /// Addresses that were learned, as ovs-appctl fdb/flush does
+    Macs,
 }
 
 #[derive(Debug, Args)]

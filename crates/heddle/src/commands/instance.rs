@@ -115,7 +115,7 @@ pub fn definition(instance: &Instance) -> Result<Fabric, Report> {
 pub fn definitions(instance: &Instance) -> Result<(Fabric, Fabric), Report> {
     let status = instance.status().map_err(explain)?;
     let source = Source { name: status.file, text: status.text };
-    let made_of = fabric::parse(&source)?.with(&status.overrides);
+    let made_of = fabric::parse_changed(&source, &status.changed_ports)?.with(&status.overrides);
     let now = made_of.clone().with_links(&status.changed_links)?;
     Ok((made_of, now))
 }

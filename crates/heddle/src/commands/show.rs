@@ -14,21 +14,26 @@ use super::chains::{chains, chains_of_file};
 use super::explain;
 use super::flow::{show_connections, show_flows, show_meters};
 use super::instance::{Subject, connect, definition, is_file, running, subject};
+use super::macs::mac_rows;
 use crate::cli::{Format, Show, ShowTopic};
 use crate::output::{Rows, put};
 
 /// Shows one aspect of a running network or a file.
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
-    let has_switches = matches!(args.topic, ShowTopic::Flows | ShowTopic::Caches | ShowTopic::Connections);
+    let has_switches =
+        matches!(args.topic, ShowTopic::Flows | ShowTopic::Caches | ShowTopic::Connections | ShowTopic::Macs);
     if args.switch.is_some() && !has_switches {
         return Err(miette!(
             help = "leave it out",
-            "`--switch` is for `flows`, `caches` and `connections`: the others are shown of all switches at once"
+            "`--switch` is for `flows`, `caches`, `connections` and `macs`: the others are shown of all switches at once"
         ));
     }
     if let Some(switch) = switch_of_the_only_network(args)? {
         let instance = connect(&running(None, "`heddle show connections NETWORK --switch SWITCH`")?)?;
-        return show_connections(&instance.connections(Some(&switch)).map_err(explain)?, format);
+        return match args.topic {
+            ShowTopic::Macs => put(&mac_rows(&instance.macs(Some(&switch)).map_err(explain)?).render(format)),
+            _ => show_connections(&instance.connections(Some(&switch)).map_err(explain)?, format),
+        };
     }
     let switch = args.switch.as_deref();
     let rows = match subject(&args.from, "`heddle show TOPIC --name NETWORK`")? {
@@ -45,6 +50,9 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
         Subject::Running(instance, _) if args.topic == ShowTopic::Caches && args.watch.is_none() => {
             caches(&instance.flows(switch, NO_ENTRIES).map_err(explain)?)
         }
+        Subject::Running(instance, _) if args.topic == ShowTopic::Macs && args.watch.is_none() => {
+            mac_rows(&instance.macs(switch).map_err(explain)?)
+        }
         Subject::Running(instance, _) if args.topic == ShowTopic::Meters => {
             return show_meters(&instance.flows(None, NO_ENTRIES).map_err(explain)?, format);
         }
@@ -60,7 +68,9 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
 
 /// The switch that is named where a network's name may stand, if no network has that name.
 fn switch_of_the_only_network(args: &Show) -> Result<Option<String>, Report> {
-    let Some(word) = args.from.from.as_deref().filter(|_| args.topic == ShowTopic::Connections) else {
+    let Some(word) =
+        args.from.from.as_deref().filter(|_| matches!(args.topic, ShowTopic::Connections | ShowTopic::Macs))
+    else {
         return Ok(None);
     };
     if args.switch.is_some() || is_file(word) || Instance::list().map_err(explain)?.iter().any(|name| name == word) {
@@ -97,11 +107,12 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
         | ShowTopic::Flows
         | ShowTopic::Caches
         | ShowTopic::Connections
+        | ShowTopic::Macs
         | ShowTopic::Meters
         | ShowTopic::Counters
         | ShowTopic::Bonds => Err(miette!(
             help = format!("heddle up {path}"),
-            "routes, flows, counters and bonds are those of a running network"
+            "routes, flows, addresses, counters and bonds are those of a running network"
         )),
         ShowTopic::Chains => Ok(chains_of_file(fabric)),
         ShowTopic::Programs => Ok(programs_of_file(fabric)),
@@ -116,6 +127,7 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result
             routes(fabric, &instance.counters().map_err(explain)?)
         }
         ShowTopic::Caches => caches(&instance.flows(None, NO_ENTRIES).map_err(explain)?),
+        ShowTopic::Macs => mac_rows(&instance.macs(None).map_err(explain)?),
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
         ShowTopic::Chains => chains(instance)?,
@@ -301,7 +313,7 @@ fn counters(counters: &live::Counters) -> Rows {
 }
 
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 12] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 13] {
     [
         ("unknown destination", refused.unknown_destination),
         ("storm control", refused.storm_control),
@@ -313,6 +325,7 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 12]
         ("no route to host", refused.no_route),
         ("forwarding loop", refused.looped),
         ("dropped by a flow", refused.dropped_by_flow),
+        ("not in its VLAN", refused.vlan),
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
     ]

@@ -52,6 +52,7 @@ targets! {
     set_field
     store_backup
     store_client
+    switch_port
     tree_command
     tree_path
     tree_snapshot

@@ -179,6 +179,7 @@ mod tests {
             no_route: 1_000,
             looped: 1_000,
             dropped_by_flow: 1_000,
+            vlan: 1_000,
             no_member: 0,
             removed: 1_000,
             unwatched_flows: 1_000,

@@ -513,6 +513,7 @@ impl Driver for Edge {
             Loss::Cut => &mut refused.removed,
             Loss::Storm => &mut refused.storm_control,
             Loss::Malformed => &mut refused.malformed,
+            Loss::Vlan => &mut refused.vlan,
             Loss::Loop => &mut refused.looped,
             Loss::Pipeline => &mut refused.dropped_by_flow,
         } += 1;

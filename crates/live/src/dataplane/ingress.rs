@@ -7,7 +7,7 @@ use topology::{NetPort, NodeId};
 use vswitch::neighbour::{ANSWER_BYTES, claim};
 use vswitch::segmentation::LargeSegment;
 use vswitch::spread::FlowHash;
-use vswitch::{DropReason, FLOOD, FlowKey, Forwarding, Ingress, UNKNOWN, classify};
+use vswitch::{DropReason, FLOOD, Forwarding, Ingress};
 
 use super::burst::{BURST_FRAMES, Read, RxBurst};
 use super::edge::Edge;
@@ -22,9 +22,9 @@ const TURN_BYTES: u64 = 256 << 10;
 
 /// Where frames of one burst come in.
 #[derive(Clone, Copy)]
-struct Entry {
-    key: PortKey,
-    port: NetPort,
+pub(super) struct Entry {
+    pub(super) key: PortKey,
+    pub(super) port: NetPort,
     /// Of a host that is not made.
     is_device: bool,
     /// Of a function of service chains.
@@ -180,10 +180,10 @@ impl Worker {
             self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
             return self.edge.pool.put(packet);
         }
-        let (from, mut answer) = (NodeId(key.host as u32), [0; ANSWER_BYTES]);
-        match classify(packet.ethernet(), from, self.plan.host_table(), &mut answer) {
+        let mut answer = [0; ANSWER_BYTES];
+        match self.classify(entry, now, &packet, &mut answer) {
             Ingress::Forward(forwarding) => {
-                if forwarding.to == FLOOD && !self.edge.may_flood(key.host, now) {
+                if forwarding.to == FLOOD && !self.edge.may_flood(key.host, now, &packet) {
                     return self.edge.pool.put(packet);
                 }
                 self.edge.stamp(now, &mut packet, forwarding, Tag::None);
@@ -193,7 +193,7 @@ impl Worker {
                 self.edge.show_at_edge(port, now, &packet);
                 self.answer(entry, now, packet, &answer[..len]);
             }
-            Ingress::Drop(DropReason::UnknownDestination(_)) if self.has_tables() => {
+            Ingress::Drop(DropReason::UnknownDestination(_)) if self.may_go_to_unknown() => {
                 self.enter_to_unknown(entry, now, packet);
             }
             Ingress::Drop(reason) => {
@@ -225,10 +225,10 @@ impl Worker {
             return self.depart_alone(entry, now, packet);
         }
         self.learn_announced(key, packet.ethernet());
-        let (from, mut answer) = (NodeId(key.host as u32), [0; ANSWER_BYTES]);
-        match classify(packet.ethernet(), from, self.plan.host_table(), &mut answer) {
+        let mut answer = [0; ANSWER_BYTES];
+        match self.classify(entry, now, &packet, &mut answer) {
             Ingress::Forward(forwarding) => {
-                if forwarding.to == FLOOD && !self.edge.may_flood(key.host, now) {
+                if forwarding.to == FLOOD && !self.edge.may_flood(key.host, now, &packet) {
                     return self.edge.pool.put(packet);
                 }
                 self.edge.stamp(now, &mut packet, forwarding, Tag::None);
@@ -249,7 +249,7 @@ impl Worker {
                 self.edge.stamp(now, &mut packet, to_far_end(), Tag::Control);
                 self.depart_alone(entry, now, packet);
             }
-            Ingress::Drop(DropReason::UnknownDestination(_)) if self.has_tables() => {
+            Ingress::Drop(DropReason::UnknownDestination(_)) if self.may_go_to_unknown() => {
                 self.enter_to_unknown(entry, now, packet);
             }
             Ingress::Drop(reason) => {
@@ -260,22 +260,9 @@ impl Worker {
         }
     }
 
-    /// Whether any switch has tables of flows.
-    fn has_tables(&self) -> bool {
-        !self.plan.tables().pipelines.is_empty()
-    }
-
-    /// What is for an address that no host has goes to the first switch, whose flows may be for it.
-    #[cold]
-    fn enter_to_unknown(&mut self, entry: Entry, now: Time, mut packet: Packet) {
-        let hash = FlowKey::parse(packet.ethernet()).map_or(FlowHash(0), |key| key.hash());
-        self.edge.stamp(now, &mut packet, Forwarding { to: UNKNOWN, hash }, Tag::None);
-        self.depart_alone(entry, now, packet);
-    }
-
     /// Sends a packet off by this very port, behind those that have come before it.
     #[cold]
-    fn depart_alone(&mut self, entry: Entry, now: Time, packet: Packet) {
+    pub(super) fn depart_alone(&mut self, entry: Entry, now: Time, packet: Packet) {
         self.send_entering(entry, now);
         self.graph.depart_by(self.plan.tables().at(now), &mut self.edge, entry.port, packet);
     }
@@ -297,8 +284,8 @@ impl Worker {
             DropReason::UnknownDestination(_) => self.edge.refuse_of(host, |refused| &mut refused.unknown_destination),
             DropReason::Malformed(_) => self.edge.refuse_of(host, |refused| &mut refused.malformed),
             DropReason::Spoofed => self.edge.refuse_of(host, |refused| &mut refused.spoofed),
-            // It was for routers or bridges, or a host asked whether its own address is free: nobody misses it.
-            DropReason::Group | DropReason::Silence(_) => {}
+            // It was for routers or bridges, for somebody behind the same port, or a host asked whether its own address is free: nobody misses it.
+            DropReason::Group | DropReason::Silence(_) | DropReason::SamePort => {}
         }
     }
 
@@ -327,9 +314,12 @@ impl Edge {
 
     /// Whether a host may send one more packet to everybody; if not, it is counted.
     #[cold]
-    fn may_flood(&mut self, host: usize, now: Time) -> bool {
-        let limit = storm_limit(self.plan.map().hosts());
-        let may = self.state.ports[host].as_mut().is_some_and(|port| port.storm_control.take(now, limit));
+    pub(super) fn may_flood(&mut self, host: usize, now: Time, packet: &Packet) -> bool {
+        let (limit, own) = (storm_limit(self.plan.map().hosts()), self.plan.tables().ports.storm_limit(host.into()));
+        let may = self.state.ports[host].as_mut().is_some_and(|port| match own {
+            Some(own) => port.storm_control.take_within(now, own, packet.ethernet().len() as u32),
+            None => port.storm_control.take(now, limit),
+        });
         if !may {
             self.refuse_of(host, |refused| &mut refused.storm_control);
         }

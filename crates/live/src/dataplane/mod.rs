@@ -18,6 +18,7 @@ mod flows;
 mod handle;
 mod host_port;
 mod ingress;
+mod learning;
 mod leaving;
 mod parts;
 mod plan;
@@ -166,6 +167,11 @@ impl DataPlane {
         for (host, device, mac) in self.plan.host_table().learned() {
             if let Some(host) = renumbering.graph.nodes[host] {
                 plan.host_table().learn(host, device, mac);
+            }
+        }
+        for known in self.plan.macs().addresses(self.clock.uptime()) {
+            if let Some(host) = renumbering.graph.nodes[known.host] {
+                plan.macs().learn((known.vlan, known.mac), host, known.seen);
             }
         }
         if plan.frame_limit() != self.plan.frame_limit() {

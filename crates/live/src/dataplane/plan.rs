@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use bond::end::Partner;
 use datapath::{EndSpec, Map, Owner, Steering, Tables};
-use fabric::Fabric;
+use fabric::{Fabric, SwitchSettings};
 use machine::mix;
 use topology::{
     BondEndId, LinkId, NetPort, Node, NodeId, NullDevice, PortId, Rerouting, Routes, TiSlice, TiVec, Topology,
 };
+use vswitch::mac_table::{MacLimits, MacTable};
 use vswitch::{HostTable, Pipelines, Spread};
 
 use super::poller::PortKey;
@@ -37,6 +38,8 @@ pub struct Plan {
     workers: usize,
     /// Which worker owns each node.
     owner: TiVec<NodeId, u16>,
+    /// Addresses that hosts have besides those of the file.
+    macs: MacTable,
     /// Who takes what comes in by each port.
     arrival_owners: TiVec<NetPort, Owner>,
 }
@@ -61,6 +64,7 @@ impl Plan {
             rerouting: fabric.rerouting,
             pipelines,
             steering,
+            ports: fabric.port_table(),
         };
         let owner = owners(topology, workers, is_shared, before);
         let map = &tables.map;
@@ -72,6 +76,7 @@ impl Plan {
         };
         let arrival_owners = map.ports().map(arrival_owner).collect();
         Self {
+            macs: mac_table(&fabric, &tables),
             tables,
             routes: Arc::new(routes),
             shaped: is_shaped,
@@ -119,6 +124,22 @@ impl Plan {
     /// Whose address is whose.
     pub const fn host_table(&self) -> &HostTable {
         &self.tables.host_table
+    }
+
+    /// Addresses that hosts have besides those of the file.
+    pub const fn macs(&self) -> &MacTable {
+        &self.macs
+    }
+
+    /// Whether pipelines of switches are what the file says, and no others.
+    pub fn has_own_pipelines(&self) -> bool {
+        !self.fabric.flow_tables.is_empty() || self.fabric.has_vlans()
+    }
+
+    /// Whether a switch may have flows for addresses that nobody has.
+    pub fn asks_flows(&self) -> bool {
+        let Tables { pipelines, ports, .. } = &self.tables;
+        !pipelines.is_empty() && (!self.fabric.flow_tables.is_empty() || !ports.has_vlans())
     }
 
     /// Whether any link has a rate or a delay: then no frame is longer than an MTU.
@@ -221,6 +242,24 @@ impl Plan {
     pub fn hosts_of(&self, worker: usize) -> impl Iterator<Item = usize> + '_ {
         (0..self.hosts()).filter(move |&host| self.owner(host.into()) == worker)
     }
+}
+
+/// The table of addresses that are learned in a network.
+fn mac_table(fabric: &Fabric, tables: &Tables) -> MacTable {
+    let default = SwitchSettings::default();
+    let limits = |(id, _): (NodeId, &Node)| {
+        let settings = fabric.switches.get(&id).unwrap_or(&default);
+        MacLimits { age: settings.mac_age.into(), addresses: settings.mac_table_size }
+    };
+    let limits: Vec<MacLimits> = fabric.topology.switches().map(limits).collect();
+    let switches = fabric.topology.hosts().map(|(host, _)| edge_switch(tables, host));
+    MacTable::new(switches, &limits, drawn_lot().map_or(0, NonZeroU64::get))
+}
+
+/// The first switch that a host is linked to, by its number among the switches.
+fn edge_switch(tables: &Tables, host: NodeId) -> Option<usize> {
+    let map = &tables.map;
+    map.switch(map.far_node(map.port_of(host, PortId(0))?))
 }
 
 /// See [`Plan::frame_limit`].

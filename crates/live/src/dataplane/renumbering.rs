@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use topology::{BondEndId, LinkId, NetPort, NodeId, TiSlice, TiVec, Topology};
+use topology::{BondEndId, LinkId, NetPort, Node, NodeId, TiSlice, TiVec, Topology};
+use vswitch::flow_table::Ports;
 
 use super::plan::Plan;
 use crate::device::Attached;
@@ -42,7 +43,7 @@ impl Renumbering {
             has_same_hosts,
             graph: datapath::Renumbering {
                 keeps_choices: randomness(old) == randomness(new),
-                keeps_pipelines: keeps_pipelines(old, new),
+                keeps_pipelines: keeps_pipelines(old, new, &nodes),
                 nodes,
                 ports,
                 ends,
@@ -136,14 +137,24 @@ fn is_same_graph(old: &Plan, new: &Plan) -> bool {
         && before.multi_homed().eq(after.multi_homed())
 }
 
-/// By switch: whether its pipeline goes on. They know addresses and in-ports, and those with tables of flows are what the file says.
-fn keeps_pipelines(old: &Plan, new: &Plan) -> Vec<bool> {
-    if !is_same_graph(old, new) || !has_same_addresses(old, new) {
-        return Vec::new();
-    }
+/// By switch: whether its pipeline goes on.
+fn keeps_pipelines(old: &Plan, new: &Plan, nodes: &TiSlice<NodeId, Option<NodeId>>) -> Vec<bool> {
     let (before, after) = (&old.fabric().flow_tables, &new.fabric().flow_tables);
-    let switches = new.fabric().topology.switches();
-    switches.map(|(switch, _)| before.get(&switch) == after.get(&switch)).collect()
+    // Those of tests know addresses, and all of the graph.
+    let has_others = |plan: &Plan| !plan.tables().pipelines.is_empty() && !plan.has_own_pipelines();
+    if has_others(old) || has_others(new) {
+        let is_same = is_same_graph(old, new) && has_same_addresses(old, new);
+        return vec![is_same; if is_same { new.fabric().topology.switch_count() } else { 0 }];
+    }
+    // Tables know the ports of their switch, and are what the file says.
+    let keeps = |(was, _): (NodeId, &Node)| {
+        let Some(is) = nodes[was].filter(|is| old.map().switch(was) == new.map().switch(*is)) else { return false };
+        let ports = |plan: &Plan, switch| Ports::of(&plan.fabric().topology, switch);
+        // Where there are VLANs, switches without tables have a pipeline, too.
+        let is_same_kind = before.contains_key(&was) || old.fabric().has_vlans() == new.fabric().has_vlans();
+        is_same_kind && before.get(&was) == after.get(&is) && ports(new, is).begins_with(&ports(old, was))
+    };
+    old.fabric().topology.switches().map(keeps).collect()
 }
 
 /// Whether the same hosts have the same addresses, and the same ports are in bonds.

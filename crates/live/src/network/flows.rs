@@ -65,7 +65,7 @@ impl Network {
     /// Goes over to a network in which this switch has tables; packets go on meanwhile.
     fn give_tables(&mut self, switch: &str) -> Result<(), Error> {
         self.with_tables.insert(switch.to_owned());
-        let fabric = self.definition(&self.changed_links);
+        let fabric = self.definition(&self.changed_links, &self.changed_ports);
         let changed = fabric.and_then(|fabric| self.go_over_to(fabric, &self.folder.clone()));
         if changed.is_err() {
             self.with_tables.remove(switch);

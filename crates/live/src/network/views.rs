@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fabric::{Fabric, HostSetup, SwitchTables};
+use fabric::{Fabric, HostSetup, SwitchSettings, SwitchTables};
 use link::LinkSpec;
 use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Side};
 use vswitch::Spread;
@@ -19,6 +19,7 @@ pub(super) fn is_same(old: &Fabric, new: &Fabric) -> bool {
         && old.topology == new.topology
         && old.bonds == new.bonds
         && old.flow_tables == new.flow_tables
+        && old.switches == new.switches
         && old.setups == new.setups
         && (&old.chains, &old.simulated_functions) == (&new.chains, &new.simulated_functions)
         && (old.spread, old.rerouting, old.mtu, old.seed) == (new.spread, new.rerouting, new.mtu, new.seed)
@@ -27,8 +28,8 @@ pub(super) fn is_same(old: &Fabric, new: &Fabric) -> bool {
 /// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, what a switch or a host has besides.
 type NodeView<'a> = (&'a topology::NodeKind, &'a [String], Vec<&'a str>, Option<SwitchView<'a>>, HostView<'a>);
 
-/// What distinguishes a switch besides: how it spreads and routes, whether it forwards, and its flows.
-type SwitchView<'a> = (Spread, Rerouting, bool, Option<&'a SwitchTables>);
+/// What distinguishes a switch besides: how it spreads and routes, whether it forwards, its flows, and what is said about it and its ports.
+type SwitchView<'a> = (Spread, Rerouting, bool, Option<&'a SwitchTables>, Option<&'a SwitchSettings>);
 
 /// What distinguishes a host besides: its MTU, its programs, files and sysctls.
 type HostView<'a> = (u32, Option<&'a HostSetup>);
@@ -93,8 +94,9 @@ fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
         let is_switch = !fabric.topology.is_host(id);
         let mtu = if is_switch { 0 } else { fabric.mtu };
         let has_switch = is_switch || multi_homed.contains(&id);
-        let policy = has_switch
-            .then(|| (fabric.spread, fabric.rerouting, fabric.topology.forwards(id), fabric.flow_tables.get(&id)));
+        let own = || (fabric.flow_tables.get(&id), fabric.switches.get(&id));
+        let policy =
+            has_switch.then(|| (fabric.spread, fabric.rerouting, fabric.topology.forwards(id), own().0, own().1));
         let own = (mtu, fabric.setups.get(name));
         views.insert(name.clone(), (kind, devices.as_slice(), ports.iter().map(peer).collect(), policy, own));
     }

@@ -42,6 +42,7 @@ pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fab
         mtu: 1_500,
         seed: 1,
         flow_tables: BTreeMap::new(),
+        switches: BTreeMap::new(),
         chains: Chains::default(),
         simulated_functions: Vec::new(),
         setups: BTreeMap::new(),

@@ -81,3 +81,21 @@ flows:
         more.concat()
     )
 }
+
+/// Hosts h1 at s1 and h2 at s2, each in a VLAN; the switches are joined by a trunk.
+#[allow(dead_code, reason = "live tests have networks of their own")]
+pub fn vlans(rate: &str, [h1, h2]: [u16; 2]) -> String {
+    format!(
+        "\
+name: vlans
+nodes: {{ h1: host, h2: host, s1: switch, s2: switch }}
+links:
+  - {{ between: [h1, s1]{rate} }}
+  - {{ between: [h2, s2]{rate} }}
+  - {{ between: [s1, s2]{rate} }}
+switches:
+  s1: {{ ports: {{ h1: {{ tag: {h1} }} }} }}
+  s2: {{ ports: {{ h2: {{ tag: {h2} }} }} }}
+"
+    )
+}

@@ -36,6 +36,11 @@ impl Ports {
         Self(ports)
     }
 
+    /// Whether all of these ports are there as well, with the same numbers and names, and perhaps more behind them.
+    pub fn begins_with(&self, others: &Self) -> bool {
+        self.0.starts_with(&others.0)
+    }
+
     /// Those of a switch with one port to each of these.
     #[cfg(test)]
     pub fn to(peers: &[&str]) -> Self {
@@ -106,6 +111,13 @@ impl Ports {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_more_is_behind_the_others() {
+        let [few, more, others] = [&["h1", "h2"][..], &["h1", "h2", "vm"], &["vm", "h1", "h2"]].map(Ports::to);
+        assert!(more.begins_with(&few) && few.begins_with(&few));
+        assert!(!few.begins_with(&more) && !others.begins_with(&few));
+    }
 
     #[test]
     fn ports_have_numbers_and_the_names_of_their_peers() {

@@ -459,6 +459,14 @@ impl FlowTables {
         }
     }
 
+    /// The switch has these ports from now on: all that it had, and perhaps more.
+    pub fn set_ports(&mut self, ports: Ports) {
+        if self.ports != ports {
+            self.ports = ports;
+            self.outdate();
+        }
+    }
+
     /// The entries that are meant, in the order of their tables, then of their priorities, highest first.
     pub fn entries(&self, now: Time, selection: &Selection) -> Vec<EntryStatus> {
         let mut rows = self.entries_within(now, selection, 0..self.places());

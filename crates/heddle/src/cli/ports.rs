@@ -1,0 +1,83 @@
+//! Commands about ports of switches: what they take.
+
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
+
+use super::candidates;
+
+/// Completes names of hosts and switches.
+fn nodes() -> ArgValueCompleter {
+    ArgValueCompleter::new(candidates::nodes)
+}
+
+#[derive(Debug, Args)]
+pub struct Port {
+    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
+    #[arg(
+        short,
+        long = "name",
+        alias = "network",
+        alias = "instance",
+        value_name = "NETWORK",
+        global = true,
+        add = ArgValueCompleter::new(candidates::networks)
+    )]
+    pub name: Option<String>,
+    #[command(subcommand)]
+    pub action: PortAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PortAction {
+    /// Add a port on a device to a switch, as `ovs-vsctl add-port` does
+    ///
+    /// The port is behind the others of the switch, and leads to a host that is called as the port is, and is not made: whatever is behind the device. Packets, programs, flows and all other
+    /// ports go on untouched. It holds until `heddle up` applies a file; what is to stay is written there, under `switches:`.
+    ///
+    /// DEVICE is a network device of the machine (of the network namespace in which `heddle up` was called), `xdp:DEVICE`, `vhost-user:SOCKET`, `null:` or `pcap:FILE`, as in `devices` of
+    /// a file; relative names are of the folder of the network's file. The keys are those of ports in the file.
+    #[command(after_help = ADD_EXAMPLES)]
+    Add(PortAdded),
+    /// Take a port on a device away from a switch, as `ovs-vsctl del-port` does
+    #[command(visible_alias = "delete", after_help = "Example: heddle port del leaf1 vm1")]
+    Del(PortRemoved),
+    /// Show the ports of a switch, or of all: number, where each leads, type, device, carrier, rate, VLANs, and what has passed
+    #[command(after_help = "Examples:\n  heddle port show leaf1\n  heddle port show -o json")]
+    Show {
+        /// The switch; if left out, all
+        #[arg(add = nodes())]
+        switch: Option<String>,
+    },
+}
+
+const ADD_EXAMPLES: &str = "\
+Examples:
+  heddle port add leaf1 vm1 vhost-user:/run/vm1.sock tag=10
+  heddle port add leaf1 uplink eth1 trunks=10,20
+  heddle port add leaf1 lan tap0 vlan-mode=native-untagged tag=1 storm-control=1000/s";
+
+#[derive(Debug, Args)]
+pub struct PortAdded {
+    /// The switch
+    #[arg(add = nodes())]
+    pub switch: String,
+    /// What the port is called, and the host behind it
+    #[arg(value_name = "NAME")]
+    pub port: String,
+    /// What it is on
+    #[arg(value_name = "DEVICE")]
+    pub device: String,
+    /// What else is to be said of it: tag, trunks, vlan-mode, learning, flood, storm-control
+    #[arg(value_name = "KEY=VALUE")]
+    pub keys: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct PortRemoved {
+    /// The switch
+    #[arg(add = nodes())]
+    pub switch: String,
+    /// The port
+    #[arg(value_name = "NAME")]
+    pub port: String,
+}

@@ -1,0 +1,153 @@
+//! `port`: ports of switches of a running network, that come, go and are shown.
+
+use fabric::{AddedPort, Fabric, find_switch};
+use live::control::{Counters, PortCounters};
+use live::{Error, Instance};
+use miette::Report;
+use serde_json::{Value, json};
+use topology::{DeviceName, NodeId, PortId, Side, Topology};
+use vswitch::port::PortVlans;
+
+use super::explain;
+use super::instance::{connect, definition, running};
+use crate::cli::{Format, Port, PortAction};
+use crate::output::{Rows, print_json, put};
+
+/// Adds, removes or shows ports.
+pub fn port(args: &Port, format: Format) -> Result<(), Report> {
+    let connect = || connect(&running(args.name.as_deref(), "`heddle port --name NETWORK ..`")?);
+    match &args.action {
+        PortAction::Add(port) => {
+            let device = [format!("device={}", port.device)];
+            let words: Vec<String> = device.iter().chain(&port.keys).cloned().collect();
+            // What is wrong with it is wrong with any network.
+            let added = AddedPort::parse(&port.switch, &port.port, &words)?;
+            connect()?.add_port(&added).map_err(explain)?;
+            report((&port.switch, &port.port), "added", format)
+        }
+        PortAction::Del(port) => {
+            connect()?.remove_port(&port.switch, &port.port).map_err(explain)?;
+            report((&port.switch, &port.port), "removed", format)
+        }
+        PortAction::Show { switch } => show(&connect()?, switch.as_deref(), format),
+    }
+}
+
+fn report((switch, port): (&str, &str), done: &str, format: Format) -> Result<(), Report> {
+    match format {
+        Format::Table => put(&format!("{switch}: port {port} {done}\n")),
+        Format::Json => print_json(&json!({ "switch": switch, "port": port, "done": done })),
+        Format::Csv => {
+            let mut rows = Rows::new(&["switch", "port", "done"]);
+            rows.push([json!(switch), json!(port), json!(done)]);
+            put(&rows.render(format))
+        }
+    }
+}
+
+/// One row for each port of a switch, or of all.
+fn show(instance: &Instance, switch: Option<&str>, format: Format) -> Result<(), Report> {
+    let now = definition(instance)?;
+    let wanted = switch.map(|name| find_switch(&now.topology, name)).transpose();
+    let wanted = wanted.map_err(|error| explain(Error::from(error)))?;
+    let counters = instance.counters().map_err(explain)?;
+    let switches = now.topology.switches().map(|(id, _)| id);
+    let mut rows = Rows::new(&[
+        "switch",
+        "port",
+        "to",
+        "type",
+        "device",
+        "carrier",
+        "rate-bps",
+        "vlan",
+        "rx-packets",
+        "rx-bytes",
+        "tx-packets",
+        "tx-bytes",
+        "drops",
+    ]);
+    for switch in switches.filter(|id| wanted.is_none_or(|wanted| wanted == *id)) {
+        for port in now.topology.nodes[switch].ports.keys() {
+            rows.push(row(&now, &counters, switch, port));
+        }
+    }
+    put(&rows.render(format))
+}
+
+/// A port: where it leads, what it is, and what has passed it. To the switch, what the other end sends is received.
+fn row(fabric: &Fabric, counters: &Counters, switch: NodeId, port: PortId) -> [Value; 13] {
+    let topology = &fabric.topology;
+    let (link, side) = topology.nodes[switch].ports[port];
+    let far = topology.links[link].end(side.other());
+    let peer = &topology.nodes[far.node];
+    let device = peer.devices.get(usize::from(far.port.0));
+    let of_link = counters.links.get(usize::from(link));
+    let [received, sent] = match (of_link, side) {
+        (Some(of), Side::A) => [of.backward, of.forward],
+        (Some(of), Side::B) => [of.forward, of.backward],
+        (None, _) => [link::Counters::default(); 2],
+    };
+    let of_host: Option<&PortCounters> = counters.ports.iter().find(|counted| counted.host == peer.name);
+    let at_host = of_host.filter(|_| topology.is_host(far.node)).map_or(0, |counted| counted.traffic.drops);
+    let settings = fabric.switches.get(&switch).and_then(|switch| switch.ports.get(&port));
+    [
+        json!(topology.nodes[switch].name),
+        json!(port.0),
+        json!(peer.name),
+        json!(kind(topology, far.node, device.map(String::as_str))),
+        json!(device),
+        json!(of_link.map(|link| if link.up { "up" } else { "down" })),
+        json!(topology.links[link].spec.rate_bps),
+        json!(settings.and_then(|settings| settings.vlans.as_ref()).map(vlans)),
+        json!(received.packets),
+        json!(received.bytes),
+        json!(sent.packets),
+        json!(sent.bytes),
+        json!(received.drops + sent.drops + at_host),
+    ]
+}
+
+/// What is at the other end.
+fn kind(topology: &Topology, peer: NodeId, device: Option<&str>) -> &'static str {
+    if !topology.is_host(peer) {
+        return "switch";
+    }
+    match device.map(DeviceName::parse) {
+        None => "host",
+        Some(Ok(DeviceName::Kernel(_)) | Err(_)) => "af-packet",
+        Some(Ok(DeviceName::Xdp(_))) => "af-xdp",
+        Some(Ok(DeviceName::Null(_))) => "null",
+        Some(Ok(DeviceName::Pcap(_))) => "pcap",
+        Some(Ok(DeviceName::VhostUser(_))) => "vhost-user",
+    }
+}
+
+/// `access 10`, `trunk 10,20`, `native-untagged 10 of 10,20`.
+fn vlans(vlans: &PortVlans) -> String {
+    let own = vlans.tag().map_or_else(String::new, |tag| format!(" {tag}"));
+    let list: Vec<String> = vlans.trunks().iter().map(ToString::to_string).collect();
+    let trunks = match (list.is_empty(), vlans.tag().is_some()) {
+        (true, _) => String::new(),
+        (false, true) => format!(" of {}", list.join(",")),
+        (false, false) => format!(" {}", list.join(",")),
+    };
+    format!("{}{own}{trunks}", vlans.mode().name())
+}
+
+#[cfg(test)]
+mod tests {
+    use vswitch::port::VlanMode;
+
+    use super::*;
+
+    #[test]
+    fn vlans_are_written_in_a_word_or_three() {
+        let of = |mode, tag, trunks: &[u16]| vlans(&PortVlans::new(mode, tag, trunks.to_vec()));
+        assert_eq!(of(VlanMode::Access, 10, &[]), "access 10");
+        assert_eq!(of(VlanMode::Trunk, 0, &[]), "trunk");
+        assert_eq!(of(VlanMode::Trunk, 0, &[20, 10]), "trunk 10,20");
+        assert_eq!(of(VlanMode::NativeTagged, 5, &[]), "native-tagged 5");
+        assert_eq!(of(VlanMode::NativeUntagged, 5, &[20]), "native-untagged 5 of 5,20");
+    }
+}

@@ -1,0 +1,113 @@
+//! `heddle port`, `show macs`, `flush macs`, and ports of a file.
+
+use serde_json::Value;
+
+use crate::live::{may_run, up};
+
+const LAB: &str = "\
+topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }
+flows: { leaf1: [ 'priority=10,tcp,tp_dst=80,actions=drop' ] }
+switches:
+  leaf2: { ports: { sink: { device: 'null:' } } }
+";
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn ports_come_and_go_while_the_network_runs() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    let ports = |switch: &str| json(&said(&["port", "show", switch, "-o", "json"]));
+    let names = |ports: &Value| -> Vec<String> {
+        let all = ports.as_array().expect("it is a list").iter();
+        all.map(|port| format!("{}:{}:{}", port["port"], port["to"].as_str().unwrap(), port["type"].as_str().unwrap()))
+            .collect()
+    };
+    let of_file = ["0:h3:host", "1:h4:host", "2:spine1:switch", "3:spine2:switch", "4:sink:null"];
+    assert_eq!(names(&ports("leaf2")), of_file);
+    // What somebody has changed, and what has been counted, stays.
+    said(&["flow", "add", "leaf1", "priority=20,icmp,actions=normal"]);
+    said(&["ping", "h1", "h2"]);
+    assert_eq!(
+        said(&["port", "add", "leaf1", "vm", "vhost-user:", "tag=10", "storm-control=1000/s"]),
+        "leaf1: port vm added\n"
+    );
+    assert_eq!(said(&["port", "add", "leaf2", "drain", "null:"]), "leaf2: port drain added\n");
+    let added = ports("leaf1");
+    assert_eq!(names(&added)[4], "4:vm:vhost-user");
+    assert_eq!((&added[4]["device"], &added[4]["vlan"]), (&"vhost-user:".into(), &"access 10".into()), "{added}");
+    let flows = json(&said(&["flow", "show", "leaf1", "icmp", "-o", "json"]));
+    assert!(flows[0]["packets"].as_u64() > Some(0), "{flows}");
+    // The new port can be named at once.
+    said(&["flow", "add", "leaf1", "priority=30,udp,tp_dst=9,actions=output:vm"]);
+    said(&["ping", "h1", "h3"]);
+    let refused = |args: &[&str]| desk.expect(2, args).1;
+    let again = refused(&["port", "add", "leaf1", "vm", "null:"]);
+    assert!(again.contains("there is a node vm already") && again.contains("another name"), "{again}");
+    let wrong = refused(&["port", "add", "leaf1", "x", "null:", "tga=5"]);
+    assert!(wrong.contains("there is no key `tga` here") && wrong.contains("did you mean `tag`?"), "{wrong}");
+    let wrong = refused(&["port", "add", "leaf9", "x", "null:"]);
+    assert!(wrong.contains("there is no switch `leaf9`"), "{wrong}");
+    let wrong = refused(&["port", "add", "leaf1", "x", "no-such-device"]);
+    assert!(wrong.contains("no-such-device"), "{wrong}");
+    assert_eq!(ports("leaf1").as_array().map(Vec::len), Some(5), "what is refused changes nothing");
+    let wrong = refused(&["port", "del", "leaf1", "h1"]);
+    assert!(wrong.contains("the end of a link of the file") && wrong.contains("heddle link down leaf1 h1"), "{wrong}");
+    let wrong = refused(&["port", "del", "leaf1", "drain"]);
+    assert!(wrong.contains("no port of leaf1 is called drain"), "{wrong}");
+    assert_eq!(said(&["port", "del", "leaf1", "vm"]), "leaf1: port vm removed\n");
+    assert_eq!(said(&["port", "del", "leaf2", "sink"]), "leaf2: port sink removed\n");
+    assert_eq!(names(&ports("leaf2"))[4..], ["4:drain:null"]);
+    said(&["ping", "h2", "h4"]);
+    // A file says all.
+    said(&["up", "lab.fabric.yaml"]);
+    assert_eq!(names(&ports("leaf2")), of_file);
+}
+
+#[test]
+fn addresses_are_shown_and_forgotten() {
+    if !may_run() {
+        return;
+    }
+    let guard = up("topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 1 } }\n");
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    let shown = said(&["show", "macs", "leaf1"]);
+    let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0].join(" ").to_lowercase(), "switch port to vlan mac age-s", "{shown}");
+    assert_eq!(lines[1], ["leaf1", "0", "h1", "0", "02:00:0a:00:01:01", "static"], "{shown}");
+    said(&[
+        "exec",
+        "h1",
+        "--",
+        "ip",
+        "link",
+        "add",
+        "link",
+        "eth0",
+        "name",
+        "mv0",
+        "address",
+        "02:aa:00:00:00:01",
+        "type",
+        "macvlan",
+    ]);
+    said(&["exec", "h1", "--", "ip", "addr", "add", "192.168.9.1/24", "dev", "mv0"]);
+    said(&["exec", "h1", "--", "ip", "link", "set", "mv0", "up"]);
+    // It asks for somebody, whom nobody is.
+    desk.heddle(&["exec", "h1", "--", "ping", "-c", "1", "-W", "1", "192.168.9.7"]);
+    let all = json(&said(&["show", "macs", "-o", "json"]));
+    let learned = all.as_array().expect("a list").iter().find(|entry| entry["mac"] == "02:aa:00:00:00:01");
+    assert_eq!(learned.map(|entry| (&entry["to"], entry["age-s"].is_u64())), Some((&"h1".into(), true)), "{all}");
+    assert_eq!(said(&["flush", "macs", "leaf2"]), "leaf2: 0 addresses forgotten\n");
+    let forgotten = json(&said(&["flush", "macs", "-o", "json"]));
+    assert!(forgotten["forgotten"].as_u64() > Some(0), "{forgotten}");
+    let refused = desk.expect(2, &["show", "macs", "--switch", "leaf9"]).1;
+    assert!(refused.contains("there is no switch `leaf9`"), "{refused}");
+}

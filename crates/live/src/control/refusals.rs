@@ -1,0 +1,62 @@
+//! Why frames go nowhere.
+
+use serde::{Deserialize, Serialize};
+
+/// Frames that came in from a host and went nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusals {
+    /// No host has the destination address.
+    pub unknown_destination: u64,
+    /// More broadcast or multicast than a host may send.
+    pub storm_control: u64,
+    /// Too short, or longer than the MTU.
+    pub malformed: u64,
+    /// No buffer was free.
+    pub no_buffer: u64,
+    /// The link had as many packets under way as it may have of the buffers.
+    #[serde(default)]
+    pub buffer_share: u64,
+    /// A ring between two workers was full.
+    pub ring_full: u64,
+    /// Announced to everybody that the sender has another host's address (ARP or neighbour discovery).
+    #[serde(default)]
+    pub spoofed: u64,
+    /// No route to the host: links on the way have no carrier.
+    #[serde(default)]
+    pub no_route: u64,
+    /// Sent in a circle by the pipelines of switches, in no time.
+    #[serde(default)]
+    pub looped: u64,
+    /// Dropped by the flow that it met, or since it met none.
+    #[serde(default)]
+    pub dropped_by_flow: u64,
+    /// In a VLAN that a port of a switch does not carry.
+    #[serde(default)]
+    pub vlan: u64,
+    /// For a bond of which no member may send.
+    pub no_member: u64,
+    /// Under way to a part that a new file removed.
+    pub removed: u64,
+    /// Frames of flows that were not watched because the table was full.
+    pub unwatched_flows: u64,
+}
+
+impl Refusals {
+    /// Adds those of another worker.
+    pub const fn add(&mut self, other: &Self) {
+        self.unknown_destination += other.unknown_destination;
+        self.storm_control += other.storm_control;
+        self.malformed += other.malformed;
+        self.no_buffer += other.no_buffer;
+        self.buffer_share += other.buffer_share;
+        self.ring_full += other.ring_full;
+        self.spoofed += other.spoofed;
+        self.dropped_by_flow += other.dropped_by_flow;
+        self.no_route += other.no_route;
+        self.looped += other.looped;
+        self.vlan += other.vlan;
+        self.no_member += other.no_member;
+        self.removed += other.removed;
+        self.unwatched_flows += other.unwatched_flows;
+    }
+}

@@ -1,0 +1,117 @@
+//! What a learning switch does at the edge: whom a frame is in one VLAN with, from whom it comes that the file does not name, and where it goes if nobody knows its
+//! destination.
+
+use datapath::Tag;
+use machine::Time;
+use topology::{NodeId, PortId};
+use vswitch::neighbour::ANSWER_BYTES;
+use vswitch::spread::FlowHash;
+use vswitch::{DropReason, FLOOD, FlowKey, Forwarding, Ingress, UNKNOWN, classify, without_answer};
+use wire::EthernetPacket;
+
+use super::ingress::Entry;
+use super::pool::Packet;
+use super::worker::Worker;
+
+impl Worker {
+    /// Decides about a frame that comes in from a host, and learns from it.
+    #[inline]
+    pub(super) fn classify(
+        &self,
+        entry: Entry,
+        now: Time,
+        packet: &Packet,
+        answer: &mut [u8; ANSWER_BYTES],
+    ) -> Ingress {
+        let from = NodeId(entry.key.host as u32);
+        let host_table = self.plan.host_table();
+        if packet.source() != host_table.mac(from) {
+            self.learn(entry, now, packet);
+        }
+        match classify(packet.ethernet(), from, host_table, answer) {
+            Ingress::Drop(DropReason::UnknownDestination(mac)) => self.find_learned(entry, now, packet, mac),
+            Ingress::Answer(len) if self.plan.tables().ports.has_vlans() => {
+                if self.hears(entry, packet, &answer[..len]) {
+                    return Ingress::Answer(len);
+                }
+                match without_answer(packet.ethernet(), from, host_table) {
+                    Ingress::Drop(DropReason::UnknownDestination(mac)) => self.find_learned(entry, now, packet, mac),
+                    ingress => ingress,
+                }
+            }
+            ingress => ingress,
+        }
+    }
+
+    /// The VLAN that a frame is in; 0 where there are none, `None` if its port does not admit it.
+    fn vlan_of(&self, entry: Entry, packet: &Packet) -> Option<u16> {
+        let Some(vlans) = self.plan.tables().ports.vlans(entry.port) else { return Some(0) };
+        vlans.admit(EthernetPacket::new_checked(packet.ethernet()).ok()?.vlan())
+    }
+
+    /// A frame comes from an address that is not the host's own: from now on it is known to be there. Nobody takes an address that the file gives somebody.
+    fn learn(&self, entry: Entry, now: Time, packet: &Packet) {
+        let (source, host) = (packet.source(), NodeId(entry.key.host as u32));
+        if wire::is_group(source)
+            || source == [0; 6]
+            || !self.plan.tables().ports.learns_from(host)
+            || self.plan.host_table().by_mac(source).is_some()
+        {
+            return;
+        }
+        if let Some(vlan) = self.vlan_of(entry, packet) {
+            self.plan.macs().learn((vlan, source), host, self.edge.clock.uptime_at(now));
+        }
+    }
+
+    /// Where a frame goes that is for an address which no host of the file has.
+    fn find_learned(&self, entry: Entry, now: Time, packet: &Packet, mac: [u8; 6]) -> Ingress {
+        let vlan = self.vlan_of(entry, packet);
+        let found = vlan.and_then(|vlan| self.plan.macs().lookup((vlan, mac), self.edge.clock.uptime_at(now)));
+        match found {
+            None => Ingress::Drop(DropReason::UnknownDestination(mac)),
+            Some(to) if usize::from(to) == entry.key.host => Ingress::Drop(DropReason::SamePort),
+            Some(to) => {
+                let hash = FlowKey::parse(packet.ethernet()).map_or(FlowHash(0), |key| key.hash());
+                Ingress::Forward(Forwarding { to, hash })
+            }
+        }
+    }
+
+    /// Whether who asks is in one VLAN with who has the address, in whose stead an answer is written, and that is in the form in which it would come.
+    fn hears(&self, entry: Entry, packet: &Packet, answer: &[u8]) -> bool {
+        let (map, ports) = (self.plan.map(), &self.plan.tables().ports);
+        let tagged = EthernetPacket::new_checked(packet.ethernet()).is_ok_and(|ethernet| ethernet.vlan().is_some());
+        let (Some(vlan), Some(asker), Some(owner)) = (
+            self.vlan_of(entry, packet),
+            ports.vlans(entry.port),
+            answer.get(6..12).and_then(|source| self.plan.host_table().by_mac(*source.first_chunk()?)),
+        ) else {
+            return false;
+        };
+        let mut owned = (0..).map_while(|number| map.port_of(owner, PortId(number)));
+        asker.tags(vlan) == tagged
+            && asker.carries(vlan)
+            && owned.any(|port| ports.vlans(port).is_some_and(|vlans| vlans.carries(vlan)))
+    }
+
+    /// Whether what is for an address that nobody knows goes anywhere: to a switch whose flows may be for it, or to all who may have the address.
+    pub(super) fn may_go_to_unknown(&self) -> bool {
+        self.plan.asks_flows() || self.plan.tables().ports.floods_unknown()
+    }
+
+    /// What is for an address that nobody knows goes to all who may have it, or else first to a switch whose flows may be for it.
+    #[cold]
+    pub(super) fn enter_to_unknown(&mut self, entry: Entry, now: Time, mut packet: Packet) {
+        let hash = FlowKey::parse(packet.ethernet()).map_or(FlowHash(0), |key| key.hash());
+        if self.plan.asks_flows() {
+            self.edge.stamp(now, &mut packet, Forwarding { to: UNKNOWN, hash }, Tag::None);
+            return self.depart_alone(entry, now, packet);
+        }
+        if !self.edge.may_flood(entry.key.host, now, &packet) {
+            return self.edge.pool.put(packet);
+        }
+        self.edge.stamp(now, &mut packet, Forwarding { to: FLOOD, hash }, Tag::None);
+        self.edge.entering.push(packet);
+    }
+}

@@ -1,0 +1,52 @@
+//! Ports of a live network's switches that come and go.
+
+use fabric::{AddedPort, PortChange, find_switch};
+
+use super::Network;
+use crate::Error;
+
+impl Network {
+    /// Adds a port to a switch, and a host behind it; packets go on meanwhile. If it cannot be done, nothing changes.
+    pub fn add_port(&mut self, port: AddedPort) -> Result<(), Error> {
+        let Some(before) = self.fabric() else { return Err(Error::NothingRuns) };
+        find_switch(&before.topology, &port.switch)?;
+        if before.topology.node(&port.port).is_some() {
+            return Err(Error::NodeExists { name: port.port });
+        }
+        let mut ports = self.changed_ports.clone();
+        ports.push(PortChange::Add(port));
+        self.change_ports(ports)
+    }
+
+    /// Takes a port on a device away from a switch, with the host behind it.
+    pub fn remove_port(&mut self, switch: &str, port: &str) -> Result<(), Error> {
+        let Some(before) = self.fabric() else { return Err(Error::NothingRuns) };
+        let topology = &before.topology;
+        let node = find_switch(topology, switch)?;
+        let Some(peer) = topology.node(port).filter(|peer| topology.peers(node).any(|other| other == *peer)) else {
+            return Err(Error::NoSuchPort { switch: switch.to_owned(), port: port.to_owned() });
+        };
+        let mut ports = self.changed_ports.clone();
+        let is_it = |change: &PortChange| matches!(change, PortChange::Add(added) if added.switch == switch && added.port == port);
+        if let Some(added) = ports.iter().position(is_it) {
+            ports.remove(added);
+            return self.change_ports(ports);
+        }
+        ports.push(PortChange::Remove { switch: switch.to_owned(), port: port.to_owned() });
+        // It does nothing about a link of the file.
+        let is_gone = self.definition(&self.changed_links, &ports)?.topology.node(port).is_none();
+        if !is_gone || !topology.nodes[peer].is_external() {
+            return Err(Error::PortOfLink { switch: switch.to_owned(), peer: port.to_owned() });
+        }
+        self.change_ports(ports)
+    }
+
+    fn change_ports(&mut self, ports: Vec<PortChange>) -> Result<(), Error> {
+        let fabric = self.definition(&self.changed_links, &ports)?;
+        self.check(&fabric)?;
+        self.go_over_to(fabric, &self.folder.clone())?;
+        self.changed_ports = ports;
+        self.reconnect();
+        Ok(())
+    }
+}

@@ -1,0 +1,20 @@
+//! The pipeline of a switch that has no flows, and looks into packets all the same: for the tags of its VLANs.
+
+use machine::{Rebase, Span, Time};
+
+use crate::action::Action;
+use crate::pipeline::{PacketIn, Pipeline};
+
+/// All packets are switched as they are without flows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NormalPipeline;
+
+impl Pipeline for NormalPipeline {
+    fn process(&mut self, _: Time, _: &PacketIn<'_>, actions: &mut Vec<Action>) {
+        actions.push(Action::Normal);
+    }
+}
+
+impl Rebase for NormalPipeline {
+    fn rebase(&mut self, _: Span) {}
+}
