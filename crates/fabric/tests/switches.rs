@@ -97,7 +97,7 @@ fn what_is_wrong_is_shown_where_it_stands() {
         ("h1: { vlan-mode: access }", "needs a VLAN of its own"),
         ("h1: { vlan-mode: trunk, tag: 5 }", "a trunk has no VLAN of its own"),
         ("h1: { vlan-mode: access, tag: 5, trunks: [6] }", "an access port carries one VLAN"),
-        ("h1: { vlan-mode: acces, tag: 5 }", "did you mean `access`?"),
+        ("h1: { vlan-mode: access1, tag: 5 }", "did you mean `access`?"),
         ("h1: { tag: 5 }, 0: { tag: 6 }", "something is said about port 0 already"),
         ("s2: { storm-control: 10/s }", "is for ports that lead to hosts"),
         ("h1: { storm-control: 10 }", "has no unit"),
