@@ -16,6 +16,7 @@ use topology::{HostAddress, Node};
 use crate::Error;
 use crate::namespace::Namespace;
 use crate::tap::{DEVICE, EGRESS, Tap};
+use crate::vm;
 
 /// Index of the TAP device: a fresh namespace has `lo` as 1, and may have the kernel's fall-back tunnels between.
 const LOOPBACK: u32 = 1;
@@ -409,7 +410,11 @@ pub fn hosts_file(fabric: &Fabric) -> String {
         let Some(address) = fabric.topology.address(id) else { continue };
         let (v4, v6): (Ipv4Addr, Ipv6Addr) = (address.ipv4, address.ipv6);
         // Writing to a string cannot fail.
-        let _ = write!(text, "{v4} {name}\n{v6} {name}\n", name = node.name);
+        let _ = writeln!(text, "{v4} {}", node.name);
+        // Nobody is to wait for an address that nobody answers by.
+        if !vm::lacks_ipv6(fabric, &node.name) {
+            let _ = writeln!(text, "{v6} {}", node.name);
+        }
     }
     text
 }

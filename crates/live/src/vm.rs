@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use fabric::{HostFile, Hypervisor, Program, Restart, Vm};
+use fabric::{Fabric, HostFile, Hypervisor, Program, Restart, Vm};
 use topology::HostAddress;
 
 /// The first process of a guest without an image.
@@ -88,7 +88,8 @@ impl Guest<'_> {
             let mac = mac_text(*mac);
             let _ = writeln!(script, "ip link set eth0 address {mac}");
             let _ = writeln!(script, "ip addr add {ipv4}/{ipv4_prefix} dev eth0");
-            let _ = writeln!(script, "ip -6 addr add {ipv6}/{ipv6_prefix} dev eth0 nodad");
+            let _ =
+                writeln!(script, "[ ! -e /proc/sys/net/ipv6 ] || ip -6 addr add {ipv6}/{ipv6_prefix} dev eth0 nodad");
         }
         script
     }
@@ -187,6 +188,12 @@ fn started(package: &str, environment: &str, program: String) -> Vec<String> {
     let look = format!("echo \"there is no $0: install it, as with apt-get install {package}\" >&2; exit 127");
     let script = format!("command -v \"$0\" >/dev/null || {{ {look}; }}; {environment}exec \"$0\" \"$@\"");
     vec!["sh".to_owned(), "-c".to_owned(), script, program]
+}
+
+/// Whether a host has no IPv6: Debian's kernel for User-Mode Linux is built without it.
+pub fn lacks_ipv6(fabric: &Fabric, host: &str) -> bool {
+    let vm = fabric.setups.get(host).and_then(|setup| setup.vm.as_ref());
+    vm.is_some_and(|vm| vm.hypervisor == Hypervisor::UserModeLinux && vm.kernel.is_none())
 }
 
 /// Whether an image is of QEMU's own format; another one is taken as it is.
