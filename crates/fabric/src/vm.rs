@@ -26,7 +26,7 @@ section! {
     /// The machine of a node of kind `vm`: it starts with the network and ends with it, and is behind a vhost-user socket for each of its links. Live only: a
     /// simulated one is a host.
     VmText {
-        /// What runs the guest: `user-mode-linux`, a Linux kernel as an ordinary process (needs neither KVM nor an image), or `qemu`. When not given: `qemu` with an `image` or
+        /// What runs the guest: `user-mode-linux`, a Linux kernel as an ordinary process (needs neither KVM nor an image, but root for now), or `qemu`. When not given: `qemu` with an `image` or
         /// `initrd`, else `user-mode-linux`.
         "hypervisor" => hypervisor: Option<At<Hypervisor>>,
         /// The guest's memory. `128MiB` when not given.

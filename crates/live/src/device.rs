@@ -187,12 +187,18 @@ impl Device {
     /// [`Error::Device`] and [`Error::Capture`] say which one can't be opened.
     pub fn open_all(host: NodeId, surroundings: &Surroundings<'_>) -> Result<Vec<Arc<Self>>, Error> {
         let Node { name, devices, .. } = &surroundings.fabric.topology.nodes[host];
+        // Only devices of the kernel's are there. Who is not root may not go there, and has sockets, captures and null devices all the same.
+        let is_kernel_s = |device: &&String| {
+            matches!(DeviceName::parse(device), Ok(DeviceName::Kernel(_) | DeviceName::Xdp(_)) | Err(_))
+        };
         in_namespace(|| {
-            surroundings.outside.enter().map_err(|errno| Error::Device {
-                host: name.clone(),
-                device: devices.first().cloned().unwrap_or_default(),
-                source: errno.into(),
-            })?;
+            if let Some(device) = devices.iter().find(is_kernel_s) {
+                surroundings.outside.enter().map_err(|errno| Error::Device {
+                    host: name.clone(),
+                    device: device.clone(),
+                    source: errno.into(),
+                })?;
+            }
             devices
                 .iter()
                 .enumerate()
@@ -356,7 +362,11 @@ fn in_namespace<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 /// If the kernel does not let us listen.
 pub fn watch(outside: &Namespace, mut look: impl FnMut() -> bool) -> Result<(), Error> {
     let at = |step: &'static str| move |errno: Errno| Error::System { step, source: errno.into() };
-    outside.enter().map_err(at("enter the machine's network namespace"))?;
+    match outside.enter() {
+        // Who is not root has no device there, and looks at its sockets as often.
+        Ok(()) | Err(Errno::EPERM) => {}
+        Err(errno) => return Err(at("enter the machine's network namespace")(errno)),
+    }
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let news = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)
         .map_err(at("open a netlink socket"))?;

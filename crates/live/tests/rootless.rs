@@ -60,7 +60,7 @@ fn an_ordinary_user_needs_nothing_but_the_tun_device() {
     let file = folder.path().join("pair.fabric.yaml");
     fs::write(
         &file,
-        "name: pair\nnodes: { h1: host, h2: host, s1: switch }\nlinks: [ { between: [h1, s1] }, { between: [s1, h2] } ]\n",
+        "name: pair\nnodes: { h1: host, h2: host, h3: { kind: host, devices: ['vhost-user:'] }, s1: switch }\nlinks: [ { between: [h1, s1] }, { between: [s1, h2] }, { between: [s1, h3] } ]\n",
     )
     .unwrap();
     chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
