@@ -14,3 +14,13 @@ pub fn problems(network: &str, more: &str) -> Vec<String> {
         |problem: &Problem| format!("{}:{} {} ({})", problem.line, problem.column, problem.message, problem.hint);
     error.problems().iter().map(line).collect()
 }
+
+/// What each problem marks, what it says, and its hint.
+pub fn said(source: &Source) -> String {
+    let error = parse(source).expect_err(&source.text);
+    let said = error.problems().iter().map(|problem| {
+        let marked = &source.text[problem.span.offset()..][..problem.span.len()];
+        format!("[{marked}] {}; {}", problem.message, problem.hint)
+    });
+    said.collect::<Vec<_>>().join("\n")
+}

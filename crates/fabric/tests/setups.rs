@@ -2,6 +2,8 @@
 
 use fabric::{HostSetup, Restart, Source, parse};
 
+use crate::network::said;
+
 fn source(text: &str) -> Source {
     Source { name: "net".to_owned(), text: text.to_owned() }
 }
@@ -14,15 +16,6 @@ fn with(setup: &str) -> Source {
 fn setup(text: &str) -> HostSetup {
     let mut fabric = parse(&with(text)).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)));
     fabric.setups.remove("h1").expect("h1 has it")
-}
-
-fn said(source: &Source) -> String {
-    let error = parse(source).expect_err(&source.text);
-    let said = error.problems().iter().map(|problem| {
-        let marked = &source.text[problem.span.offset()..][..problem.span.len()];
-        format!("[{marked}] {}; {}", problem.message, problem.hint)
-    });
-    said.collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Switches and their ports in a file.
 
-use fabric::{Fabric, Source, parse};
+use fabric::Fabric;
 use machine::Span;
 use topology::PortId;
 use vswitch::port::{PortVlans, StormLimit, VlanMode};
+
+use crate::network;
 
 const NETWORK: &str = "\
 name: net
@@ -15,16 +17,11 @@ links:
 ";
 
 fn read(more: &str) -> Result<Fabric, fabric::Error> {
-    parse(&Source { name: "net.fabric.yaml".into(), text: format!("{NETWORK}{more}") })
+    network::read(NETWORK, more)
 }
 
-/// Line and column of each problem, what it says, and its hint.
 fn problems(more: &str) -> Vec<String> {
-    let error = read(more).expect_err("it has a problem");
-    let line = |problem: &fabric::Problem| {
-        format!("{}:{} {} ({})", problem.line, problem.column, problem.message, problem.hint)
-    };
-    error.problems().iter().map(line).collect()
+    network::problems(NETWORK, more)
 }
 
 #[test]
@@ -80,8 +77,7 @@ fn a_port_on_a_device_is_a_host_with_a_link_behind_the_others() {
     assert_eq!(alone.address(alone.node("tap").expect("it is there")), topology.address(tap));
     let by_rule = "topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 1 } }\n\
         switches: { leaf1: { ports: { vm: { device: 'null:' } } } }\n";
-    let source = Source { name: "net.fabric.yaml".into(), text: by_rule.to_owned() };
-    assert_eq!(parse(&source).expect("it is a file").topology.hosts, 3);
+    assert_eq!(network::read("", by_rule).expect("it is a file").topology.hosts, 3);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use fabric::{Hypervisor, Source, Vm, parse};
 
+use crate::network::said;
+
 fn source(text: &str) -> Source {
     Source { name: "net".to_owned(), text: text.to_owned() }
 }
@@ -18,15 +20,6 @@ fn vm(node: &str) -> Vm {
     let host = fabric.topology.node("v").expect("it is there");
     assert_eq!(fabric.topology.nodes[host].devices, ["vhost-user:"]);
     fabric.setups["v"].vm.clone().expect("it is a virtual machine")
-}
-
-fn said(source: &Source) -> String {
-    let error = parse(source).expect_err(&source.text);
-    let said = error.problems().iter().map(|problem| {
-        let marked = &source.text[problem.span.offset()..][..problem.span.len()];
-        format!("[{marked}] {}; {}", problem.message, problem.hint)
-    });
-    said.collect::<Vec<_>>().join("\n")
 }
 
 #[test]

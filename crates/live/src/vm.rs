@@ -121,11 +121,13 @@ impl Guest<'_> {
         let own = self.own.to_string_lossy();
         let kernel = self.vm.kernel.as_deref().map_or_else(|| USER_MODE_LINUX.to_owned(), |kernel| self.file(kernel));
         // Its memory is a file, which may be shared only on tmpfs.
-        let mut line = started("user-mode-linux", "TMPDIR=/dev/shm ", kernel);
+        // What another start of it has changed is not there any more.
+        let changes = format!("{own}/changes");
+        let mut line = started("user-mode-linux", &format!("rm -f {}; TMPDIR=/dev/shm ", quoted(&changes)), kernel);
         line.push(format!("mem={}K", self.vm.memory_bytes >> 10));
         line.extend([format!("uml_dir={own}"), "umid=guest".to_owned()]);
         if let Some(image) = &self.vm.image {
-            line.extend([format!("ubd0={own}/changes,{}", self.file(image)), "root=/dev/ubda".to_owned()]);
+            line.extend([format!("ubd0={changes},{}", self.file(image)), "root=/dev/ubda".to_owned()]);
             line.push("rw".to_owned());
         } else {
             line.extend(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"].map(str::to_owned));
