@@ -1,0 +1,39 @@
+//! Who gets the next connection: a service's servers, how loaded and how well they are, and the schedulers that choose among them.
+//!
+//! [`Service`] is one virtual service as a state machine. It reads no clock and sends nothing: its driver says when a connection opens, is
+//! answered and closes, what agents report and what health checks find; the answer to an opening is a server.
+//!
+//! ```text
+//!  new connection ----> client limit -> persistence -> scheduler -> server, or why none
+//!                                                         ^
+//!  answered, closed --> counts, estimates, ejection ------+
+//!  agents' reports ---> load, overload -------------------+
+//!  health checks -----> up, down -------------------------+
+//! ```
+//!
+//! | part | where |
+//! |---|---|
+//! | what a service is configured to do | [`config`] |
+//! | one virtual service | `service` |
+//! | its list of servers, and who of them may get connections | `servers`, `server` |
+//! | who gets the next one | `scheduler/`, a module each |
+//!
+//! Invariants: a server that is out gets no connection unless the service is in panic; what was opened and not closed is active or
+//! inactive at exactly one server; the same seed and the same calls give the same choices.
+#![forbid(unsafe_code)]
+
+pub mod config;
+mod scheduler;
+mod server;
+mod servers;
+mod service;
+
+pub use config::{Scheduler, ServerSpec, ServiceSpec, SpecError};
+pub use server::{Outcome, ServerId, ServerStatus, Unavailable};
+pub use service::{Client, Refusal, Service};
+
+/// Servers of one service at most.
+pub const SERVERS_MAX: usize = 1_024;
+
+/// The greatest weight, as in IPVS.
+pub const WEIGHT_MAX: u32 = 65_535;

@@ -1,0 +1,116 @@
+//! The list of a service's servers, in the order in which IPVS would have it: who came last is first.
+
+use machine::{Rebase, Span};
+
+use crate::config::ServerSpec;
+use crate::server::{Server, ServerId};
+
+/// Servers by slot, and the order in which schedulers see them.
+///
+/// Invariant: `order` holds the slots of all servers that stand in the specification, and no others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Servers {
+    slots: Vec<Slot>,
+    order: Vec<u16>,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    generation: u16,
+    server: Option<Server>,
+}
+
+impl Servers {
+    /// How many stand in the specification.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The server at `position` of the order.
+    pub fn at(&self, position: usize) -> &Server {
+        self.slots[usize::from(self.order[position])].server.as_ref().expect("a slot of the order is filled")
+    }
+
+    /// Those that stand in the specification, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Server> {
+        self.order.iter().filter_map(|&slot| self.slots[usize::from(slot)].server.as_ref())
+    }
+
+    /// Those that may get connections, in their order.
+    pub fn candidates(&self) -> impl Iterator<Item = &Server> {
+        self.iter().filter(|server| server.is_candidate)
+    }
+
+    /// All, also those that only have connections left.
+    pub fn all(&self) -> impl Iterator<Item = &Server> {
+        self.slots.iter().filter_map(|slot| slot.server.as_ref())
+    }
+
+    /// All, to change them.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Server> {
+        self.slots.iter_mut().filter_map(|slot| slot.server.as_mut())
+    }
+
+    /// The server, if it is still there.
+    pub fn get(&self, id: ServerId) -> Option<&Server> {
+        let slot = self.slots.get(id.index())?;
+        slot.server.as_ref().filter(|_| slot.generation == id.generation())
+    }
+
+    /// The server, if it is still there.
+    pub fn get_mut(&mut self, id: ServerId) -> Option<&mut Server> {
+        let slot = self.slots.get_mut(id.index())?;
+        slot.server.as_mut().filter(|_| slot.generation == id.generation())
+    }
+
+    /// The server of this name that stands in the specification.
+    pub fn find(&self, name: &str) -> Option<ServerId> {
+        self.iter().find(|server| server.spec.name == name).map(|server| server.id)
+    }
+
+    /// Where it stands in the order.
+    pub fn position(&self, id: ServerId) -> Option<usize> {
+        self.order.iter().position(|&slot| usize::from(slot) == id.index()).filter(|_| self.get(id).is_some())
+    }
+
+    /// Puts a new server in front.
+    pub fn add(&mut self, spec: ServerSpec) -> ServerId {
+        let free = self.slots.iter().position(|slot| slot.server.is_none());
+        let slot = free.unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, server: None });
+            self.slots.len() - 1
+        });
+        let id = ServerId::new(slot, self.slots[slot].generation);
+        self.slots[slot].server = Some(Server::new(id, spec));
+        self.order.insert(0, slot as u16);
+        id
+    }
+
+    /// Takes a server out of the order. It stays as long as it has connections.
+    pub fn remove(&mut self, id: ServerId) {
+        self.order.retain(|&slot| usize::from(slot) != id.index());
+        if let Some(server) = self.get_mut(id) {
+            server.is_specified = false;
+            server.is_candidate = false;
+        }
+        self.release(id);
+    }
+
+    /// Forgets a server that no longer stands in the specification and has no connections.
+    pub fn release(&mut self, id: ServerId) {
+        if self.get(id).is_some_and(|server| !server.is_specified && server.connections() == 0) {
+            let slot = &mut self.slots[id.index()];
+            slot.server = None;
+            slot.generation = slot.generation.wrapping_add(1);
+        }
+    }
+}
+
+impl Rebase for Servers {
+    fn rebase(&mut self, by: Span) {
+        let Self { slots, order: _ } = self;
+        for Slot { generation: _, server } in slots {
+            server.rebase(by);
+        }
+    }
+}
