@@ -101,6 +101,8 @@ pub(crate) struct Server {
     pub active: u32,
     pub inactive: u32,
     pub weight: u32,
+    /// The last weight that was not zero; by it Maglev's table goes.
+    pub last_weight: u32,
     pub opened: u64,
     pub completed: u64,
     pub failed: u64,
@@ -122,6 +124,7 @@ impl Server {
             active: 0,
             inactive: 0,
             weight: spec.weight,
+            last_weight: spec.weight,
             opened: 0,
             completed: 0,
             failed: 0,
@@ -130,6 +133,14 @@ impl Server {
             is_full: false,
             is_specified: true,
             spec,
+        }
+    }
+
+    /// Gives it another weight.
+    pub fn set_weight(&mut self, weight: u32) {
+        self.weight = weight;
+        if weight > 0 {
+            self.last_weight = weight;
         }
     }
 
@@ -183,6 +194,7 @@ impl Rebase for Server {
             active: _,
             inactive: _,
             weight: _,
+            last_weight: _,
             opened: _,
             completed: _,
             failed: _,

@@ -12,6 +12,8 @@ use crate::server::{Server, ServerId};
 pub(crate) struct Servers {
     slots: Vec<Slot>,
     order: Vec<u16>,
+    /// Those of `order` that may get connections.
+    candidates: Vec<u16>,
 }
 
 #[derive(Clone, Debug)]
@@ -28,7 +30,7 @@ impl Servers {
 
     /// The server at `position` of the order.
     pub fn at(&self, position: usize) -> &Server {
-        self.slots[usize::from(self.order[position])].server.as_ref().expect("a slot of the order is filled")
+        self.in_slot(self.order[position]).expect("a server of the order is there")
     }
 
     /// Those that stand in the specification, in their order.
@@ -38,17 +40,38 @@ impl Servers {
 
     /// Those that may get connections, in their order.
     pub fn candidates(&self) -> impl Iterator<Item = &Server> {
-        self.iter().filter(|server| server.is_candidate)
+        self.candidates.iter().filter_map(|&slot| self.slots[usize::from(slot)].server.as_ref())
+    }
+
+    /// How many may get connections.
+    pub fn candidate_count(&self) -> usize {
+        self.candidates.len()
+    }
+
+    /// The candidate of this number.
+    pub fn candidate(&self, number: usize) -> &Server {
+        self.in_slot(self.candidates[number]).expect("a candidate is there")
+    }
+
+    /// The server in a slot.
+    pub fn in_slot(&self, slot: u16) -> Option<&Server> {
+        self.slots.get(usize::from(slot))?.server.as_ref()
+    }
+
+    /// Finds anew who may get connections.
+    pub fn set_candidates(&mut self, is_candidate: impl Fn(&Server) -> bool) {
+        self.candidates.clear();
+        for &slot in &self.order {
+            if let Some(server) = &mut self.slots[usize::from(slot)].server {
+                server.is_candidate = is_candidate(server);
+                self.candidates.extend(server.is_candidate.then_some(slot));
+            }
+        }
     }
 
     /// All, also those that only have connections left.
     pub fn all(&self) -> impl Iterator<Item = &Server> {
         self.slots.iter().filter_map(|slot| slot.server.as_ref())
-    }
-
-    /// All, to change them.
-    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Server> {
-        self.slots.iter_mut().filter_map(|slot| slot.server.as_mut())
     }
 
     /// The server, if it is still there.
@@ -73,6 +96,11 @@ impl Servers {
         self.order.iter().position(|&slot| usize::from(slot) == id.index()).filter(|_| self.get(id).is_some())
     }
 
+    /// The greatest weight, and the greatest common divisor of all weights; 0 and 0 if all are 0.
+    pub fn weights(&self, weight: impl Fn(&Server) -> u32) -> (u32, u32) {
+        self.iter().map(weight).fold((0, 0), |(heaviest, divisor), weight| (heaviest.max(weight), gcd(divisor, weight)))
+    }
+
     /// Puts a new server in front.
     pub fn add(&mut self, spec: ServerSpec) -> ServerId {
         let free = self.slots.iter().position(|slot| slot.server.is_none());
@@ -89,6 +117,7 @@ impl Servers {
     /// Takes a server out of the order. It stays as long as it has connections.
     pub fn remove(&mut self, id: ServerId) {
         self.order.retain(|&slot| usize::from(slot) != id.index());
+        self.candidates.retain(|&slot| usize::from(slot) != id.index());
         if let Some(server) = self.get_mut(id) {
             server.is_specified = false;
             server.is_candidate = false;
@@ -106,9 +135,13 @@ impl Servers {
     }
 }
 
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 impl Rebase for Servers {
     fn rebase(&mut self, by: Span) {
-        let Self { slots, order: _ } = self;
+        let Self { slots, order: _, candidates: _ } = self;
         for Slot { generation: _, server } in slots {
             server.rebase(by);
         }

@@ -27,8 +27,6 @@ pub struct Service {
     servers: Servers,
     scheduler: Box<dyn Schedule>,
     rng: Rng,
-    /// How many may get connections.
-    candidates: usize,
 }
 
 impl Service {
@@ -43,7 +41,6 @@ impl Service {
             spec: ServiceSpec { servers: Vec::new(), ..spec.clone() },
             servers: Servers::default(),
             rng: Rng::new(seed),
-            candidates: 0,
         };
         service.apply(now, spec)?;
         Ok(service)
@@ -67,22 +64,35 @@ impl Service {
         for id in gone {
             self.scheduler.removing(&self.servers, id);
             self.servers.remove(id);
+            self.server_changed(now);
         }
         for server in &spec.servers {
-            if let Some(known) = self.servers.find(&server.name).and_then(|id| self.servers.get_mut(id)) {
-                if known.spec.weight != server.weight {
-                    known.weight = server.weight;
-                }
-                known.spec = server.clone();
-                known.check_limit();
-            } else {
+            let known = self.servers.find(&server.name).and_then(|id| self.servers.get_mut(id));
+            let Some(known) = known else {
                 self.servers.add(server.clone());
+                self.server_changed(now);
+                continue;
+            };
+            let has_changed = known.spec.weight != server.weight;
+            if has_changed {
+                known.set_weight(server.weight);
+            }
+            known.spec = server.clone();
+            known.check_limit();
+            if has_changed {
+                self.server_changed(now);
             }
         }
         self.spec = spec;
         self.refresh(now);
-        self.scheduler.changed(&self.servers);
+        self.scheduler.rebuild(&self.servers);
         Ok(())
+    }
+
+    /// One server has come, gone, or got another weight. Schedulers hear of each by itself, as they do in IPVS.
+    fn server_changed(&mut self, now: Time) {
+        self.refresh(now);
+        self.scheduler.changed(&self.servers);
     }
 
     /// The specification that holds.
@@ -105,7 +115,7 @@ impl Service {
     /// # Errors
     /// Why none gets it.
     pub fn open(&mut self, now: Time, client: &Client) -> Result<ServerId, Refusal> {
-        if self.candidates == 0 {
+        if self.servers.candidate_count() == 0 {
             return Err(self.refusal());
         }
         let chosen = self.scheduler.choose(now, &self.servers, client, &mut self.rng);
@@ -159,7 +169,11 @@ impl Service {
     /// The server gets another weight, until the specification gives it one that differs from its last one.
     pub fn set_weight(&mut self, now: Time, server: ServerId, weight: u32) {
         let weight = weight.min(crate::WEIGHT_MAX);
-        self.change(now, server, |server| core::mem::replace(&mut server.weight, weight) != weight);
+        self.change(now, server, |server| {
+            let before = server.weight;
+            server.set_weight(weight);
+            weight != before
+        });
     }
 
     /// What each server is doing, first those of the specification in its order, then those that only have connections left.
@@ -172,18 +186,14 @@ impl Service {
     /// Changes a server, and what follows of it if it did change.
     fn change(&mut self, now: Time, server: ServerId, change: impl FnOnce(&mut crate::server::Server) -> bool) {
         if self.servers.get_mut(server).is_some_and(change) {
-            self.refresh(now);
-            self.scheduler.changed(&self.servers);
+            self.server_changed(now);
+            self.scheduler.rebuild(&self.servers);
         }
     }
 
     /// Finds anew who may get connections.
     fn refresh(&mut self, _now: Time) {
-        self.candidates = 0;
-        for server in self.servers.all_mut() {
-            server.is_candidate = server.unavailable().is_none();
-            self.candidates += usize::from(server.is_candidate);
-        }
+        self.servers.set_candidates(|server| server.unavailable().is_none());
     }
 
     fn refusal(&self) -> Refusal {
@@ -194,7 +204,7 @@ impl Service {
 
 impl Rebase for Service {
     fn rebase(&mut self, by: Span) {
-        let Self { spec: _, servers, scheduler, rng: _, candidates: _ } = self;
+        let Self { spec: _, servers, scheduler, rng: _ } = self;
         servers.rebase(by);
         scheduler.rebase(by);
     }

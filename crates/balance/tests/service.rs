@@ -1,37 +1,46 @@
 //! A service from outside: connections come and go, and somebody gets them.
 
+mod ipvs;
+
 use balance::{Client, Outcome, Scheduler, ServerId, ServerSpec, Service, ServiceSpec};
 use machine::Time;
 
-fn service(scheduler: Scheduler, servers: usize) -> Service {
-    let servers = (1..=servers).map(|n| ServerSpec::new(format!("s{n}"), [10, 0, 0, n as u8].into(), 80)).collect();
-    Service::new(Time::ZERO, ServiceSpec::new(scheduler, servers), 1).unwrap()
+/// `s1` to `sN` with these weights.
+pub fn servers(weights: &[u32]) -> Vec<ServerSpec> {
+    let server = |(n, &weight)| {
+        let address = [10, 0, 0, n as u8 + 1].into();
+        ServerSpec { weight, ..ServerSpec::new(format!("s{}", n + 1), address, 80) }
+    };
+    weights.iter().enumerate().map(server).collect()
 }
 
-fn open(service: &mut Service) -> ServerId {
-    service.open(Time::ZERO, &Client { address: 1, port: 1 }).unwrap()
+pub fn service(scheduler: Scheduler, weights: &[u32]) -> Service {
+    Service::new(Time::ZERO, ServiceSpec::new(scheduler, servers(weights)), 1).unwrap()
 }
 
-fn opened(service: &mut Service, count: usize) -> Vec<String> {
+pub fn client(n: u32) -> Client {
+    Client { address: u128::from(n), port: 1_024 + n as u16 }
+}
+
+pub fn open(service: &mut Service, now: Time) -> ServerId {
+    service.open(now, &client(1)).unwrap()
+}
+
+/// Who gets the next connections, as digits.
+pub fn opened(service: &mut Service, count: usize) -> String {
     (0..count)
         .map(|_| {
-            let id = open(service);
-            service.name(id).unwrap().to_owned()
+            let id = open(service, Time::ZERO);
+            number(service, id)
         })
         .collect()
 }
 
-#[test]
-fn turns_go_round_beginning_with_the_server_that_came_last() {
-    let mut service = service(Scheduler::Rr, 3);
-    assert_eq!(opened(&mut service, 4), ["s3", "s2", "s1", "s3"]);
+/// The digit of a server's name.
+pub fn number(service: &Service, id: ServerId) -> char {
+    service.name(id).unwrap().chars().last().unwrap()
 }
 
-#[test]
-fn the_fewest_connections_win() {
-    let mut service = service(Scheduler::Lc, 3);
-    let first = open(&mut service);
-    assert_eq!(opened(&mut service, 2), ["s2", "s1"]);
-    service.close(Time::ZERO, first, false, Outcome::Completed);
-    assert_eq!(opened(&mut service, 1), ["s3"]);
+pub fn close(service: &mut Service, id: ServerId) {
+    service.close(Time::ZERO, id, false, Outcome::Completed);
 }

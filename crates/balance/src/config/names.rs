@@ -11,19 +11,41 @@ use serde::{Deserialize, Serialize};
 pub enum Scheduler {
     /// In turn.
     Rr,
+    /// In turn, by weight.
+    Wrr,
     /// Who has the fewest connections.
     Lc,
+    /// Who has the fewest connections for its weight.
+    Wlc,
+    /// The shortest expected delay: connections with the new one, for its weight.
+    Sed,
+    /// An idle server if there is one, SED otherwise.
+    Nq,
+    /// By a hash of the client's address.
+    Sh,
+    /// By a hash of the client's address (Maglev's), that few clients change their server by when servers change.
+    Mh,
+    /// The less loaded of two at random.
+    P2c,
 }
 
 impl Scheduler {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Rr, Self::Lc];
+    pub const ALL: [Self; 9] =
+        [Self::Rr, Self::Wrr, Self::Lc, Self::Wlc, Self::Sed, Self::Nq, Self::Sh, Self::Mh, Self::P2c];
 
     /// Its name in files and commands.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rr => "rr",
+            Self::Wrr => "wrr",
             Self::Lc => "lc",
+            Self::Wlc => "wlc",
+            Self::Sed => "sed",
+            Self::Nq => "nq",
+            Self::Sh => "sh",
+            Self::Mh => "mh",
+            Self::P2c => "p2c",
         }
     }
 }

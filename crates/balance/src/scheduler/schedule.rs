@@ -20,8 +20,11 @@ pub struct Client {
 ///
 /// It takes one whose `is_candidate` is set. That at least one is, its caller has seen to.
 pub(crate) trait Schedule: Debug + Send + Rebase {
-    /// The list of servers has changed, a weight, or who is out.
+    /// A server has come or gone, has got another weight, or is out or in again.
     fn changed(&mut self, _servers: &Servers) {}
+
+    /// The same, once after all that changed together.
+    fn rebuild(&mut self, _servers: &Servers) {}
 
     /// A server is about to leave the list.
     fn removing(&mut self, _servers: &Servers, _server: ServerId) {}
