@@ -8,7 +8,19 @@ use machine::Span;
 
 pub use names::Scheduler;
 
-use crate::{SERVERS_MAX, WEIGHT_MAX};
+use crate::client_limit::ClientLimit;
+use crate::ejection::Ejection;
+use crate::load::Overload;
+use crate::persistence::Persistence;
+
+/// Servers of one service at most.
+pub const SERVERS_MAX: usize = 1_024;
+
+/// The greatest weight, as in IPVS.
+pub const WEIGHT_MAX: u32 = 65_535;
+
+/// Clients that a table remembers at most.
+pub const CLIENTS_MAX: u32 = 1 << 22;
 
 /// What is wrong with a specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +110,22 @@ pub fn address_bits(address: IpAddr) -> u128 {
     }
 }
 
+/// When so few servers are left that those that are out get connections again, since the rest could not bear the load of all (Envoy's panic threshold). Shares
+/// are of the servers that are to get connections at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Panic {
+    /// Below this share of servers that are in, ejected ones count as in.
+    pub ejected_percent: u32,
+    /// Below this share, those that health checks find down do, too. Zero: never; Envoy has 50 for both.
+    pub down_percent: u32,
+}
+
+impl Default for Panic {
+    fn default() -> Self {
+        Self { ejected_percent: 50, down_percent: 0 }
+    }
+}
+
 /// A virtual service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceSpec {
@@ -111,6 +139,20 @@ pub struct ServiceSpec {
     pub hash_fallback: bool,
     /// What an agent said is taken for unknown after this time.
     pub report_expiry: Span,
+    /// What is overload, for ARR and ALC.
+    pub overload: Overload,
+    /// In this time half of what a latency or a slow server was remembered by fades, for the schedulers that learn.
+    pub half_life: Span,
+    /// Agents must have reported for so long before the scheduler `utilisation` goes by them.
+    pub blackout: Span,
+    /// Passive checks; none if this is absent.
+    pub ejection: Option<Ejection>,
+    /// When too few servers are left.
+    pub panic: Panic,
+    /// Clients stay with their servers.
+    pub persistence: Option<Persistence>,
+    /// How many connections each client may open.
+    pub client_limit: Option<ClientLimit>,
     /// A server that comes (back) gets a share of its connections that grows from nothing to all in this time; zero: all at once.
     pub slow_start: Span,
 }
@@ -124,6 +166,13 @@ impl ServiceSpec {
             hash_port: false,
             hash_fallback: true,
             report_expiry: Span::from_secs(3),
+            overload: Overload::default(),
+            half_life: Span::from_secs(1),
+            blackout: Span::from_secs(10),
+            ejection: Some(Ejection::default()),
+            panic: Panic::default(),
+            persistence: None,
+            client_limit: None,
             slow_start: Span::ZERO,
         }
     }
@@ -142,6 +191,45 @@ impl ServiceSpec {
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(SpecError::Duplicate(pair[0].clone()));
         }
-        Ok(())
+        match self.complaint() {
+            Some((name, problem)) => Err(SpecError::Setting { name, problem }),
+            None => Ok(()),
+        }
+    }
+
+    /// The first setting that makes no sense.
+    fn complaint(&self) -> Option<(&'static str, &'static str)> {
+        let ejection = self.ejection.unwrap_or_default();
+        let limit = self.client_limit.unwrap_or(ClientLimit { rate: 1, burst: 1, clients_max: 1 });
+        let persistence = self.persistence.unwrap_or_default();
+        let complaints = [
+            (self.report_expiry == Span::ZERO, "report-expiry", "is 0; an agent is to be believed for some time"),
+            (self.half_life == Span::ZERO, "half-life", "is 0; something is to be learned for some time"),
+            (self.overload.is_contradictory(), "overload", "is left above where it is entered"),
+            (ejection.share_max_percent > 100, "ejection share", "is more than 100 %"),
+            (ejection.interval == Span::ZERO, "ejection interval", "is 0; success rates are compared once in each"),
+            (
+                ejection.longest < ejection.base,
+                "ejection",
+                "lasts no longer than its first time; a longest time above it is wanted",
+            ),
+            (self.panic.ejected_percent.max(self.panic.down_percent) > 100, "panic", "is more than 100 %"),
+            (limit.rate == 0 || limit.burst == 0, "client limit", "lets none pass; 1 at least is wanted"),
+            (limit.clients_max > CLIENTS_MAX, "client limit", "remembers more clients than 4,194,304"),
+            (persistence.timeout == Span::ZERO, "persistence", "lasts no time; leave it out"),
+            (persistence.clients_max > CLIENTS_MAX, "persistence", "remembers more clients than 4,194,304"),
+            (
+                persistence.ipv4_prefix > 32 || persistence.ipv6_prefix > 128,
+                "persistence",
+                "has a prefix that is longer than an address",
+            ),
+        ];
+        complaints.into_iter().find(|(is_wrong, ..)| *is_wrong).map(|(_, name, problem)| (name, problem))
+    }
+
+    /// Whether another specification is the same but for its servers.
+    pub(crate) fn differs_in_servers_only(&self, other: &Self) -> bool {
+        let bare = |spec: &Self| Self { servers: Vec::new(), ..spec.clone() };
+        bare(self) == bare(other)
     }
 }

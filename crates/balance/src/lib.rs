@@ -16,24 +16,34 @@
 //! | what a service is configured to do | [`config`] |
 //! | one virtual service | `service` |
 //! | its list of servers, and who of them may get connections | `servers`, `server` |
+//! | what is learned of servers from their answers | `estimate` |
+//! | what agents say, and when that is overload | `load` |
+//! | servers whose connections fail | `ejection` |
+//! | clients that stay with their server; how many connections each may open | `persistence`, `client_limit`, `client_table` |
 //! | who gets the next one | `scheduler/`, a module each |
 //!
 //! Invariants: a server that is out gets no connection unless the service is in panic; what was opened and not closed is active or
 //! inactive at exactly one server; the same seed and the same calls give the same choices.
 #![forbid(unsafe_code)]
 
+mod client_limit;
+mod client_table;
 pub mod config;
+mod ejection;
+mod estimate;
+mod event;
+mod load;
+mod persistence;
 mod scheduler;
 mod server;
 mod servers;
 mod service;
 
-pub use config::{Scheduler, ServerSpec, ServiceSpec, SpecError};
+pub use client_limit::ClientLimit;
+pub use config::{CLIENTS_MAX, Panic, SERVERS_MAX, Scheduler, ServerSpec, ServiceSpec, SpecError, WEIGHT_MAX};
+pub use ejection::Ejection;
+pub use event::{EVENTS_MAX, Event};
+pub use load::{LoadReport, Overload, Threshold};
+pub use persistence::Persistence;
 pub use server::{Outcome, ServerId, ServerStatus, Unavailable};
-pub use service::{Client, Refusal, Service};
-
-/// Servers of one service at most.
-pub const SERVERS_MAX: usize = 1_024;
-
-/// The greatest weight, as in IPVS.
-pub const WEIGHT_MAX: u32 = 65_535;
+pub use service::{Client, Refusal, Refused, Service};

@@ -58,12 +58,40 @@ impl Servers {
         self.slots.get(usize::from(slot))?.server.as_ref()
     }
 
-    /// Finds anew who may get connections.
-    pub fn set_candidates(&mut self, is_candidate: impl Fn(&Server) -> bool) {
+    /// Finds anew who may get connections. True if that is somebody else than before.
+    pub fn set_eligible(&mut self, is_eligible: impl Fn(&Server) -> bool) -> bool {
+        let mut has_changed = false;
+        for &slot in &self.order {
+            if let Some(server) = &mut self.slots[usize::from(slot)].server {
+                let is_in = is_eligible(server);
+                has_changed |= is_in != server.is_eligible;
+                server.is_eligible = is_in;
+            }
+        }
+        self.admit_all();
+        has_changed
+    }
+
+    /// Of those that may get connections, takes those that may get this one; all, if that is nobody.
+    pub fn set_candidates(&mut self, mut is_candidate: impl FnMut(&Server) -> bool) {
         self.candidates.clear();
         for &slot in &self.order {
             if let Some(server) = &mut self.slots[usize::from(slot)].server {
-                server.is_candidate = is_candidate(server);
+                server.is_candidate = server.is_eligible && is_candidate(server);
+                self.candidates.extend(server.is_candidate.then_some(slot));
+            }
+        }
+        if self.candidates.is_empty() {
+            self.admit_all();
+        }
+    }
+
+    /// Takes all that may get connections.
+    pub fn admit_all(&mut self) {
+        self.candidates.clear();
+        for &slot in &self.order {
+            if let Some(server) = &mut self.slots[usize::from(slot)].server {
+                server.is_candidate = server.is_eligible;
                 self.candidates.extend(server.is_candidate.then_some(slot));
             }
         }
@@ -72,6 +100,11 @@ impl Servers {
     /// All, also those that only have connections left.
     pub fn all(&self) -> impl Iterator<Item = &Server> {
         self.slots.iter().filter_map(|slot| slot.server.as_ref())
+    }
+
+    /// All, to change them.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Server> {
+        self.slots.iter_mut().filter_map(|slot| slot.server.as_mut())
     }
 
     /// The server, if it is still there.
@@ -121,6 +154,7 @@ impl Servers {
         if let Some(server) = self.get_mut(id) {
             server.is_specified = false;
             server.is_candidate = false;
+            server.is_eligible = false;
         }
         self.release(id);
     }

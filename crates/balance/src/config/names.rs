@@ -27,12 +27,49 @@ pub enum Scheduler {
     Mh,
     /// The less loaded of two at random.
     P2c,
+    /// RR without overloaded servers, of which agents report.
+    Arr,
+    /// LC without overloaded servers, of which agents report.
+    Alc,
+    /// The less costly of two at random, by latency (its peaks count at once, then fade) and connections.
+    PeakEwma,
+    /// The shortest expected delay by service times that are learned from answers.
+    Learned,
+    /// Hot or cold by connections, then by latency, among servers that were probed at random (Prequal, NSDI'24).
+    Prequal,
+    /// In turn, by weights that follow from what agents report: requests a second by utilisation.
+    Utilisation,
 }
 
 impl Scheduler {
     /// All of them.
-    pub const ALL: [Self; 9] =
-        [Self::Rr, Self::Wrr, Self::Lc, Self::Wlc, Self::Sed, Self::Nq, Self::Sh, Self::Mh, Self::P2c];
+    pub const ALL: [Self; 15] = [
+        Self::Rr,
+        Self::Wrr,
+        Self::Lc,
+        Self::Wlc,
+        Self::Sed,
+        Self::Nq,
+        Self::Sh,
+        Self::Mh,
+        Self::P2c,
+        Self::Arr,
+        Self::Alc,
+        Self::PeakEwma,
+        Self::Learned,
+        Self::Prequal,
+        Self::Utilisation,
+    ];
+
+    /// Whether a server that its agent reports as overloaded gets nothing.
+    pub(crate) const fn heeds_overload(self) -> bool {
+        matches!(self, Self::Arr | Self::Alc)
+    }
+
+    /// Whether a client's server follows from its address.
+    pub(crate) const fn is_hash(self) -> bool {
+        matches!(self, Self::Sh | Self::Mh)
+    }
 
     /// Its name in files and commands.
     pub const fn name(self) -> &'static str {
@@ -46,6 +83,12 @@ impl Scheduler {
             Self::Sh => "sh",
             Self::Mh => "mh",
             Self::P2c => "p2c",
+            Self::Arr => "arr",
+            Self::Alc => "alc",
+            Self::PeakEwma => "peak-ewma",
+            Self::Learned => "learned",
+            Self::Prequal => "prequal",
+            Self::Utilisation => "utilisation",
         }
     }
 }

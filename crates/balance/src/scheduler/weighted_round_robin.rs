@@ -27,7 +27,7 @@ impl Default for WeightedRoundRobin {
 
 /// The weight that counts: none of a server that is out, its own of one that is merely full.
 fn weight(server: &Server) -> u32 {
-    if server.is_candidate || server.is_full { server.weight } else { 0 }
+    if server.is_eligible || server.is_full { server.weight } else { 0 }
 }
 
 impl WeightedRoundRobin {
