@@ -22,16 +22,21 @@
 //! | clients that stay with their server; how many connections each may open | `persistence`, `client_limit`, `client_table` |
 //! | who gets the next one | `scheduler/`, a module each |
 //!
+//! | when servers are probed, and what follows | [`health`] |
+//! | agents' texts | [`agent`] |
+//!
 //! Invariants: a server that is out gets no connection unless the service is in panic; what was opened and not closed is active or
 //! inactive at exactly one server; the same seed and the same calls give the same choices.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 mod client_limit;
 mod client_table;
 pub mod config;
 mod ejection;
 mod estimate;
 mod event;
+pub mod health;
 mod load;
 mod persistence;
 mod scheduler;
