@@ -8,7 +8,7 @@
 
 use machine::{Control, Rebase, Rng, Span, Step, Time};
 
-use crate::server::ServerId;
+use crate::server_id::ServerId;
 
 /// What a probe does. The port is the server's own unless the specification has another.
 #[derive(Clone, Debug, PartialEq, Eq)]

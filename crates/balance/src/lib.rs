@@ -41,6 +41,7 @@ mod load;
 mod persistence;
 mod scheduler;
 mod server;
+mod server_id;
 mod servers;
 mod service;
 
@@ -50,5 +51,6 @@ pub use ejection::Ejection;
 pub use event::{EVENTS_MAX, Event};
 pub use load::{LoadReport, Overload, Threshold};
 pub use persistence::Persistence;
-pub use server::{Outcome, ServerId, ServerStatus, Unavailable};
+pub use server::{Outcome, ServerStatus, Unavailable};
+pub use server_id::ServerId;
 pub use service::{Client, Refusal, Refused, Service};

@@ -11,7 +11,8 @@ use crate::event::{Event, Events};
 use crate::load::LoadReport;
 use crate::persistence::Bindings;
 use crate::scheduler::{self, schedule::Schedule};
-use crate::server::{Outcome, Server, ServerId, ServerStatus, Unavailable};
+use crate::server::{Outcome, Server, ServerStatus, Unavailable};
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 pub use crate::scheduler::schedule::Client;
