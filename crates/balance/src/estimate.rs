@@ -137,7 +137,7 @@ impl Estimates {
         if self.samples == 0 {
             return None;
         }
-        let worked = if self.waiting > 0 { now.since(self.busy_since) } else { Span::ZERO };
+        let worked = if self.waiting > 0 { now.since(self.busy_since).min(PENALTY_MAX) } else { Span::ZERO };
         Some(average(self.service, worked.max(self.service), u64::MAX - 1))
     }
 

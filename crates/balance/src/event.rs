@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use machine::{Rebase, Span, Time};
 
-use crate::server::ServerId;
+use crate::server_id::ServerId;
 
 /// Events that wait to be fetched at most; later ones are counted and dropped.
 pub const EVENTS_MAX: usize = 256;

@@ -22,20 +22,26 @@
 //! | clients that stay with their server; how many connections each may open | `persistence`, `client_limit`, `client_table` |
 //! | who gets the next one | `scheduler/`, a module each |
 //!
+//! | when servers are probed, and what follows | [`health`] |
+//! | agents' texts | [`agent`] |
+//!
 //! Invariants: a server that is out gets no connection unless the service is in panic; what was opened and not closed is active or
 //! inactive at exactly one server; the same seed and the same calls give the same choices.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 mod client_limit;
 mod client_table;
 pub mod config;
 mod ejection;
 mod estimate;
 mod event;
+pub mod health;
 mod load;
 mod persistence;
 mod scheduler;
 mod server;
+mod server_id;
 mod servers;
 mod service;
 
@@ -45,5 +51,6 @@ pub use ejection::Ejection;
 pub use event::{EVENTS_MAX, Event};
 pub use load::{LoadReport, Overload, Threshold};
 pub use persistence::Persistence;
-pub use server::{Outcome, ServerId, ServerStatus, Unavailable};
+pub use server::{Outcome, ServerStatus, Unavailable};
+pub use server_id::ServerId;
 pub use service::{Client, Refusal, Refused, Service};

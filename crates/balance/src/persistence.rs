@@ -3,7 +3,7 @@
 use machine::{Rebase, Span, Time};
 
 use crate::client_table::ClientTable;
-use crate::server::ServerId;
+use crate::server_id::ServerId;
 
 /// How long clients stay with their server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,33 +3,12 @@
 use machine::{Rebase, Span, Time};
 use serde::Serialize;
 
+use crate::agent::Admin;
 use crate::config::ServerSpec;
 use crate::ejection::Failures;
 use crate::estimate::Estimates;
 use crate::load::{Load, LoadReport};
-
-/// A server of a [`crate::Service`]. It stays the same as long as the server has connections or stands in the specification; afterwards it names nobody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ServerId {
-    slot: u16,
-    /// Counts the servers that have had this slot.
-    generation: u16,
-}
-
-impl ServerId {
-    pub(crate) const fn new(slot: usize, generation: u16) -> Self {
-        Self { slot: slot as u16, generation }
-    }
-
-    /// A small number that no other server of the service has at the same time, for tables of the driver.
-    pub const fn index(self) -> usize {
-        self.slot as usize
-    }
-
-    pub(crate) const fn generation(self) -> u16 {
-        self.generation
-    }
-}
+use crate::server_id::ServerId;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,8 +111,8 @@ pub(crate) struct Server {
     pub is_up: bool,
     /// Drained by hand.
     pub is_drained: bool,
-    /// Drained by its agent.
-    pub is_drained_by_agent: bool,
+    /// What its agent wants it to be.
+    pub admin: Admin,
     /// What its agent sets in place of its limit of connections.
     pub agent_connections_max: Option<u32>,
     /// Whether it has reached its limit and is not below the lower one yet.
@@ -165,7 +144,7 @@ impl Server {
             is_healthy: true,
             is_up: true,
             is_drained: false,
-            is_drained_by_agent: false,
+            admin: Admin::Ready,
             agent_connections_max: None,
             is_full: false,
             is_specified: true,
@@ -180,7 +159,7 @@ impl Server {
 
     /// Whether it is to get connections as soon as it can.
     pub const fn is_wanted(&self) -> bool {
-        self.is_specified && !self.is_drained && !self.is_drained_by_agent && self.weight > 0
+        self.is_specified && !self.is_drained && matches!(self.admin, Admin::Ready) && self.weight > 0
     }
 
     /// Whether health checks or its agent find it down.
@@ -190,7 +169,8 @@ impl Server {
 
     /// Whether a client that is bound to it may open another connection.
     pub const fn keeps_clients(&self) -> bool {
-        self.is_specified && !self.is_down() && !self.is_full && !self.failures.is_ejected()
+        let takes_some = self.is_specified && !matches!(self.admin, Admin::Maintenance);
+        takes_some && !self.is_down() && !self.is_full && !self.failures.is_ejected()
     }
 
     /// Why it gets nothing, if so. The first reason that applies.
@@ -282,7 +262,7 @@ impl Rebase for Server {
             is_healthy: _,
             is_up: _,
             is_drained: _,
-            is_drained_by_agent: _,
+            admin: _,
             agent_connections_max: _,
             is_full: _,
             is_specified: _,

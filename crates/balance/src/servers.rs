@@ -3,7 +3,8 @@
 use machine::{Rebase, Span};
 
 use crate::config::ServerSpec;
-use crate::server::{Server, ServerId};
+use crate::server::Server;
+use crate::server_id::ServerId;
 
 /// Servers by slot, and the order in which schedulers see them.
 ///

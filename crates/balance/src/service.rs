@@ -4,13 +4,15 @@ mod availability;
 
 use machine::{Rebase, Rng, Span, Step, Time};
 
+use crate::agent::{AgentCheck, State};
 use crate::client_limit::Limiter;
 use crate::config::{ServiceSpec, SpecError, WEIGHT_MAX};
 use crate::event::{Event, Events};
 use crate::load::LoadReport;
 use crate::persistence::Bindings;
 use crate::scheduler::{self, schedule::Schedule};
-use crate::server::{Outcome, Server, ServerId, ServerStatus, Unavailable};
+use crate::server::{Outcome, Server, ServerStatus, Unavailable};
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 pub use crate::scheduler::schedule::Client;
@@ -294,6 +296,25 @@ impl Service {
         self.change(now, server, |server| server.is_healthy = is_healthy);
     }
 
+    /// What a server's agent answered to `HAProxy`'s agent-check.
+    pub fn agent_check(&mut self, now: Time, server: ServerId, answer: &AgentCheck) {
+        self.change(now, server, |server| {
+            if let Some(percent) = answer.weight_percent {
+                server.weight_percent = percent.min(100);
+            }
+            if answer.connections_max.is_some() {
+                // As in HAProxy, zero is no limit.
+                server.agent_connections_max = answer.connections_max.filter(|&max| max > 0);
+            }
+            if let Some(admin) = answer.admin {
+                server.admin = admin;
+            }
+            if let Some(state) = &answer.state {
+                server.is_up = *state == State::Up;
+            }
+        });
+    }
+
     /// The server gets no new connections, or gets them again.
     pub fn drain(&mut self, now: Time, server: ServerId, is_drained: bool) {
         self.change(now, server, |server| server.is_drained = is_drained);
@@ -342,7 +363,9 @@ impl Service {
     /// Changes a server, and does what follows.
     fn change(&mut self, now: Time, id: ServerId, change: impl FnOnce(&mut Server)) {
         let Some(server) = self.servers.get_mut(id) else { return };
-        let state = |server: &Server| (server.is_wanted(), server.is_down(), server.base_weight, server.weight_percent);
+        let state = |server: &Server| {
+            (server.is_wanted(), server.is_down(), server.is_full, server.base_weight, server.weight_percent)
+        };
         let before = (state(server), server.is_wanted() && !server.is_down());
         change(server);
         server.check_limit();

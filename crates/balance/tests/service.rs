@@ -1,6 +1,9 @@
 //! A service from outside: connections come and go, and somebody gets them.
 
+mod changes;
+mod failures;
 mod ipvs;
+mod properties;
 
 use balance::{Client, Outcome, Scheduler, ServerId, ServerSpec, Service, ServiceSpec};
 use machine::Time;

@@ -1,7 +1,7 @@
 //! Hashes of clients and servers, the same as in IPVS of Linux 6.1, and how the schedulers use them that have a table of servers.
 
 use crate::scheduler::schedule::Client;
-use crate::server::ServerId;
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 /// What a service says of its hash.

@@ -6,7 +6,8 @@
 use machine::{Rebase, Rng, Span, Time};
 
 use super::schedule::{Client, Schedule};
-use crate::server::{Server, ServerId};
+use crate::server::Server;
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 /// Shortest expected delay by learned service times.

@@ -6,7 +6,8 @@ use core::cmp::Ordering;
 use machine::{Rebase, Rng, Span, Time};
 
 use super::schedule::{Client, Schedule};
-use crate::server::{Server, ServerId};
+use crate::server::Server;
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 /// What the connections of a server weigh together.

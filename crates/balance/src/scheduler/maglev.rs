@@ -8,7 +8,8 @@ use machine::{Rebase, Rng, Span, Time};
 
 use super::hash::{Options, fold, hsiphash};
 use super::schedule::{Client, Schedule};
-use crate::server::{Server, ServerId};
+use crate::server::Server;
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 /// Places of the table: `CONFIG_IP_VS_MH_TAB_INDEX` 12. It is prime, so each order has all places.

@@ -5,7 +5,8 @@ use machine::{Rebase, Rng, Span, Time};
 
 use super::random;
 use super::schedule::{Client, Schedule};
-use crate::server::{Server, ServerId};
+use crate::server::Server;
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 /// What a server costs of which nothing is known but that it has not answered yet.

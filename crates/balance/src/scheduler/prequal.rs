@@ -12,7 +12,8 @@ use machine::{Rebase, Rng, Span, Time};
 use super::learned::{expected_delay, service_times};
 use super::random;
 use super::schedule::{Client, Schedule};
-use crate::server::{Server, ServerId};
+use crate::server::Server;
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 /// Probes that the pool holds.

@@ -3,7 +3,7 @@
 use machine::{Rebase, Rng, Span, Time};
 
 use super::schedule::{Client, Schedule};
-use crate::server::ServerId;
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 /// Whose turn it was.

@@ -4,7 +4,7 @@ use core::fmt::Debug;
 
 use machine::{Rebase, Rng, Time};
 
-use crate::server::ServerId;
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 /// Whose connection it is.

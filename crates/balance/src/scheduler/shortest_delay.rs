@@ -5,7 +5,8 @@ use machine::{Rebase, Rng, Span, Time};
 
 use super::least::by_overhead;
 use super::schedule::{Client, Schedule};
-use crate::server::{Server, ServerId};
+use crate::server::Server;
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 /// Active connections together with the new one.

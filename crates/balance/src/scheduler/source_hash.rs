@@ -4,7 +4,7 @@ use machine::{Rebase, Rng, Span, Time};
 
 use super::hash::{Options, hash_32};
 use super::schedule::{Client, Schedule};
-use crate::server::ServerId;
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 /// Buckets, as a power of two.

@@ -6,7 +6,8 @@
 use machine::{Rebase, Rng, Span, Time};
 
 use super::schedule::{Client, Schedule};
-use crate::server::{Server, ServerId};
+use crate::server::Server;
+use crate::server_id::ServerId;
 use crate::servers::Servers;
 
 /// How often weights are computed.
@@ -38,8 +39,17 @@ struct Turn {
     server: Option<ServerId>,
     deadline: u64,
     weight: u64,
-    /// What the server had opened when weights were computed.
-    opened: u64,
+    /// What the server had completed when weights were computed.
+    completed: u64,
+    /// What had failed there.
+    failed: u64,
+}
+
+impl Turn {
+    /// The same, with what the server has done by now.
+    const fn count(self, server: &Server) -> Self {
+        Self { completed: server.completed, failed: server.failed + server.refused, ..self }
+    }
 }
 
 impl Utilisation {
@@ -55,14 +65,17 @@ impl Utilisation {
         }
     }
 
-    /// Requests in a thousand seconds at full use; nothing if that is not known. `opened` is what the server has got `since` then.
-    fn weight(&self, now: Time, server: &Server, opened: u64, since: Span) -> Option<u64> {
+    /// Requests in a thousand seconds at full use; nothing if that is not known. What the agent does not say is what was seen here `since` the last time.
+    fn weight(&self, now: Time, server: &Server, since: Span) -> Option<u64> {
+        let before = &self.turns[server.id.index()];
+        let completed = server.completed.saturating_sub(before.completed);
+        let failed = (server.failed + server.refused).saturating_sub(before.failed);
         let reported_for = server.load.reported_for(now, self.report_expiry)?;
         let report = server.load.report(now, self.report_expiry).filter(|_| reported_for >= self.blackout)?;
         let utilisation = u64::from(report.utilisation_permille().filter(|&share| share > 0)?);
-        let own = || u128::from(opened) * 1_000_000_000_000_000 / u128::from(since.as_ps().max(1));
-        let requests = report.requests_per_kilosecond.unwrap_or_else(|| own() as u64);
-        let errors = report.errors_per_kilosecond.unwrap_or(0).min(requests);
+        let rate = |count: u64| (u128::from(count) * 1_000_000_000_000_000 / u128::from(since.as_ps().max(1))) as u64;
+        let requests = report.requests_per_kilosecond.unwrap_or_else(|| rate(completed + failed));
+        let errors = report.errors_per_kilosecond.unwrap_or_else(|| rate(failed)).min(requests);
         let penalty = u128::from(errors) * 1_000 / u128::from(requests.max(1));
         (requests > 0).then(|| (u128::from(requests) * 1_000 / (u128::from(utilisation) + penalty)) as u64)
     }
@@ -75,11 +88,9 @@ impl Utilisation {
         known.clear();
         for server in servers.iter() {
             let slot = server.id.index();
-            let opened = server.opened.saturating_sub(self.turns[slot].opened);
-            let weight = self.weight(now, server, opened, since);
+            let weight = self.weight(now, server, since);
             known.extend(weight);
-            self.turns[slot].weight = weight.unwrap_or(0);
-            self.turns[slot].opened = server.opened;
+            self.turns[slot] = Turn { weight: weight.unwrap_or(0), ..self.turns[slot].count(server) };
         }
         known.sort_unstable();
         let median = known.get(known.len() / 2).copied().unwrap_or(WEIGHT_MIN * 1_000);
@@ -98,7 +109,7 @@ impl Schedule for Utilisation {
             let turn = &mut self.turns[server.id.index()];
             if turn.server != Some(server.id) {
                 let deadline = self.virtual_time;
-                *turn = Turn { server: Some(server.id), deadline, weight: 0, opened: server.opened };
+                *turn = Turn { server: Some(server.id), deadline, ..Turn::default() }.count(server);
                 self.update_at = Time::ZERO;
             }
         }

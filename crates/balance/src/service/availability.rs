@@ -5,7 +5,8 @@ use machine::Time;
 use super::Service;
 use crate::ejection::outlier_below;
 use crate::event::Event;
-use crate::server::{Server, ServerId};
+use crate::server::Server;
+use crate::server_id::ServerId;
 
 impl Service {
     /// Does what has to happen by now.
