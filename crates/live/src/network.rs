@@ -127,6 +127,7 @@ impl Network {
     pub fn apply(&mut self, source: Source, folder: PathBuf, overrides: &Overrides) -> Result<Applied, Error> {
         let fabric = definition((&source, overrides), &[], &[], &BTreeSet::new())?;
         self.check(&fabric)?;
+        self.check_guests(&fabric, &folder)?;
         let mut applied = self.go_over_to(fabric, &folder)?;
         (self.source, self.folder) = (source, folder);
         self.overrides = overrides.clone();
