@@ -1,5 +1,6 @@
 //! One module a command, or a family of commands.
 
+mod agent;
 mod calibrate;
 mod capture;
 mod chains;
@@ -20,6 +21,7 @@ mod instance;
 mod iperf;
 mod link;
 mod list;
+mod load;
 mod logs;
 mod macs;
 mod measure;
@@ -27,11 +29,13 @@ mod path;
 mod ping;
 mod port;
 mod reference;
+mod serve;
 mod shell;
 mod show;
 mod signals;
 mod transfers;
 
+pub use agent::agent;
 pub use calibrate::calibrate;
 pub use capture::capture;
 pub use cluster::cluster;
@@ -49,6 +53,7 @@ pub use instance::{clean, daemon, down, exec, up};
 pub use iperf::iperf;
 pub use link::link;
 pub use list::list;
+pub use load::load;
 pub use logs::logs;
 pub use macs::flush;
 pub use measure::{report, run};
@@ -56,6 +61,7 @@ pub use path::path;
 pub use ping::{ping, pings};
 pub use port::port;
 pub use reference::reference;
+pub use serve::serve;
 pub use shell::{COMPLETE, completions, man};
 pub use show::show;
 pub use transfers::transfers;

@@ -21,6 +21,7 @@ mod network_commands;
 mod ports;
 mod program;
 mod recipes;
+mod services;
 mod sysctl;
 mod users;
 mod vms;
