@@ -1,0 +1,302 @@
+//! Active health checks of a service's servers: when each is probed, and what follows of the results.
+//!
+//! A server that is up goes down after `fall` failures one after the other, and comes up after `rise` successes. A probe without a result in time has
+//! failed; a result that comes later says nothing. A new server is taken for up, and its first failure takes it down, as with `HAProxy`: else a server that was
+//! never there would be used for a while.
+//!
+//! [`Health`] says when to probe whom. What a probe does is a [`Check`], which its driver carries out.
+
+use machine::{Control, Rebase, Rng, Span, Step, Time};
+
+use crate::server_id::ServerId;
+
+/// What a probe does. The port is the server's own unless the specification has another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// A connection that is established.
+    Tcp,
+    /// A request, and what its answer must be.
+    Http {
+        /// By TLS; certificates are not verified.
+        is_tls: bool,
+        /// The path, with its query.
+        path: String,
+        /// The `Host` header; the server's address where it is absent.
+        host: Option<String>,
+        /// The lowest status that is good.
+        status_min: u16,
+        /// The highest.
+        status_max: u16,
+        /// What the body must contain.
+        contains: Option<String>,
+    },
+    /// A datagram that has an answer.
+    Udp {
+        /// What is sent.
+        payload: Vec<u8>,
+        /// How the answer must begin.
+        begins: Vec<u8>,
+    },
+    /// A question that has an answer without an error.
+    Dns {
+        /// The name that is asked for.
+        name: String,
+    },
+    /// `grpc.health.v1.Health/Check` that says `SERVING`.
+    Grpc {
+        /// The service that is asked for; all where it is empty.
+        service: String,
+    },
+    /// A program that exits with 0.
+    Command {
+        /// Its path and its arguments.
+        arguments: Vec<String>,
+    },
+}
+
+/// How servers are checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthSpec {
+    /// What a probe does.
+    pub check: Check,
+    /// Another port than the server's own.
+    pub port: Option<u16>,
+    /// From probe to probe.
+    pub interval: Span,
+    /// The same while a server is about to go down or to come up.
+    pub fast_interval: Span,
+    /// The same while it is down.
+    pub down_interval: Span,
+    /// A probe without a result after this time has failed.
+    pub timeout: Span,
+    /// Successes one after the other until a server is up.
+    pub rise: u32,
+    /// Failures one after the other until it is down.
+    pub fall: u32,
+    /// Intervals are longer or shorter by up to this share, so that probes of many balancers don't meet.
+    pub jitter_permille: u32,
+}
+
+impl HealthSpec {
+    /// Checks every two seconds, two successes, three failures: the defaults of `HAProxy`.
+    pub fn new(check: Check) -> Self {
+        Self {
+            check,
+            port: None,
+            interval: Span::from_secs(2),
+            fast_interval: Span::from_secs(2),
+            down_interval: Span::from_secs(2),
+            timeout: Span::from_secs(2),
+            rise: 2,
+            fall: 3,
+            jitter_permille: 100,
+        }
+    }
+
+    /// Finds what is wrong with it.
+    ///
+    /// # Errors
+    /// The first setting that makes no sense.
+    pub fn check(&self) -> Result<(), HealthError> {
+        let shortest = self.interval.min(self.fast_interval).min(self.down_interval).min(self.timeout);
+        if shortest < Span::from_ms(1) {
+            return Err(HealthError("intervals and timeout are 1 ms at least"));
+        }
+        if self.rise == 0 || self.fall == 0 {
+            return Err(HealthError("rise and fall are 1 at least"));
+        }
+        if self.jitter_permille > 1_000 {
+            return Err(HealthError("jitter is 100 % at most"));
+        }
+        Ok(())
+    }
+}
+
+/// A setting of a health check makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("health check: {0}")]
+pub struct HealthError(&'static str);
+
+/// What a driver says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A server is to be checked.
+    Add(ServerId),
+    /// It no longer is.
+    Remove(ServerId),
+    /// A probe has had a result.
+    Result {
+        /// The server.
+        server: ServerId,
+        /// The number of the probe.
+        probe: u64,
+        /// Whether it was good.
+        is_good: bool,
+    },
+}
+
+/// What a driver has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Probe this server now.
+    Probe {
+        /// The server.
+        server: ServerId,
+        /// Which probe it is, for [`Input::Result`].
+        probe: u64,
+        /// When its result is no longer of interest.
+        deadline: Time,
+    },
+    /// The server is up again: see [`crate::Service::set_healthy`].
+    Up(ServerId),
+    /// The server is down.
+    Down(ServerId),
+}
+
+/// The health of a service's servers.
+#[derive(Clone, Debug)]
+pub struct Health {
+    spec: HealthSpec,
+    rng: Rng,
+    servers: Vec<Checked>,
+    probes: u64,
+}
+
+/// One server.
+#[derive(Clone, Debug)]
+struct Checked {
+    server: ServerId,
+    is_up: bool,
+    /// Whether the driver has been notified that it is up or down.
+    is_notified: bool,
+    /// Results one after the other that speak for a change.
+    against: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The next probe is due then.
+    Waiting { until: Time },
+    /// A probe is under way.
+    Probing { probe: u64, began: Time, deadline: Time },
+}
+
+impl Health {
+    /// Checks nobody yet.
+    ///
+    /// # Errors
+    /// What is wrong with the specification.
+    pub fn new(spec: HealthSpec, seed: u64) -> Result<Self, HealthError> {
+        spec.check()?;
+        Ok(Self { spec, rng: Rng::new(seed), servers: Vec::new(), probes: 0 })
+    }
+
+    /// What and how often is checked.
+    pub const fn spec(&self) -> &HealthSpec {
+        &self.spec
+    }
+
+    /// Whether a server is up; nothing if it is not checked.
+    pub fn is_up(&self, server: ServerId) -> Option<bool> {
+        self.servers.iter().find(|checked| checked.server == server).map(|checked| checked.is_up)
+    }
+
+    fn add(&mut self, now: Time, server: ServerId) {
+        if self.is_up(server).is_some() {
+            return;
+        }
+        // The first probes of many servers are spread over an interval.
+        let delay = Span::from_ps((self.spec.interval.as_ps() as f64 * self.rng.fraction()) as u64);
+        let state = State::Waiting { until: now + delay };
+        let against = self.spec.fall - 1;
+        self.servers.push(Checked { server, is_up: true, is_notified: true, against, state });
+    }
+
+    fn result(&mut self, now: Time, place: usize, is_good: bool) {
+        let State::Probing { began, .. } = self.servers[place].state else { return };
+        let checked = &mut self.servers[place];
+        if is_good == checked.is_up {
+            checked.against = 0;
+        } else {
+            checked.against += 1;
+            if checked.against >= if checked.is_up { self.spec.fall } else { self.spec.rise } {
+                checked.is_up = is_good;
+                checked.is_notified = !checked.is_notified;
+                checked.against = 0;
+            }
+        }
+        let interval = match checked {
+            Checked { against: 1.., .. } => self.spec.fast_interval,
+            Checked { is_up: true, .. } => self.spec.interval,
+            Checked { is_up: false, .. } => self.spec.down_interval,
+        };
+        // From 1 - jitter to 1 + jitter.
+        let jitter = self.spec.jitter_permille;
+        let permille = 1_000 + self.rng.below(2 * jitter + 1) - jitter;
+        let length = Span::from_ps((u128::from(interval.as_ps()) * u128::from(permille) / 1_000) as u64);
+        checked.state = State::Waiting { until: (began + length).max(now) };
+    }
+}
+
+impl Control for Health {
+    type Input = Input;
+    type Output = Output;
+
+    fn handle(&mut self, now: Time, input: Input) {
+        match input {
+            Input::Add(server) => self.add(now, server),
+            Input::Remove(server) => self.servers.retain(|checked| checked.server != server),
+            Input::Result { server, probe: number, is_good } => {
+                let is_this = |checked: &Checked| {
+                    let State::Probing { probe, deadline, .. } = checked.state else { return false };
+                    checked.server == server && probe == number && now < deadline
+                };
+                if let Some(place) = self.servers.iter().position(is_this) {
+                    self.result(now, place, is_good);
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Time) -> Step<Output> {
+        let mut next = Time::NEVER;
+        for place in 0..self.servers.len() {
+            if matches!(self.servers[place].state, State::Probing { deadline, .. } if now >= deadline) {
+                self.result(now, place, false);
+            }
+            let checked = &mut self.servers[place];
+            let server = checked.server;
+            if !checked.is_notified {
+                checked.is_notified = true;
+                return Step::Do(if checked.is_up { Output::Up(server) } else { Output::Down(server) });
+            }
+            match checked.state {
+                State::Waiting { until } if now >= until => {
+                    let (probe, deadline) = (self.probes, now + self.spec.timeout);
+                    self.probes += 1;
+                    checked.state = State::Probing { probe, began: now, deadline };
+                    return Step::Do(Output::Probe { server, probe, deadline });
+                }
+                State::Waiting { until } => next = next.min(until),
+                State::Probing { deadline, .. } => next = next.min(deadline),
+            }
+        }
+        Step::Wait(next)
+    }
+}
+
+impl Rebase for Health {
+    fn rebase(&mut self, by: Span) {
+        let Self { spec: _, rng: _, servers, probes: _ } = self;
+        for Checked { server: _, is_up: _, is_notified: _, against: _, state } in servers {
+            match state {
+                State::Waiting { until } => until.rebase(by),
+                State::Probing { probe: _, began, deadline } => {
+                    began.rebase(by);
+                    deadline.rebase(by);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Servers that fail, hang, are overloaded, come back.
+
+use balance::agent::AgentCheck;
+use balance::{Ejection, Event, LoadReport, Outcome, Panic, Refusal, Scheduler, Service, ServiceSpec, Unavailable};
+use machine::{Span, Step, Time};
+
+use super::{client, number, open, opened, servers, service};
+
+fn at(ms: u64) -> Time {
+    Time::ZERO + Span::from_ms(ms)
+}
+
+fn events(service: &mut Service, now: Time) -> Vec<Event> {
+    let next = |service: &mut Service| match service.poll(now) {
+        Step::Do(event) => Some(event),
+        Step::Wait(until) => {
+            assert!(until > now);
+            None
+        }
+    };
+    core::iter::from_fn(|| next(service)).collect()
+}
+
+/// Opens connections, and lets those fail that go to this server.
+fn fail(service: &mut Service, now: Time, failing: char, count: usize) {
+    let mut failed = 0;
+    while failed < count {
+        let id = open(service, now);
+        let outcome = if number(service, id) == failing { Outcome::Reset } else { Outcome::Completed };
+        failed += usize::from(outcome == Outcome::Reset);
+        service.close(now, id, false, outcome);
+    }
+}
+
+fn unavailable(service: &Service, now: Time) -> Vec<Option<Unavailable>> {
+    service.status(now).map(|server| server.unavailable).collect()
+}
+
+fn share(service: &mut Service, now: Time, server: char, count: u32) -> usize {
+    let mut got = 0;
+    for n in 0..count {
+        let id = service.open(now, &client(n)).unwrap();
+        got += usize::from(number(service, id) == server);
+        service.close(now, id, false, Outcome::Completed);
+    }
+    got
+}
+
+#[test]
+fn five_failures_in_a_row_eject_a_server_for_a_while() {
+    let mut service = service(Scheduler::Rr, &[1, 1, 1]);
+    let failing = service.server("s2").unwrap();
+    fail(&mut service, at(0), '2', 4);
+    assert_eq!(unavailable(&service, at(0)), [None; 3]);
+    fail(&mut service, at(0), '2', 1);
+    assert_eq!(unavailable(&service, at(0)), [None, Some(Unavailable::Ejected), None]);
+    assert_eq!(events(&mut service, at(0)), [Event::Ejected { server: failing, until: at(30_000) }]);
+    assert_eq!(share(&mut service, at(29_999), '2', 10), 0);
+    assert_eq!(share(&mut service, at(30_000), '2', 9), 3);
+    assert_eq!(events(&mut service, at(30_000)), [Event::Readmitted(failing)]);
+}
+
+#[test]
+fn a_success_between_failures_forgives_them() {
+    let mut service = service(Scheduler::Rr, &[1]);
+    for _ in 0..10 {
+        fail(&mut service, at(0), '1', 4);
+        let id = open(&mut service, at(0));
+        service.close(at(0), id, false, Outcome::Completed);
+    }
+    assert_eq!(unavailable(&service, at(0)), [None]);
+}
+
+#[test]
+fn no_more_than_half_of_the_servers_are_ejected() {
+    let mut service = service(Scheduler::Rr, &[1; 4]);
+    for failing in ['1', '2', '3'] {
+        fail(&mut service, at(0), failing, 5);
+    }
+    let out = unavailable(&service, at(0)).into_iter().flatten().count();
+    assert_eq!(out, 2);
+    assert!(!service.is_panic());
+}
+
+#[test]
+fn a_server_that_fails_more_often_than_the_others_is_ejected() {
+    let mut service = service(Scheduler::Rr, &[1; 6]);
+    for round in 0..1_200 {
+        let id = open(&mut service, at(round * 10));
+        let fails = number(&service, id) == '6' && round % 4 == 0;
+        let outcome = if fails { Outcome::Error } else { Outcome::Completed };
+        service.close(at(round * 10), id, false, outcome);
+    }
+    let out: Vec<_> = service.status(at(12_000)).filter(|server| server.unavailable.is_some()).collect();
+    assert_eq!(out.iter().map(|server| &*server.name).collect::<Vec<_>>(), ["s6"]);
+}
+
+#[test]
+fn without_passive_checks_nobody_is_ejected() {
+    let mut spec = ServiceSpec::new(Scheduler::Rr, servers(&[1, 1]));
+    spec.ejection = None;
+    let mut service = Service::new(at(0), spec, 1).unwrap();
+    fail(&mut service, at(0), '2', 100);
+    assert_eq!(unavailable(&service, at(0)), [None; 2]);
+}
+
+#[test]
+fn when_too_few_are_left_ejected_ones_are_in() {
+    let mut spec = ServiceSpec::new(Scheduler::Rr, servers(&[1; 4]));
+    spec.ejection = Some(Ejection { share_max_percent: 100, ..Ejection::default() });
+    let mut service = Service::new(at(0), spec, 1).unwrap();
+    for failing in ['1', '2'] {
+        fail(&mut service, at(0), failing, 5);
+    }
+    events(&mut service, at(0));
+    assert_eq!(share(&mut service, at(1), '1', 100), 0);
+    // Two of four are half; one of four is panic.
+    let third = service.server("s3").unwrap();
+    service.set_healthy(at(1), third, false);
+    assert_eq!(events(&mut service, at(1)), [Event::PanicBegan]);
+    assert_eq!(share(&mut service, at(1), '1', 99), 33);
+    assert_eq!(share(&mut service, at(1), '3', 99), 0, "health checks find it down");
+    service.set_healthy(at(2), third, true);
+    assert_eq!(events(&mut service, at(2)), [Event::PanicEnded]);
+    assert_eq!(share(&mut service, at(2), '1', 100), 0);
+}
+
+#[test]
+fn nobody_gets_connections_when_all_are_down_unless_that_is_wanted() {
+    let mut service = service(Scheduler::Lc, &[1, 1]);
+    for name in ["s1", "s2"] {
+        let id = service.server(name).unwrap();
+        service.set_healthy(at(0), id, false);
+    }
+    assert_eq!(service.open(at(0), &client(1)), Err(Refusal::NoServer));
+    assert_eq!(service.refused().no_server, 1);
+    let panic = Panic { ejected_percent: 50, down_percent: 50 };
+    service.apply(at(1), ServiceSpec { panic, ..service.spec().clone() }).unwrap();
+    assert!(service.open(at(1), &client(1)).is_ok() && service.is_panic());
+}
+
+#[test]
+fn an_overloaded_server_gets_nothing_until_it_has_recovered() {
+    for scheduler in [Scheduler::Arr, Scheduler::Alc] {
+        let mut service = service(scheduler, &[1, 1]);
+        let first = service.server("s2").unwrap();
+        let report = |service: &mut Service, memory| {
+            let report = LoadReport { memory_permille: Some(memory), ..LoadReport::default() };
+            service.report(at(0), first, report);
+            share(service, at(0), '2', 10)
+        };
+        assert_ne!(report(&mut service, 899), 0);
+        assert_eq!(report(&mut service, 900), 0);
+        assert_eq!(events(&mut service, at(0)), [Event::Overloaded(first)]);
+        assert_eq!(report(&mut service, 801), 0);
+        assert_ne!(report(&mut service, 800), 0);
+        assert_eq!(events(&mut service, at(0)), [Event::Recovered(first)]);
+    }
+}
+
+#[test]
+fn all_overloaded_is_as_good_as_none() {
+    let mut service = service(Scheduler::Alc, &[1, 1]);
+    for name in ["s1", "s2"] {
+        let id = service.server(name).unwrap();
+        service.report(at(0), id, LoadReport { cpu_permille: Some(1_000), ..LoadReport::default() });
+    }
+    assert_eq!(opened(&mut service, 4), "2121");
+    // The overload of s1 is confirmed no more, and after a while nobody believes it.
+    let second = service.server("s2").unwrap();
+    for s in 1..30 {
+        service.report(at(s * 1_000), second, LoadReport { cpu_permille: Some(1_000), ..LoadReport::default() });
+    }
+    let id = service.open(at(30_000), &client(1)).unwrap();
+    assert_eq!(number(&service, id), '1');
+}
+
+#[test]
+fn a_server_that_comes_back_begins_slowly() {
+    let mut spec = ServiceSpec::new(Scheduler::Lc, servers(&[1, 1]));
+    spec.slow_start = Span::from_secs(10);
+    let mut service = Service::new(at(0), spec, 1).unwrap();
+    assert_eq!(
+        share(&mut service, at(0), '2', 10),
+        10,
+        "nobody is slow at the start, and the first of equals is taken"
+    );
+    let second = service.server("s2").unwrap();
+    service.set_healthy(at(0), second, false);
+    service.set_healthy(at(1_000), second, true);
+    // It has fewer connections than the other all the time, which would give it all.
+    let first = service.server("s1").unwrap();
+    assert_eq!(service.open(at(1_000), &client(1)), Ok(first));
+    let shares = [1_000, 3_500, 6_000, 8_500, 11_000].map(|ms| share(&mut service, at(ms), '2', 1_000));
+    assert!((50..150).contains(&shares[0]) && (200..300).contains(&shares[1]), "{shares:?}");
+    assert!((450..550).contains(&shares[2]) && (700..800).contains(&shares[3]), "{shares:?}");
+    assert_eq!(shares[4], 1_000);
+}
+
+#[test]
+fn an_agent_sets_weight_limit_and_state() {
+    let mut service = service(Scheduler::Wrr, &[4, 4]);
+    let first = service.server("s1").unwrap();
+    let check = |service: &mut Service, text: &str| {
+        service.agent_check(at(0), first, &AgentCheck::parse(text.as_bytes()).unwrap());
+    };
+    check(&mut service, "50%");
+    assert_eq!(share(&mut service, at(0), '1', 30), 10);
+    check(&mut service, "100% drain");
+    assert_eq!(share(&mut service, at(0), '1', 30), 0);
+    assert_eq!(unavailable(&service, at(0)), [Some(Unavailable::Draining), None]);
+    check(&mut service, "ready down # disk full");
+    assert_eq!(unavailable(&service, at(0)), [Some(Unavailable::Down), None]);
+    check(&mut service, "up maxconn:2");
+    let ids: Vec<_> = (0..6).map(|_| open(&mut service, at(0))).collect();
+    assert_eq!(ids.iter().filter(|&&id| id == first).count(), 2);
+    assert_eq!(unavailable(&service, at(0)), [Some(Unavailable::Full), None]);
+    check(&mut service, "maxconn:0");
+    assert_eq!(unavailable(&service, at(0)), [None, None]);
+}
+
+#[test]
+fn a_silent_agent_makes_a_server_unknown_not_idle() {
+    let mut spec = ServiceSpec::new(Scheduler::Utilisation, servers(&[1, 1, 1]));
+    spec.blackout = Span::ZERO;
+    let mut service = Service::new(at(0), spec, 1).unwrap();
+    let report = |service: &mut Service, now, name, cpu, requests| {
+        let id = service.server(name).unwrap();
+        let report =
+            LoadReport { cpu_permille: Some(cpu), requests_per_kilosecond: Some(requests), ..LoadReport::default() };
+        service.report(now, id, report);
+    };
+    // 100 and 300 requests a second at full use, and one of which nobody knows: it is taken for the median.
+    report(&mut service, at(0), "s1", 500, 50_000);
+    report(&mut service, at(0), "s2", 500, 150_000);
+    let shares = ['1', '2', '3'].map(|server| share(&mut service, at(100), server, 700) / 10);
+    assert_eq!(shares, [10, 30, 30]);
+    // Long after, nothing is known of anybody.
+    let shares = ['1', '2', '3'].map(|server| share(&mut service, at(9_000), server, 600) / 10);
+    assert_eq!(shares, [20, 20, 20]);
+}
+
+#[test]
+fn errors_cost_a_server_its_share() {
+    let mut spec = ServiceSpec::new(Scheduler::Utilisation, servers(&[1, 1]));
+    spec.blackout = Span::ZERO;
+    let mut service = Service::new(at(0), spec, 1).unwrap();
+    for (name, errors) in [("s1", 0), ("s2", 50_000)] {
+        let id = service.server(name).unwrap();
+        let report = LoadReport {
+            application_permille: Some(500),
+            requests_per_kilosecond: Some(100_000),
+            errors_per_kilosecond: Some(errors),
+            ..LoadReport::default()
+        };
+        service.report(at(0), id, report);
+    }
+    // 100 / 0.5 to 100 / (0.5 + 0.5).
+    assert_eq!(share(&mut service, at(10), '2', 300), 100);
+}
