@@ -307,8 +307,8 @@ pub enum Command {
     Load(Load),
     /// Say how loaded this machine is, to load balancers
     ///
-    /// Processors, memory, pressure (PSI), run queue and connections are read from the kernel; applications say what they know with POST /push. HAProxy's agent-check gets a
-    /// weight at --check; GET /load at --http or --socket answers JSON as ORCA's load report has it.
+    /// Processors, memory, pressure (PSI), run queue and connections are read from the kernel; applications say what they know with POST /push. At --check, agent-checks of haproxy get a
+    /// weight; GET /load at --http or --socket answers JSON as ORCA's load report has it.
     #[command(
         after_help = "Examples:\n  heddle agent --check :7777 --http :7778\n  heddle agent --check :7777 --up-to 70% --drain-at 95% --socket /run/agent.sock\n  curl --unix-socket /run/agent.sock -d '{\"application_utilization\":0.4}' http://agent/push"
     )]

@@ -56,7 +56,7 @@ pub struct Serve {
     #[arg(long, requires = "fail", help_heading = "Faults")]
     pub fail_fast: bool,
     /// Requests of this share are never answered
-    #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "100%", value_parser = quantity::share, help_heading = "Faults")]
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "100%", value_parser = quantity::share, help_heading = "Faults")]
     pub hang: Option<Share>,
     /// Work takes so many times as long
     #[arg(long, value_name = "FACTOR", value_parser = quantity::factor, help_heading = "Faults")]
@@ -160,7 +160,7 @@ pub struct Load {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("where").required(true).multiple(true).args(["check", "http", "socket"]))]
 pub struct Agent {
-    /// Answer HAProxy's agent-check there
+    /// Answer agent-checks of haproxy there
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen, value_delimiter = ',')]
     pub check: Vec<SocketAddr>,
     /// Serve HTTP there: GET /load, POST /push

@@ -38,7 +38,7 @@ pub fn agent(args: cli::Agent, format: Format) -> Result<(), Report> {
     };
     let sockets: Vec<String> = config.sockets.iter().map(|path| path.display().to_string()).collect();
     let agent = Agent::open(config).map_err(|error| explain(&error))?;
-    let addresses = agent.addresses();
-    announce(addresses.iter().map(ToString::to_string).chain(sockets).collect(), format);
+    let addresses: Vec<String> = agent.addresses().iter().map(ToString::to_string).chain(sockets).collect();
+    announce(&addresses, format);
     agent.run(ending).map_err(|error| explain(&error))
 }

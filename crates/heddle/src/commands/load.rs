@@ -71,11 +71,11 @@ fn progress_bar(args: &Load, config: &LoadConfig) -> ProgressBar {
 
 fn config(args: &Load) -> Result<LoadConfig, Report> {
     let mut targets = Vec::new();
-    let (mut host, mut path) = (None, None);
+    let (mut host, mut path): (Option<String>, Option<String>) = (None, None);
     for text in &args.targets {
         let target = Target::parse(text);
-        targets.extend(target.resolve(text)?);
-        host.get_or_insert(target.authority.to_owned());
+        targets.push(target.resolve(text)?);
+        host = host.or_else(|| Some(target.authority.to_owned()));
         if target.path.is_some_and(|it| path.as_deref().is_some_and(|other| other != it)) {
             return Err(miette!("`{text}`: all targets are asked for the same path"));
         }
@@ -121,7 +121,7 @@ impl<'a> Target<'a> {
     }
 
     /// Its address, the first one that its name has.
-    fn resolve(&self, text: &str) -> Result<Option<SocketAddr>, Report> {
+    fn resolve(&self, text: &str) -> Result<SocketAddr, Report> {
         let expected = "a target is HOST:PORT, as in h2:80 or http://10.0.0.80/";
         let is_text = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         if self.authority.is_empty() || text.starts_with("https://") || !is_text(text) {
@@ -134,7 +134,7 @@ impl<'a> Target<'a> {
             (self.authority.trim_matches(['[', ']']), HTTP_PORT).to_socket_addrs()
         };
         match resolved.map(|mut addresses| addresses.next()) {
-            Ok(Some(address)) => Ok(Some(address)),
+            Ok(Some(address)) => Ok(address),
             Ok(None) => Err(miette!(help = expected, "`{text}` has no address")),
             Err(error) => Err(miette!(help = expected, "`{text}`: {error}")),
         }
@@ -244,7 +244,7 @@ mod tests {
     fn targets_are_read_as_they_are_written() {
         let of = |text| {
             let target = Target::parse(text);
-            let address = target.resolve(text).map(|it| it.expect("one").to_string());
+            let address = target.resolve(text).map(|it| it.to_string());
             (address.map_err(|error| error.to_string()), target.path)
         };
         assert_eq!(of("127.0.0.1:81"), (Ok("127.0.0.1:81".to_owned()), None));

@@ -18,12 +18,13 @@ pub fn serve(args: Serve, format: Format) -> Result<(), Report> {
     let ending = Arc::default();
     signals::await_end(&ending)?;
     let serving = Serving::open(config(args)).map_err(|error| explain(&error))?;
-    announce(serving.addresses().iter().map(ToString::to_string).collect(), format);
+    let addresses: Vec<String> = serving.addresses().iter().map(ToString::to_string).collect();
+    announce(&addresses, format);
     serving.run(ending).map_err(|error| explain(&error))
 }
 
 /// Says where it listens, now that it does.
-pub(super) fn announce(all: Vec<String>, format: Format) {
+pub(super) fn announce(all: &[String], format: Format) {
     put_best_effort(&match format {
         Format::Json => json!({ "listen": all }).to_string() + "\n",
         Format::Csv => format!("listen\n{}\n", all.join("\n")),
