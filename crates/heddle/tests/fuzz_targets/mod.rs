@@ -46,6 +46,7 @@ targets! {
     lacp
     peer_envelope
     placement
+    requests
     results_folder
     rpc_message
     segmentation
