@@ -167,6 +167,11 @@ impl Service {
         self.servers.get(server).map(|server| &*server.spec.name)
     }
 
+    /// Whether a server may get new connections now.
+    pub fn is_candidate(&self, server: ServerId) -> bool {
+        self.servers.get(server).is_some_and(|server| server.is_candidate)
+    }
+
     /// Chooses a server for a new connection, which counts as active there from now on.
     ///
     /// # Errors

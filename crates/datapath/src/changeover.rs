@@ -75,6 +75,11 @@ impl<P> Graph<P> {
         } else {
             self.chains.take_over(&mut old.chains, (&was.steering, &is.steering));
         }
+        if was.services == is.services && renumbering.nodes.iter_enumerated().all(|(was, is)| Some(was) == *is) {
+            std::mem::swap(&mut self.services, &mut old.services);
+        } else {
+            self.services.take_over(now, &mut old.services, (&is.services, &renumbering.nodes));
+        }
         for (from, to) in kept(&renumbering.ends) {
             std::mem::swap(&mut self.ends[to], &mut old.ends[from]);
         }

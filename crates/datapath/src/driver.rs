@@ -39,6 +39,8 @@ pub enum Loss {
     Vlan,
     /// The pipelines of switches send packets in a circle that takes no time.
     Loop,
+    /// It is for a service, which has counted why nobody gets it.
+    Service,
 }
 
 /// What a driver wakes.

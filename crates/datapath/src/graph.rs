@@ -18,6 +18,7 @@ use crate::map::Map;
 use crate::paths::Paths;
 use crate::pipeline::Installed;
 use crate::port_table::PortTable;
+use crate::services::{ServiceState, Services};
 
 /// Links' randomness among what starts from a graph's seed: switches fork it by their numbers, which have 32 bits.
 const LINKS: u64 = 1 << 32;
@@ -37,6 +38,8 @@ pub struct Tables {
     pub pipelines: Pipelines,
     /// Which packets pass functions on their way.
     pub steering: Steering,
+    /// Which packets are for whichever server of a service.
+    pub services: Services,
     /// What is said about ports of switches.
     pub ports: PortTable,
 }
@@ -101,6 +104,8 @@ pub struct Graph<P> {
     pub ends: TiVec<BondEndId, Option<EndState<P>>>,
     /// What service chains have counted, and how their functions do.
     pub chains: ChainState,
+    /// Connections to services, and how their servers do.
+    pub services: ServiceState,
     /// What an end has just handed on.
     pub(crate) released: Vec<P>,
     /// Packets that have come in by a port in no time, besides the one that is followed: of copies, and of what bonds send. They wait their turn here, so
@@ -252,6 +257,7 @@ impl<P> Default for Graph<P> {
             pipelines: Vec::new(),
             ends: TiVec::new(),
             chains: ChainState::default(),
+            services: ServiceState::default(),
             released: Vec::new(),
             pending: VecDeque::new(),
             generation: 0,
@@ -291,6 +297,7 @@ impl<P> Graph<P> {
             pipelines: pipelines(now, topology, tables),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
             chains: ChainState::new(&tables.steering, seed),
+            services: ServiceState::new(now, &tables.services, seed),
             routes,
             spread,
             ..Self::default()

@@ -30,6 +30,8 @@ mod parts;
 mod paths;
 mod pipeline;
 mod port_table;
+mod rewrite;
+mod services;
 mod vlan;
 
 pub use chains::{BuiltInState, ChainState, CourseCounters, HopCounters, InstanceState, Steering};
@@ -42,3 +44,7 @@ pub use map::{Map, Taker};
 pub use parts::Owner;
 pub use pipeline::Installed;
 pub use port_table::PortTable;
+pub use services::{
+    ForwardingMethod, SERVICES_MAX, Server, ServerCounters, Service, ServiceCounters, ServiceState, ServiceView,
+    Services, VirtualAddress,
+};

@@ -31,8 +31,9 @@ impl<P> Graph<P> {
         egress_owner: impl Fn(NetPort) -> Owner,
     ) -> Vec<Self> {
         let mut split: Vec<Self> = (0..parts).map(|_| self.empty_part()).collect();
-        // Chains are in one part, with all that leads to their functions.
+        // Chains are in one part, with all that leads to their functions; so are connections to services.
         split[0].chains = self.chains;
+        split[0].services = self.services;
         for (port, egress) in self.egress.into_iter_enumerated() {
             match egress_owner(port) {
                 Owner::One(part) => split[part].egress[port] = egress,
@@ -75,6 +76,7 @@ impl<P> Rebase for Graph<P> {
             pipelines,
             ends,
             chains,
+            services,
             released: _,
             pending: _,
             generation: _,
@@ -89,6 +91,7 @@ impl<P> Rebase for Graph<P> {
         pipelines.rebase(by);
         ends.raw.rebase(by);
         chains.rebase(by);
+        services.rebase(by);
         passed.rebase(by);
         unknown.rebase(by);
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bond::end::{Partner, Plan};
 use bond::{Carrier, Config, MemberId, MemberSet, Mode, reorder};
-use datapath::{EndSpec, Graph, Loss, Map, PortTable, Steering, Tables, Tag};
+use datapath::{EndSpec, Graph, Loss, Map, PortTable, Services, Steering, Tables, Tag};
 use link::LinkSpec;
 use machine::{Span, Time};
 use proptest::prelude::*;
@@ -230,6 +230,7 @@ impl Network {
             rerouting: Rerouting::Follow,
             pipelines: Pipelines::default(),
             steering: Steering::default(),
+            services: Services::default(),
             ports: PortTable::default(),
         });
         let routes = Arc::new(Routes::compute(&topology));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datapath::{Graph, Map, PortTable, Renumbering, Steering, Tables};
+use datapath::{Graph, Map, PortTable, Renumbering, Services, Steering, Tables};
 use link::LinkSpec;
 use machine::Time;
 use topology::{HostAddress, NetPort, NodeId, PortId, Rerouting, Routes, TiVec, Topology};
@@ -48,6 +48,7 @@ impl Network {
             rerouting: Rerouting::Follow,
             pipelines: Pipelines::default(),
             steering: Steering::default(),
+            services: Services::default(),
             ports: PortTable::default(),
         });
         let routes = Arc::new(Routes::compute(topology));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bond::end::Received;
 use bond::{Config, End, MemberId, Summary, Transmit};
-use datapath::{Driver, Graph, Loss, Map, Owner, PortTable, Steering, Tables, Tag, Timer};
+use datapath::{Driver, Graph, Loss, Map, Owner, PortTable, Services, Steering, Tables, Tag, Timer};
 use link::LinkSpec;
 use machine::Time;
 use proptest::prelude::*;
@@ -265,6 +265,7 @@ impl Network {
             rerouting: Rerouting::Follow,
             pipelines: Pipelines::default(),
             steering: Steering::default(),
+            services: Services::default(),
             ports: PortTable::default(),
         });
         let routes = Arc::new(Routes::compute(&topology));

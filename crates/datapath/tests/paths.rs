@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datapath::{Graph, Map, PortTable, Steering, Tables};
+use datapath::{Graph, Map, PortTable, Services, Steering, Tables};
 use machine::Time;
 use proptest::prelude::*;
 use topology::{LinkId, NetPort, NodeId, PortId, Rerouting, Routes, TiVec, Topology};
@@ -70,6 +70,7 @@ impl Network {
             rerouting: Rerouting::Follow,
             pipelines: Pipelines::default(),
             steering: Steering::default(),
+            services: Services::default(),
             ports: PortTable::default(),
         });
         let routes = Arc::new(Routes::compute(&topology));

@@ -22,7 +22,8 @@ use crate::tree::{Node, Value};
 use crate::vary::AxisText;
 use crate::vm::VmText;
 use crate::{
-    Experiment, Fabric, HostSetup, PortChange, bonds, chains, devices, flows, links, port_change, switches, tree,
+    Experiment, Fabric, HostSetup, PortChange, bonds, chains, devices, flows, links, port_change, services, switches,
+    tree,
 };
 
 /// The most experiments of one file.
@@ -84,6 +85,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
     let mut setups = setups(&file, &graph, problems);
     setups.extend(functions.setups);
     let chains = chains::chains(&file, &graph, functions.all, problems);
+    let services = services::services(&file, &graph, problems);
     let controllers = file.controllers.as_ref().filter(|text| text.sound);
     let controllers = controllers.and_then(|text| crate::controllers::controllers(&text.value, problems));
     let block = match &controllers {
@@ -111,6 +113,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
         switches,
         chains,
         simulated_functions: functions.simulated,
+        services,
         setups,
         controllers,
         experiments,

@@ -20,6 +20,7 @@ use crate::parameters::{parameters, plain};
 use crate::quantity::{Bytes, Length, Whole};
 use crate::read::{Device, Fields, Mapping, Name, Read, Text, expected, section};
 use crate::repeat::RepeatText;
+use crate::services::ServiceText;
 use crate::source::At;
 use crate::switches::SwitchText;
 use crate::topologies::TopologyText;
@@ -88,6 +89,8 @@ parameters! {
         "functions" => functions: Option<At<Mapping<Name, FunctionText>>>;
         /// Service chains, by name: packets between some hosts pass functions in order. A packet that two would take goes by the first one.
         "chains" => chains: Option<At<Mapping<Name, ChainText>>>;
+        /// Services, by name: several servers behind one address.
+        "services" => services: Option<At<Mapping<Name, ServiceText>>>;
         /// The controllers above the network. A file may have them alone, without a network.
         "controllers" => controllers: Option<At<ControllersText>>;
         /// What to measure, by name.

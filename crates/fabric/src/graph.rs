@@ -5,7 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use topology::{BondEndId, HostAddress, NodeId, TiVec, Topology};
 
 use crate::Bond;
+use crate::error::Problems;
 use crate::names::nearest;
+use crate::read::Name;
+use crate::source::At;
 
 /// The hosts' IPv4 network.
 pub(crate) const IPV4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 0, 0, 0), 8);
@@ -26,6 +29,18 @@ pub(crate) fn host(topology: &mut Topology, name: String, position: [u8; 3], pod
 }
 
 impl Graph {
+    /// A host that talks to others: no function's port. Notes it if it is none.
+    pub fn end_host(&self, name: &At<Name>, problems: &mut Problems<'_>) -> Option<NodeId> {
+        let topology = &self.topology;
+        let found = topology.node(&name.value.0);
+        let found = found.filter(|node| topology.is_host(*node) && !topology.is_function_port(*node));
+        if found.is_none() {
+            let hint = problems.hint(|| self.host_hint(&name.value.0));
+            problems.add(name.place, format!("`{}` is not a host of this network", name.value.0), "not a host", hint);
+        }
+        found
+    }
+
     /// The hint for a host that doesn't exist.
     pub fn host_hint(&self, name: &str) -> String {
         host_hint(&self.topology, name)

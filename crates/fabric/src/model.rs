@@ -8,17 +8,20 @@ use serde::{Deserialize, Serialize, Serializer};
 use topology::{BondEnd, BondEndId, LinkId, NodeId, Rerouting, TiVec, Topology};
 use transport::TransportSpec;
 use transport::transfers::Sizes;
-use vswitch::Spread;
 use vswitch::chain::Chains;
+use vswitch::{AddressAlias, Spread};
 
 mod bond;
 mod chain;
 mod cluster;
 mod host;
+mod service;
 pub use bond::*;
 use chain::{WrittenChain, WrittenFunction, written_chains, written_functions};
 pub use cluster::*;
 pub use host::*;
+pub use service::socket_address;
+use service::{WrittenService, written_services};
 
 use crate::{Metric, Overrides, Setting, SwitchSettings, SwitchTables};
 
@@ -49,6 +52,8 @@ pub struct Fabric {
     pub chains: Chains,
     /// By function: what it does to packets of both directions when simulated.
     pub simulated_functions: Vec<LinkSpec>,
+    /// Several servers behind one address each.
+    pub services: Vec<datapath::Service>,
     /// By name of the host: what runs in it and what it finds there. Those that have nothing of this are left out.
     pub setups: BTreeMap<String, HostSetup>,
     /// The controllers. A file may have them and no network: then the topology is empty, and all experiments ask
@@ -56,6 +61,15 @@ pub struct Fabric {
     pub controllers: Option<Controllers>,
     /// In the order of the file.
     pub experiments: Vec<Experiment>,
+}
+
+impl Fabric {
+    /// Addresses that no host has, but functions of chains and services.
+    pub fn aliases(&self) -> Vec<AddressAlias> {
+        let mut aliases = self.chains.aliases();
+        aliases.extend(datapath::Service::aliases(&self.services));
+        aliases
+    }
 }
 
 impl Serialize for Fabric {
@@ -81,6 +95,8 @@ impl Serialize for Fabric {
             functions: Vec<WrittenFunction<'a>>,
             #[serde(skip_serializing_if = "Vec::is_empty")]
             chains: Vec<WrittenChain<'a>>,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            services: Vec<WrittenService<'a>>,
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             setups: &'a BTreeMap<String, HostSetup>,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,12 +123,14 @@ impl Serialize for Fabric {
             switches,
             chains,
             simulated_functions,
+            services,
             setups,
             controllers,
             experiments,
         } = self;
         let functions = written_functions(topology, chains, simulated_functions);
         let chains = written_chains(topology, chains);
+        let services = written_services(topology, services);
         let flow_tables = flow_tables.iter().map(|(id, tables)| (topology.nodes[*id].name.as_str(), tables)).collect();
         let switches = switches.iter().map(|(id, settings)| (topology.nodes[*id].name.as_str(), settings)).collect();
         let bonds = topology.bonds.iter().zip(bonds).map(|(place, bond)| WrittenBond { place, bond }).collect();
@@ -130,6 +148,7 @@ impl Serialize for Fabric {
             switches,
             functions,
             chains,
+            services,
             setups,
             controllers,
             experiments,

@@ -12,6 +12,7 @@ mod messages;
 mod network;
 mod parameters;
 mod routes;
+mod services;
 mod setups;
 mod switches;
 mod time_series;

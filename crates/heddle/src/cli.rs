@@ -8,6 +8,7 @@ mod flows;
 mod network;
 mod ports;
 pub mod recipes;
+mod services;
 mod size;
 pub mod users;
 
@@ -22,6 +23,7 @@ pub use network::{
     Logs, Path, Ping, Pings, Protocol, Shell, Show, ShowTopic,
 };
 pub use ports::{Port, PortAction};
+pub use services::{Service, ServiceAction};
 pub use size::size;
 
 use std::path::PathBuf;
@@ -264,6 +266,8 @@ pub enum Command {
     Link(Link),
     /// Add ports to switches of a running network, remove or show them
     Port(Port),
+    /// Give a server of a running service another weight, drain it, or have it back
+    Service(Service),
     /// Change or show the tables of flows of a running network's switches, as ovs-ofctl writes them
     Flow(Flow),
     /// Change or show the groups that flows of a switch name

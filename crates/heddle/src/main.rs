@@ -106,6 +106,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Capture(args) => commands::capture(&args, format)?,
         Command::Link(args) => commands::link(&args, format)?,
         Command::Port(args) => commands::port(&args, format)?,
+        Command::Service(args) => commands::service(&args, format)?,
         Command::Flow(args) => commands::flow(&args, format)?,
         Command::Group(args) => commands::group(&args, format)?,
         Command::Meter(args) => commands::meter(&args, format)?,

@@ -8,6 +8,7 @@ mod chains;
 mod flows;
 mod macs;
 mod refusals;
+mod services;
 
 use std::fmt;
 
@@ -26,9 +27,10 @@ pub use flows::{
 };
 pub use macs::{MacEntry, SwitchMacs};
 pub use refusals::Refusals;
+pub use services::{ServerChange, ServerStatus, ServiceStatus};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -151,6 +153,15 @@ pub enum Request {
         /// The switch's name; without it, all.
         switch: Option<String>,
     },
+    /// Change a server of a service.
+    ChangeServer {
+        /// The service's name.
+        service: String,
+        /// The server's name.
+        server: String,
+        /// What changes.
+        change: ServerChange,
+    },
     /// What a packet would meet at a switch.
     Trace {
         /// The switch's name.
@@ -217,6 +228,8 @@ pub enum Reply {
     Macs(Vec<SwitchMacs>),
     /// The answer to [`Request::FlushMacs`]: how many addresses were forgotten.
     MacsFlushed(usize),
+    /// The answer to [`Request::ChangeServer`].
+    ServerChanged,
     /// The answer to [`Request::Trace`].
     Traced(TracedPacket),
     /// The answer to [`Request::Enter`].
@@ -389,6 +402,9 @@ pub struct Counters {
     /// Courses of service chains, in the order of the file.
     #[serde(default)]
     pub chains: Vec<ChainCounters>,
+    /// Services, in the order of the file.
+    #[serde(default)]
+    pub services: Vec<ServiceStatus>,
     /// The threads that forward.
     pub workers: Vec<WorkerCounters>,
 }

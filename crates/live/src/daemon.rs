@@ -317,6 +317,10 @@ impl Shared {
             Request::Connections { switch } => Reply::Connections(network.connections(switch.as_deref())?),
             Request::Macs { switch } => Reply::Macs(network.macs(switch.as_deref())?),
             Request::FlushMacs { switch } => Reply::MacsFlushed(network.flush_macs(switch.as_deref())?),
+            Request::ChangeServer { service, server, change } => {
+                network.change_server(&service, &server, change)?;
+                Reply::ServerChanged
+            }
             Request::Trace { switch, packet } => Reply::Traced(network.trace(&switch, &packet)?),
             Request::Enter { host } => {
                 network.host(&host)?;

@@ -211,7 +211,9 @@ pub enum Error {
     #[error("{0}")]
     File(String),
     /// A network that several workers forward was given functions of service chains.
-    #[error("{workers} workers forward this network, and one with functions of service chains is one worker's")]
+    #[error(
+        "{workers} workers forward this network, and one with functions of service chains or with services is one worker's"
+    )]
     ChainsOfSeveralWorkers {
         /// How many there are.
         workers: usize,
@@ -224,6 +226,24 @@ pub enum Error {
     NoTables {
         /// The switch's name.
         switch: String,
+    },
+    /// There is no such service.
+    #[error("there is no service {service}")]
+    NoService {
+        /// The name that was given.
+        service: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// A service has no such server.
+    #[error("{service} has no server {server}")]
+    NoServer {
+        /// The service's name.
+        service: String,
+        /// The name that was given.
+        server: String,
+        /// Those that there are.
+        known: Vec<String>,
     },
     /// A port cannot have the name of a node that is there.
     #[error("there is a node {name} already")]
@@ -345,6 +365,11 @@ impl Error {
             Self::NoTables { switch } => {
                 return Some(format!("`heddle flow add {switch} ..` gives it some; `heddle path` follows routes"));
             }
+            Self::NoService { known, .. } if known.is_empty() => {
+                return Some("the network has no services: they stand in its file, under `services:`".to_owned());
+            }
+            Self::NoService { known, .. } => return Some(format!("there are {}", known.join(", "))),
+            Self::NoServer { known, .. } => return Some(format!("it has {}", known.join(", "))),
             Self::NodeExists { .. } => {
                 return Some("give the port another name: the host behind it is called so".to_owned());
             }

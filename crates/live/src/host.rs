@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
-use fabric::{Fabric, NetSysctl};
+use datapath::{ForwardingMethod, Service};
+use fabric::{Fabric, NetSysctl, socket_address};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::route::RouteScope;
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
-use topology::{HostAddress, Node};
+use topology::{HostAddress, Node, NodeId};
 
 use crate::Error;
 use crate::namespace::Namespace;
@@ -53,6 +54,8 @@ pub struct HostSpec {
     pub sysctls: Vec<NetSysctl>,
     /// If it is a port of a function of service chains: which.
     pub function: Option<FunctionPort>,
+    /// Addresses of services that it answers from, besides its own: those of direct routing.
+    pub served: Vec<IpAddr>,
 }
 
 /// A port of a function of service chains: a device that passes on frames of others, and has no address of its own.
@@ -79,7 +82,8 @@ impl HostSpec {
             });
             let sysctls = fabric.setups.get(name).map(|setup| setup.sysctls.clone()).unwrap_or_default();
             let address = topology.address(id)?.clone();
-            Some(Self { name: name.clone(), address, mtu: fabric.mtu, sysctls, function })
+            let served = served(fabric, id);
+            Some(Self { name: name.clone(), address, mtu: fabric.mtu, sysctls, function, served })
         })
     }
 
@@ -161,9 +165,8 @@ impl Host {
         let is_half = self.half.is_some();
         let attempted = self.half.replace(spec.clone());
         let old = &self.spec;
-        if is_half || (&old.address, old.mtu) != (&spec.address, spec.mtu) {
-            let left = attempted.map(|attempted| attempted.address);
-            let given: Vec<_> = [Some(&old.address), left.as_ref()].into_iter().flatten().collect();
+        if is_half || (&old.address, old.mtu, &old.served) != (&spec.address, spec.mtu, &spec.served) {
+            let given: Vec<&HostSpec> = [Some(old), attempted.as_ref()].into_iter().flatten().collect();
             self.inside(|| configure(&spec, &given))?;
         }
         if is_half || self.spec.sysctls != spec.sysctls {
@@ -278,7 +281,7 @@ fn set_sysctls(spec: &HostSpec, before: &BTreeMap<String, String>) -> Result<BTr
 }
 
 /// Gives the calling thread's namespace the addresses of `spec`, in place of `old` ones; a new device has none.
-fn configure(spec: &HostSpec, old: &[&HostAddress]) -> Result<(), Error> {
+fn configure(spec: &HostSpec, old: &[&HostSpec]) -> Result<(), Error> {
     let at = |step: &'static str| failure(&spec.name, step);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(at("start netlink"))?;
     runtime.block_on(async {
@@ -335,20 +338,19 @@ fn unused_ipv6<'a>(addresses: &'a str, routes: &str) -> impl Iterator<Item = &'a
     own.map(|words| words[0]).filter(move |address| !has_route(address))
 }
 
-async fn set_up(
-    handle: &Handle,
-    spec: &HostSpec,
-    old: &[&HostAddress],
-) -> Result<(), (&'static str, rtnetlink::Error)> {
+async fn set_up(handle: &Handle, spec: &HostSpec, old: &[&HostSpec]) -> Result<(), (&'static str, rtnetlink::Error)> {
     let at = |step| move |error| (step, error);
     let address = &spec.address;
     let index =
         device_index(spec.device()).map_err(|errno| ("find its device", rtnetlink::Error::NamespaceError(errno)))?;
     let is_function = spec.function.is_some();
     for old in old.iter().filter(|_| !is_function) {
-        for ip in [IpAddr::V4(old.ipv4), IpAddr::V6(old.ipv6)] {
+        let own = [IpAddr::V4(old.address.ipv4), IpAddr::V6(old.address.ipv6)]
+            .map(|ip| (index, ip, prefix(&old.address, ip)));
+        let served = old.served.iter().map(|ip| (LOOPBACK, *ip, whole(*ip)));
+        for (index, ip, prefix) in own.into_iter().chain(served) {
             // An address that is gone already, by the hand of a program in the host, is no failure.
-            let message = handle.address().add(index, ip, prefix(old, ip)).message_mut().clone();
+            let message = handle.address().add(index, ip, prefix).message_mut().clone();
             let _ = handle.address().del(message).execute().await;
         }
     }
@@ -365,11 +367,14 @@ async fn set_up(
     if is_function {
         return Ok(());
     }
-    for ip in [IpAddr::V4(address.ipv4), IpAddr::V6(address.ipv6)] {
+    let own = [IpAddr::V4(address.ipv4), IpAddr::V6(address.ipv6)].map(|ip| (index, ip, prefix(address, ip)));
+    // Nobody asks who has those of services: the switch answers. They need no device that hears it.
+    let served = spec.served.iter().map(|ip| (LOOPBACK, *ip, whole(*ip)));
+    for (index, ip, prefix) in own.into_iter().chain(served) {
         if ip.is_ipv6() && !has_ipv6() {
             continue;
         }
-        let mut request = handle.address().add(index, ip, prefix(address, ip));
+        let mut request = handle.address().add(index, ip, prefix);
         request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent));
         request.execute().await.map_err(at("give it its addresses"))?;
     }
@@ -398,11 +403,31 @@ const fn prefix(address: &HostAddress, ip: IpAddr) -> u8 {
     }
 }
 
+/// The length of a prefix that is one address.
+const fn whole(ip: IpAddr) -> u8 {
+    match ip {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
 fn device_index(device: &str) -> Result<u32, String> {
     nix::net::if_::if_nametoindex(device).map_err(|errno| errno.to_string())
 }
 
-/// The addresses that name a host, for `/etc/hosts`.
+/// The addresses of services that a host answers from.
+fn served(fabric: &Fabric, host: NodeId) -> Vec<IpAddr> {
+    let is_its = |service: &&Service| {
+        service.forwarding == ForwardingMethod::DirectRouting && service.servers.iter().any(|it| it.host == host)
+    };
+    let addresses = fabric.services.iter().filter(is_its).flat_map(|service| &service.addresses);
+    let mut served: Vec<IpAddr> = addresses.map(|address| socket_address(address).ip()).collect();
+    served.sort_unstable();
+    served.dedup();
+    served
+}
+
+/// The addresses that name a host or a service, for `/etc/hosts`.
 pub fn hosts_file(fabric: &Fabric) -> String {
     use std::fmt::Write as _;
     let mut text = format!("127.0.0.1 localhost\n{} localhost ip6-localhost\n", Ipv6Addr::LOCALHOST);
@@ -414,6 +439,13 @@ pub fn hosts_file(fabric: &Fabric) -> String {
         // Nobody is to wait for an address that nobody answers by.
         if !vm::lacks_ipv6(fabric, &node.name) {
             let _ = writeln!(text, "{v6} {}", node.name);
+        }
+    }
+    for service in &fabric.services {
+        let mut addresses: Vec<IpAddr> = service.addresses.iter().map(|at| socket_address(at).ip()).collect();
+        addresses.dedup();
+        for address in addresses {
+            let _ = writeln!(text, "{address} {}", service.name);
         }
     }
     text
@@ -459,6 +491,7 @@ fd000000000000000000000000000001 02 40 00 82     eth0
             mtu: 1_500,
             sysctls: Vec::new(),
             function: None,
+            served: Vec::new(),
             address: HostAddress {
                 mac: [2, 0, 0, 0, 0, number],
                 ipv4: Ipv4Addr::new(10, 0, 0, number),
@@ -479,7 +512,7 @@ fd000000000000000000000000000001 02 40 00 82     eth0
         let make_and_change = || {
             let host = Host::create(spec(1), None).expect("root makes hosts");
             check(1);
-            configure(&spec(2), &[&host.spec.address]).expect("its addresses are changed");
+            configure(&spec(2), &[&host.spec]).expect("its addresses are changed");
             check(2);
         };
         for _ in 0..40 {

@@ -19,8 +19,8 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recv, recvmsg}
 use crate::Error;
 use crate::command::{self, Seen};
 use crate::control::{
-    self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, StartupStatus, Status,
-    SwitchConnections, SwitchFlows, SwitchMacs, TracedPacket, VERSION,
+    self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, ServerChange, StartupStatus,
+    Status, SwitchConnections, SwitchFlows, SwitchMacs, TracedPacket, VERSION,
 };
 use crate::convergence::UnconvergedBond;
 use crate::programs::ProgramState;
@@ -326,6 +326,18 @@ impl Instance {
         match self.ask(&Request::FlushMacs { switch: switch.map(str::to_owned) })? {
             Reply::MacsFlushed(flushed) => Ok(flushed),
             _ => Err(unexpected("flush-macs")),
+        }
+    }
+
+    /// Changes a server of a service; it holds until a file says something else.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such service or server.
+    pub fn change_server(&self, service: &str, server: &str, change: ServerChange) -> Result<(), Error> {
+        let (service, server) = (service.to_owned(), server.to_owned());
+        match self.ask(&Request::ChangeServer { service, server, change })? {
+            Reply::ServerChanged => Ok(()),
+            _ => Err(unexpected("change-server")),
         }
     }
 

@@ -5,6 +5,7 @@ mod devices;
 mod flows;
 mod macs;
 mod ports;
+mod services;
 mod setups;
 mod views;
 
@@ -547,10 +548,12 @@ fn check_devices(fabric: &Fabric) -> Result<(), Error> {
     }
 }
 
-/// Chains are one worker's, and nodes stay at their workers.
+/// Chains and services are one worker's, and nodes stay at their workers.
 fn check_workers(fabric: &Fabric, before: Option<&Plan>) -> Result<(), Error> {
     match before.map_or(1, Plan::workers) {
-        workers @ 2.. if !fabric.chains.functions.is_empty() => Err(Error::ChainsOfSeveralWorkers { workers }),
+        workers @ 2.. if !fabric.chains.functions.is_empty() || !fabric.services.is_empty() => {
+            Err(Error::ChainsOfSeveralWorkers { workers })
+        }
         _ => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 #[path = "../../sim/tests/pipelines/mod.rs"]
 mod pipelines;
 mod segments;
+mod served;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use live::{Instance, StartOptions};
 
 const USAGE: &str = "usage: heddle-live-testbed daemon --instance NAME [--ephemeral]
        heddle-live-testbed up NAME FILE | exec NAME HOST COMMAND... | counters NAME | down NAME | clean
+       heddle-live-testbed serve PORT | ask ADDRESS TIMES | ask-udp ADDRESS TIMES | hold ADDRESS
        heddle-live-testbed segments [SCRIPT|FILE.txt [PLAYS]] | trace SCRIPT | agree SCRIPT | random SEED COUNT";
 
 fn main() -> ExitCode {
@@ -61,6 +63,10 @@ fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
         ["agree", script] => return segments::agree(script),
         ["trace", script] => return segments::run(script, 1, true),
         ["random", seed, count] => print!("{}", segments::random::scripts(seed.parse()?, count.parse()?)),
+        ["serve", port] => served::serve(port.parse()?)?,
+        ["ask", address, times] => served::ask(address, times.parse()?),
+        ["ask-udp", address, times] => served::ask_by_udp(address, times.parse()?)?,
+        ["hold", address] => served::hold(address)?,
         ["clean"] => println!("{:?}", live::clean()?),
         _ => return Err(USAGE.into()),
     }

@@ -23,6 +23,7 @@ mod pipelines;
 mod reroute;
 mod rootless;
 mod segments;
+mod services;
 mod setups;
 mod two_hosts;
 mod vhost;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use datapath::{Driver as _, Graph, Map, Steering, Tables, Timer};
+use datapath::{Driver as _, Graph, Map, Services, Steering, Tables, Timer};
 use fabric::LinkFault;
 use link::Link;
 use machine::{Control, Span, Step, Time, mix};
@@ -102,11 +102,12 @@ impl<'a> Engine<'a> {
         let topology = &fabric.topology;
         let tables = Tables {
             map: Map::new(topology),
-            host_table: HostTable::new(topology, &fabric.host_bonds()).with_aliases(fabric.chains.aliases()),
+            host_table: HostTable::new(topology, &fabric.host_bonds()).with_aliases(fabric.aliases()),
             bonds: fabric.ends_of_bonds(|id| mix(scenario.seed ^ u64::from(id.0))),
             rerouting: fabric.rerouting,
             pipelines: scenario.pipelines.clone(),
-            steering: Steering::new(topology, &fabric.chains),
+            steering: Steering::new(topology, &fabric.chains, !fabric.services.is_empty()),
+            services: Services::new(topology, &fabric.services),
             ports: fabric.port_table(),
         };
         let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
@@ -115,7 +116,7 @@ impl<'a> Engine<'a> {
         let is_tuned = scenario.transport.window == ReceiveWindow::Auto;
         let packets = Pool::new(matches!(kind, TransportKind::Sack | TransportKind::Linux), notifies, is_tuned);
         let functions = Functions::of(scenario, &tables.map);
-        let is_rewritten = !tables.pipelines.is_empty() || tables.steering.rewrites();
+        let is_rewritten = !tables.pipelines.is_empty() || tables.steering.rewrites() || !tables.services.is_empty();
         let mut engine = Self {
             graph: Graph::new(Time::ZERO, topology, &tables, routes, randomness),
             tables,

@@ -1,7 +1,7 @@
 //! Which host owns a MAC or IP address.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use topology::{NodeId, PortId, TiVec, Topology};
@@ -52,6 +52,8 @@ pub struct AddressAlias {
     pub addresses: (u128, u128),
     /// To whom packets for them are sent.
     pub host: NodeId,
+    /// The MAC address by which they are reached, which no host has; `None`: that of the host.
+    pub mac: Option<[u8; 6]>,
 }
 
 /// An address that no file has.
@@ -115,18 +117,44 @@ impl HostTable {
 
     /// The same table, in which these addresses are known as well. Where a host has one of them, that stays so.
     #[must_use]
-    pub fn with_aliases(self, aliases: Vec<AddressAlias>) -> Self {
+    pub fn with_aliases(mut self, aliases: Vec<AddressAlias>) -> Self {
+        let own = || aliases.iter().filter_map(|alias| Some((mac_bits(alias.mac?), alias.host)));
+        let room = ((self.by_mac.len() / 2 + own().count()) * 2).next_power_of_two();
+        if own().next().is_some() {
+            let empty = vec![Slot { mac: FREE, host: NodeId(0) }; room].into();
+            let known = std::mem::replace(&mut self.by_mac, empty);
+            let known = known.iter().filter(|slot| slot.mac != FREE).map(|slot| (slot.mac, slot.host));
+            known.chain(own()).for_each(|(mac, host)| self.insert(mac, host));
+        }
         Self { aliases: aliases.into(), ..self }
     }
 
     /// The host that stands for an address which none has.
     #[cold]
     fn by_alias(&self, is_ipv6: bool, address: u128) -> Option<NodeId> {
+        self.alias(is_ipv6, address).map(|alias| alias.host)
+    }
+
+    fn alias(&self, is_ipv6: bool, address: u128) -> Option<&AddressAlias> {
         let has = |alias: &&AddressAlias| {
             let (first, last) = alias.addresses;
             alias.is_ipv6 == is_ipv6 && (first..=last).contains(&address)
         };
-        self.aliases.iter().find(has).map(|alias| alias.host)
+        self.aliases.iter().find(has)
+    }
+
+    /// The MAC address by which an address is reached that no host has, where that is no host's either.
+    pub fn mac_of_alias(&self, address: IpAddr) -> Option<[u8; 6]> {
+        let alias = match address {
+            IpAddr::V4(address) if self.by_ipv4.binary_search_by_key(&address, |&(key, _)| key).is_err() => {
+                self.alias(false, address.to_bits().into())
+            }
+            IpAddr::V6(address) if self.by_ipv6.binary_search_by_key(&address, |&(key, _)| key).is_err() => {
+                self.alias(true, address.to_bits())
+            }
+            _ => None,
+        };
+        alias?.mac
     }
 
     fn insert(&mut self, mac: u64, host: NodeId) {
@@ -263,12 +291,33 @@ mod tests {
         let bits = |address: Ipv4Addr| u128::from(address.to_bits());
         let of_host = testing::address(1).ipv4;
         let above = Ipv4Addr::from_bits(of_host.to_bits() + 3);
-        let alias = AddressAlias { is_ipv6: false, addresses: (bits(of_host), bits(above)), host: NodeId(0) };
+        let alias =
+            AddressAlias { is_ipv6: false, addresses: (bits(of_host), bits(above)), host: NodeId(0), mac: None };
         let host_table = HostTable::new(&topology_of(2), &[]).with_aliases(vec![alias]);
         assert_eq!(host_table.by_ipv4(of_host), Some(NodeId(1)), "a host's address stays its own");
         assert_eq!(host_table.by_ipv4(above), Some(NodeId(0)));
         assert_eq!(host_table.by_ipv4(Ipv4Addr::from_bits(above.to_bits() + 1)), None);
         assert_eq!(host_table.by_ipv6(Ipv6Addr::from_bits(bits(above))), None);
+    }
+
+    #[test]
+    fn an_alias_may_have_a_mac_address_of_its_own() {
+        let mac = |number| [2, 0x68, 0x64, 0, 0, number];
+        let alias = |number: u8| AddressAlias {
+            is_ipv6: false,
+            addresses: (u128::from(number), u128::from(number)),
+            host: NodeId(1),
+            mac: Some(mac(number)),
+        };
+        let host_table = HostTable::new(&topology_of(2), &[]).with_aliases((0..200).map(alias).collect());
+        for number in 0..200 {
+            assert_eq!(host_table.by_mac(mac(number)), Some(NodeId(1)));
+            let address = Ipv4Addr::from_bits(number.into());
+            assert_eq!(host_table.mac_of_alias(address.into()), Some(mac(number)));
+        }
+        assert_eq!(host_table.by_mac(mac(200)), None);
+        assert_eq!(host_table.by_mac(testing::address(0).mac), Some(NodeId(0)));
+        assert_eq!(host_table.mac_of_alias(testing::address(0).ipv4.into()), None, "a host's");
     }
 
     /// Two hosts, the second behind devices, with a bond of its ports.

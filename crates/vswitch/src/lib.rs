@@ -43,3 +43,4 @@ pub use pipeline::{PacketIn, PacketOut, Pipeline, Pipelines};
 pub use spread::Spread;
 pub use switch::{FLOOD, Forwarding, Switch, UNKNOWN};
 pub use trace::{Hop, Trace, trace};
+pub use translation::translate;

@@ -3,7 +3,7 @@
 //! The fabric knows every host's addresses, so nobody has to be asked: the switch next to the asking host answers, and only questions about
 //! other addresses cross the fabric (as VXLAN's ARP suppression does, RFC 8365, section 10). A pure function: frame in, frame out.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use topology::NodeId;
 use wire::{
@@ -78,8 +78,15 @@ fn answer_for(frame: &[u8], stead: Stead<'_>, answer: &mut [u8; ANSWER_BYTES]) -
 }
 
 /// The MAC address of the owner, unless the owner is the asker itself, or answers for itself.
-fn resolve(owner: Option<NodeId>, asker: [u8; 6], stead: Stead<'_>) -> Result<[u8; 6], Silence> {
+fn resolve(address: IpAddr, asker: [u8; 6], stead: Stead<'_>) -> Result<[u8; 6], Silence> {
     let host_table = stead.host_table;
+    let owner = match address {
+        IpAddr::V4(address) => host_table.by_ipv4(address),
+        IpAddr::V6(address) => host_table.by_ipv6(address),
+    };
+    if let Some(mac) = host_table.mac_of_alias(address) {
+        return Ok(mac);
+    }
     let owner = owner.ok_or(Silence::Unknown)?;
     let mac = host_table.mac(owner);
     if mac == asker || host_table.by_mac(asker) == Some(owner) {
@@ -103,7 +110,7 @@ fn answer_arp(
         return Err(Error::Field { header: "ARP", field, value, expected: "that of one station" }.into());
     }
     // A probe (RFC 5227) has no sender address yet; its answer goes to the sender's MAC address all the same.
-    let owner = resolve(stead.host_table.by_ipv4(request.target_ipv4), request.sender_mac, stead)?;
+    let owner = resolve(request.target_ipv4.into(), request.sender_mac, stead)?;
     let ethernet =
         EthernetRepr { dst: request.sender_mac, src: owner, vlan: question.vlan(), ethertype: ethertype::ARP };
     let reply = ArpRepr {
@@ -125,7 +132,7 @@ fn answer_solicitation(
     answer: &mut [u8; ANSWER_BYTES],
 ) -> Result<usize, Silence> {
     let (asker, target, asker_mac) = read_solicitation(question)?;
-    let owner = resolve(stead.host_table.by_ipv6(target), asker_mac, stead)?;
+    let owner = resolve(target.into(), asker_mac, stead)?;
     // An asker without an address cannot be answered alone: everybody hears that the address is taken (RFC 4861, section 7.2.4).
     let solicited = !asker.is_unspecified();
     let (dst, dst_mac) = if solicited { (asker, asker_mac) } else { (ALL_NODES, multicast_mac(ALL_NODES)) };

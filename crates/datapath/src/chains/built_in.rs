@@ -1,11 +1,12 @@
 //! Packets are shown to built-in functions, and what those want is done.
 
 use topology::{NetPort, NodeId};
+use vswitch::Forwarding;
 use vswitch::functions::{Course, PassingPacket, Verdict};
-use vswitch::{Field, FlowKey, Forwarding};
 
-use crate::driver::{Driver, Loss};
-use crate::graph::{Graph, Moment, Tables};
+use crate::driver::Driver;
+use crate::graph::{Graph, Moment};
+use crate::rewrite::write;
 
 impl<P> Graph<P> {
     /// A packet that leaves by a port passes a built-in function on its way. It is returned if it goes on.
@@ -64,32 +65,4 @@ impl<P> Graph<P> {
             driver.free(copy);
         }
     }
-}
-
-/// Writes fields into a packet, in order: it goes to the host that has its destination address then, and belongs to the flow that it is one of then. It is returned if
-/// it has those fields.
-fn write<D: Driver>(tables: &Tables, driver: &mut D, mut packet: D::Packet, fields: &[Field]) -> Option<D::Packet> {
-    if fields.is_empty() {
-        return Some(packet);
-    }
-    for field in fields {
-        let owner = match *field {
-            Field::Ipv4Dst(address) => tables.host_table.by_ipv4(address),
-            Field::Ipv6Dst(address) => tables.host_table.by_ipv6(address),
-            _ => None,
-        };
-        let mac = owner.map(|owner| Field::EthDst(tables.host_table.mac(owner)));
-        for field in std::iter::once(*field).chain(mac) {
-            if driver.rewrite(&mut packet, field).is_err() {
-                driver.count(Loss::Malformed);
-                driver.free(packet);
-                return None;
-            }
-        }
-    }
-    if let Ok(key) = FlowKey::parse(driver.headers(&packet)) {
-        let forwarding = driver.forwarding(&packet);
-        driver.set_forwarding(&mut packet, Forwarding { hash: key.hash(), ..forwarding });
-    }
-    Some(packet)
 }

@@ -100,9 +100,9 @@ struct Instance {
 }
 
 impl Steering {
-    /// The chains of a network.
-    pub fn new(topology: &Topology, chains: &Chains) -> Self {
-        if chains.functions.is_empty() {
+    /// The chains of a network. `has_services`: packets are for services, so that all that leaves hosts is looked at.
+    pub fn new(topology: &Topology, chains: &Chains, has_services: bool) -> Self {
+        if chains.functions.is_empty() && !has_services {
             return Self::default();
         }
         let mut steering = Self { steps: vec![Step::Plain; topology.hosts as usize], ..Self::default() };

@@ -24,7 +24,9 @@ const PROBE_TO: [u8; 6] = [0x06, b'h', b'e', b'd', b'd', 1];
 const PROBE_BYTES: usize = 60;
 
 impl<P> Graph<P> {
-    /// A packet leaves a host in a network that has chains. It is returned with the destination that it has next, unless it goes nowhere.
+    /// A packet leaves a host in a network that has chains or services. It is returned with the destination that it has next, unless it goes nowhere.
+    ///
+    /// Functions of chains see what goes to a server and what it answers with the server's own address.
     #[inline(never)]
     pub(crate) fn steer<D: Driver<Packet = P>>(
         &mut self,
@@ -34,8 +36,10 @@ impl<P> Graph<P> {
         packet: P,
     ) -> Option<P> {
         let tables = moment.tables;
-        match tables.steering.step(tables.map.node(port)) {
-            Step::Plain => Some(packet),
+        let host = tables.map.node(port);
+        let packet = self.send_to_server(moment, driver, port, packet)?;
+        match tables.steering.step(host) {
+            Step::Plain => self.send_from_server(moment, driver, (host, port), packet),
             Step::Classify(number) => self.classify(moment, driver, (number, port), packet),
             Step::Continue(instance, course) => {
                 self.go_on_from(moment, driver, (instance as usize, course, port), packet)
@@ -77,7 +81,9 @@ impl<P> Graph<P> {
                 && rule.matching.as_ref().is_none_or(|matching| matching.has_frame(driver.headers(&packet)))
         };
         let rules = &moment.tables.steering.rules[number as usize];
-        let Some(rule) = rules.iter().find(fits).filter(|_| to != FLOOD) else { return Some(packet) };
+        let Some(rule) = rules.iter().find(fits).filter(|_| to != FLOOD) else {
+            return self.send_from_server(moment, driver, (moment.tables.map.node(port), port), packet);
+        };
         self.chains.courses[rule.chain as usize][rule.course.index()].entered += 1;
         self.hand_to_next(moment, driver, (rule.chain as usize, rule.course, 0, port), packet)
     }
@@ -179,7 +185,10 @@ impl<P> Graph<P> {
         counters.left += 1;
         let hash = driver.forwarding(&packet).hash;
         driver.steer(&mut packet, Forwarding { to, hash });
-        Some(packet)
+        match tables.host_table.by_mac(driver.source(&packet)) {
+            Some(host) => self.send_from_server(moment, driver, (host, port), packet),
+            None => Some(packet),
+        }
     }
 
     /// The instance of a function that takes a packet, and one that is down and may be tried.

@@ -12,7 +12,6 @@ use super::matching::{ALL, matching};
 use super::text::{BuiltInKind, ForwardText, ForwardedProtocol, FunctionText, RuleText};
 use crate::error::Problems;
 use crate::graph::Graph;
-use crate::read::Name;
 use crate::source::{At, Place};
 
 /// Rules of one list, and forwards of one function.
@@ -122,7 +121,7 @@ pub(crate) fn built_in(
                 needs("to", "to: HOST", problems);
                 return None;
             };
-            end_host(graph, to, problems).map(BuiltIn::Mirror)
+            graph.end_host(to, problems).map(BuiltIn::Mirror)
         }
         BuiltInKind::Firewall => {
             let (outbound, inbound) = (rules(own.outbound.as_ref(), problems), rules(own.inbound.as_ref(), problems));
@@ -140,18 +139,6 @@ pub(crate) fn built_in(
             Some(BuiltIn::Nat(NatRules { source, forwards: forwards(graph, own, source, problems)? }))
         }
     }
-}
-
-/// A host that talks to others.
-fn end_host(graph: &Graph, name: &At<Name>, problems: &mut Problems<'_>) -> Option<NodeId> {
-    let topology = &graph.topology;
-    let found = topology.node(&name.value.0);
-    let found = found.filter(|node| topology.is_host(*node) && !topology.is_function_port(*node));
-    if found.is_none() {
-        let hint = problems.hint(|| graph.host_hint(&name.value.0));
-        problems.add(name.place, format!("`{}` is not a host of this network", name.value.0), "not a host", hint);
-    }
-    found
 }
 
 fn rules(list: Option<&At<Vec<At<RuleText>>>>, problems: &mut Problems<'_>) -> Option<Vec<FirewallRule>> {
@@ -224,7 +211,7 @@ fn forward(
     source: Option<NatRange>,
     problems: &mut Problems<'_>,
 ) -> Option<PortForward> {
-    let host = end_host(graph, &text.to, problems)?;
+    let host = graph.end_host(&text.to, problems)?;
     let (is_ipv6, address) = match (&text.address, source) {
         (Some(address), _) => match address.value {
             IpAddr::V4(address) => (false, u128::from(address.to_bits())),

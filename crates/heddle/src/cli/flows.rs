@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 
 use super::candidates;
+use super::network::GlobalNetworkArg;
 
 /// Completes names of hosts and switches.
 fn nodes() -> ArgValueCompleter {
@@ -17,9 +18,8 @@ fn networks() -> ArgValueCompleter {
 
 #[derive(Debug, Args)]
 pub struct Flow {
-    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
-    #[arg(short, long = "name", alias = "network", alias = "instance", value_name = "NETWORK", global = true, add = networks())]
-    pub name: Option<String>,
+    #[command(flatten)]
+    pub network: GlobalNetworkArg,
     #[command(subcommand)]
     pub action: FlowAction,
 }
@@ -90,9 +90,8 @@ pub struct FlowsShown {
 
 #[derive(Debug, Args)]
 pub struct Group {
-    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
-    #[arg(short, long = "name", alias = "network", alias = "instance", value_name = "NETWORK", global = true, add = networks())]
-    pub name: Option<String>,
+    #[command(flatten)]
+    pub network: GlobalNetworkArg,
     #[command(subcommand)]
     pub action: GroupAction,
 }
@@ -143,9 +142,8 @@ pub struct GroupsShown {
 
 #[derive(Debug, Args)]
 pub struct Meter {
-    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
-    #[arg(short, long = "name", alias = "network", alias = "instance", value_name = "NETWORK", global = true, add = networks())]
-    pub name: Option<String>,
+    #[command(flatten)]
+    pub network: GlobalNetworkArg,
     #[command(subcommand)]
     pub action: MeterAction,
 }

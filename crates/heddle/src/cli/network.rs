@@ -45,6 +45,22 @@ pub struct NetworkArg {
     pub name: Option<String>,
 }
 
+/// The same of a command that has others below it: it may stand anywhere behind the first.
+#[derive(Clone, Debug, Args)]
+pub struct GlobalNetworkArg {
+    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
+    #[arg(
+        short,
+        long = "name",
+        alias = "network",
+        alias = "instance",
+        value_name = "NETWORK",
+        global = true,
+        add = networks()
+    )]
+    pub name: Option<String>,
+}
+
 /// A running network, or a file.
 #[derive(Clone, Debug, Args)]
 pub struct FromArg {
@@ -119,6 +135,8 @@ pub enum ShowTopic {
     Bonds,
     /// What each link and each host's port carried and dropped, and what was refused
     Counters,
+    /// Services: how each server does, and what it has been given; with `--watch` as `top` shows it
+    Services,
     /// Service chains: what passes each function, how long it takes, and whether it is up
     Chains,
     /// Programs that hosts start with the network: whether they run, how they ended, and where their output is
@@ -204,17 +222,8 @@ pub struct Capture {
 
 #[derive(Debug, Args)]
 pub struct Link {
-    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
-    #[arg(
-        short,
-        long = "name",
-        alias = "network",
-        alias = "instance",
-        value_name = "NETWORK",
-        global = true,
-        add = networks()
-    )]
-    pub name: Option<String>,
+    #[command(flatten)]
+    pub network: GlobalNetworkArg,
     #[command(subcommand)]
     pub action: LinkAction,
 }

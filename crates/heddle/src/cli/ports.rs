@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 
 use super::candidates;
+use super::network::GlobalNetworkArg;
 
 /// Completes names of hosts and switches.
 fn nodes() -> ArgValueCompleter {
@@ -12,17 +13,8 @@ fn nodes() -> ArgValueCompleter {
 
 #[derive(Debug, Args)]
 pub struct Port {
-    /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs
-    #[arg(
-        short,
-        long = "name",
-        alias = "network",
-        alias = "instance",
-        value_name = "NETWORK",
-        global = true,
-        add = ArgValueCompleter::new(candidates::networks)
-    )]
-    pub name: Option<String>,
+    #[command(flatten)]
+    pub network: GlobalNetworkArg,
     #[command(subcommand)]
     pub action: PortAction,
 }

@@ -21,7 +21,7 @@ use crate::output::{Rows, print_json, put};
 
 /// Changes or shows flows.
 pub fn flow(args: &Flow, format: Format) -> Result<(), Report> {
-    let instance = connect(&running(args.name.as_deref(), "`heddle flow --name NETWORK ..`")?)?;
+    let instance = connect(&running(args.network.name.as_deref(), "`heddle flow --name NETWORK ..`")?)?;
     let change = |switch: &str, command, texts: &[String]| change(&instance, switch, command, texts, format);
     match &args.action {
         FlowAction::Add(flows) => change(&flows.switch, (FlowCommand::Add, false), &flows.flows),
@@ -43,7 +43,7 @@ pub fn flow(args: &Flow, format: Format) -> Result<(), Report> {
 
 /// Changes or shows groups.
 pub fn group(args: &Group, format: Format) -> Result<(), Report> {
-    let instance = connect(&running(args.name.as_deref(), "`heddle group --name NETWORK ..`")?)?;
+    let instance = connect(&running(args.network.name.as_deref(), "`heddle group --name NETWORK ..`")?)?;
     let change = |switch: &str, command, texts: &[String]| change(&instance, switch, (command, false), texts, format);
     match &args.action {
         GroupAction::Add(groups) => change(&groups.switch, FlowCommand::AddGroup, &groups.groups),
@@ -55,7 +55,7 @@ pub fn group(args: &Group, format: Format) -> Result<(), Report> {
 
 /// Changes or shows meters.
 pub fn meter(args: &Meter, format: Format) -> Result<(), Report> {
-    let instance = connect(&running(args.name.as_deref(), "`heddle meter --name NETWORK ..`")?)?;
+    let instance = connect(&running(args.network.name.as_deref(), "`heddle meter --name NETWORK ..`")?)?;
     let change = |switch: &str, command, texts: &[String]| change(&instance, switch, (command, false), texts, format);
     match &args.action {
         MeterAction::Add(meters) => change(&meters.switch, FlowCommand::AddMeter, &meters.meters),

@@ -16,7 +16,7 @@ use crate::output::{Rows, print_json, put};
 
 /// Takes links down or up, changes or shows them.
 pub fn link(args: &Link, format: Format) -> Result<(), Report> {
-    let connect = || connect(&running(args.name.as_deref(), "`heddle link --name NETWORK ..`")?);
+    let connect = || connect(&running(args.network.name.as_deref(), "`heddle link --name NETWORK ..`")?);
     match &args.action {
         LinkAction::Down(link) => set_carrier(&connect()?, link, false, format),
         LinkAction::Up(link) => set_carrier(&connect()?, link, true, format),

@@ -15,7 +15,7 @@ use crate::output::{Rows, print_json, put};
 
 /// Adds, removes or shows ports.
 pub fn port(args: &Port, format: Format) -> Result<(), Report> {
-    let connect = || connect(&running(args.name.as_deref(), "`heddle port --name NETWORK ..`")?);
+    let connect = || connect(&running(args.network.name.as_deref(), "`heddle port --name NETWORK ..`")?);
     match &args.action {
         PortAction::Add(port) => {
             let device = [format!("device={}", port.device)];

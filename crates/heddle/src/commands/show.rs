@@ -15,6 +15,7 @@ use super::explain;
 use super::flow::{show_connections, show_flows, show_meters};
 use super::instance::{Subject, connect, definition, is_file, running, subject};
 use super::macs::mac_rows;
+use super::services::{services, services_of_file};
 use crate::cli::{Format, Show, ShowTopic};
 use crate::output::{Rows, put};
 
@@ -115,6 +116,7 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
             "routes, flows, addresses, counters and bonds are those of a running network"
         )),
         ShowTopic::Chains => Ok(chains_of_file(fabric)),
+        ShowTopic::Services => Ok(services_of_file(fabric)),
         ShowTopic::Programs => Ok(programs_of_file(fabric)),
     }
 }
@@ -131,6 +133,7 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
         ShowTopic::Chains => chains(instance)?,
+        ShowTopic::Services => services(instance)?,
         ShowTopic::Programs => programs(&instance.programs().map_err(explain)?),
     })
 }
@@ -313,7 +316,7 @@ fn counters(counters: &live::Counters) -> Rows {
 }
 
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 13] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 14] {
     [
         ("unknown destination", refused.unknown_destination),
         ("storm control", refused.storm_control),
@@ -326,6 +329,7 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 13]
         ("forwarding loop", refused.looped),
         ("dropped by a flow", refused.dropped_by_flow),
         ("not in its VLAN", refused.vlan),
+        ("not served", refused.service),
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
     ]

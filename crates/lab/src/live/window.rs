@@ -180,6 +180,7 @@ mod tests {
             looped: 1_000,
             dropped_by_flow: 1_000,
             vlan: 1_000,
+            service: 1_000,
             no_member: 0,
             removed: 1_000,
             unwatched_flows: 1_000,

@@ -33,6 +33,9 @@ pub struct Refusals {
     /// In a VLAN that a port of a switch does not carry.
     #[serde(default)]
     pub vlan: u64,
+    /// For a service that did not take it: it has counted why.
+    #[serde(default)]
+    pub service: u64,
     /// For a bond of which no member may send.
     pub no_member: u64,
     /// Under way to a part that a new file removed.
@@ -55,6 +58,7 @@ impl Refusals {
         self.no_route += other.no_route;
         self.looped += other.looped;
         self.vlan += other.vlan;
+        self.service += other.service;
         self.no_member += other.no_member;
         self.removed += other.removed;
         self.unwatched_flows += other.unwatched_flows;

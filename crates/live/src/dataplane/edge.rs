@@ -514,6 +514,7 @@ impl Driver for Edge {
             Loss::Storm => &mut refused.storm_control,
             Loss::Malformed => &mut refused.malformed,
             Loss::Vlan => &mut refused.vlan,
+            Loss::Service => &mut refused.service,
             Loss::Loop => &mut refused.looped,
             Loss::Pipeline => &mut refused.dropped_by_flow,
         } += 1;

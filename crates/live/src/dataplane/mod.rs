@@ -27,6 +27,7 @@ mod pool;
 mod reassembly;
 mod renumbering;
 mod report;
+mod services;
 mod tap_points;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,7 @@ use poller::{Poller, PortKey, Waker};
 use pool::Depot;
 use renumbering::Renumbering;
 use report::{Remainder, Report};
+pub use services::ServerOrder;
 pub use tap_points::TapPoint;
 use worker::{Channels, Command, Worker};
 

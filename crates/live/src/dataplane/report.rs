@@ -7,14 +7,15 @@ use machine::{Time, nanos};
 use topology::{BondEndId, Direction, NetPort, NodeId, Side};
 
 use super::bond_state;
-use super::chains;
 use super::changeover::Next;
 use super::edge::EdgeState;
 use super::plan::Plan;
 use super::pool::Packet;
 use super::renumbering::Renumbering;
+use super::{chains, services};
 use crate::control::{
-    self, ChainCounters, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, WorkerCounters,
+    self, ChainCounters, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, ServiceStatus,
+    WorkerCounters,
 };
 
 /// What one worker counted, by the plan's numbers.
@@ -29,16 +30,18 @@ pub struct Report {
     flows: Vec<control::FlowCounters>,
     bonds: Vec<(BondEndId, control::BondState)>,
     chains: Vec<ChainCounters>,
+    services: Vec<ServiceStatus>,
     refused: Refusals,
     worker: WorkerCounters,
 }
 
 impl Report {
     /// What a worker's parts have counted until `at`, and how its bonds are then.
-    pub fn of(graph: &Graph<Packet>, edge: &mut EdgeState, plan: &Plan, at: Time) -> Self {
+    pub fn of(graph: &mut Graph<Packet>, edge: &mut EdgeState, plan: &Plan, at: Time) -> Self {
         for port in edge.ports.iter_mut().flatten() {
             port.count_losses();
         }
+        let services = services::services(&mut graph.services, plan, at);
         let directions = plan.fabric().topology.links.keys().flat_map(Direction::both);
         let links = directions.filter_map(|way| Some((way, graph.egress[plan.map().leaving(way)].link()?)));
         let ends = graph.ends.iter_enumerated();
@@ -53,6 +56,7 @@ impl Report {
                 .filter_map(|(id, end)| Some((id, bond_state::state(plan, id, end.as_ref()?.bonded()?, at))))
                 .collect(),
             chains: chains::counters(&graph.chains, plan, at),
+            services,
             refused: edge.refused,
             worker: edge.counters,
         }
@@ -93,6 +97,7 @@ impl Report {
         counters.flows.extend(self.flows);
         counters.bonds.extend(self.bonds.into_iter().map(|(_, bond)| bond));
         counters.chains.extend(self.chains);
+        counters.services.extend(self.services);
         counters.refused.add(&self.refused);
         counters.workers.push(self.worker);
     }

@@ -24,6 +24,7 @@ use super::plan::Plan;
 use super::poller::{Poller, PortKey, READY_MAX, Ready};
 use super::pool::{Depot, Packet};
 use super::report::Report;
+use super::services::ServerOrder;
 use super::tap_points::TapPoint;
 use crate::clock::Clock;
 use crate::convergence::UnconvergedBond;
@@ -91,6 +92,13 @@ pub enum Command {
         question: FlowQuestion,
         /// Hears the answer: none if the switch has no tables.
         reply: Sender<Option<FlowAnswer>>,
+    },
+    /// Change a server of a service.
+    Server {
+        /// Which one, and how.
+        order: ServerOrder,
+        /// Hears whether there is one.
+        reply: Sender<bool>,
     },
     /// Put another port in the place of a device's that was made again.
     ReplacePort {
@@ -282,6 +290,9 @@ impl Worker {
                 Command::Flows { switch, question, reply } => {
                     let _ = reply.send(self.answer_about_flows(switch, question));
                 }
+                Command::Server { order, reply } => {
+                    let _ = reply.send(self.change_server(&order));
+                }
                 Command::ReplacePort { key, replacement, done } => {
                     self.edge.replace_port(key, replacement);
                     let _ = done.send(());
@@ -314,7 +325,7 @@ impl Worker {
     #[cold]
     fn report(&mut self, at: Time) -> Report {
         self.graph.add_up_paths(self.plan.tables(), &mut self.edge);
-        Report::of(&self.graph, &mut self.edge.state, &self.plan, at)
+        Report::of(&mut self.graph, &mut self.edge.state, &self.plan, at)
     }
 
     #[inline]

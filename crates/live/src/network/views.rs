@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use balance::ServiceSpec;
+use datapath::{ForwardingMethod, Service, VirtualAddress};
 use fabric::{Fabric, HostSetup, SwitchSettings, SwitchTables};
 use link::LinkSpec;
 use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Side};
@@ -21,6 +23,7 @@ pub(super) fn is_same(old: &Fabric, new: &Fabric) -> bool {
         && old.flow_tables == new.flow_tables
         && old.switches == new.switches
         && old.setups == new.setups
+        && old.services == new.services
         && (&old.chains, &old.simulated_functions) == (&new.chains, &new.simulated_functions)
         && (old.spread, old.rerouting, old.mtu, old.seed) == (new.spread, new.rerouting, new.mtu, new.seed)
 }
@@ -41,8 +44,22 @@ pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
     compare(old.map_or_else(BTreeMap::new, link_views), link_views(new), &mut applied);
     compare(old.map_or_else(BTreeMap::new, bond_views), bond_views(new), &mut applied);
     compare(old.map_or_else(BTreeMap::new, chain_views), chain_views(new), &mut applied);
+    compare(old.map_or_else(BTreeMap::new, service_views), service_views(new), &mut applied);
     applied
 }
+
+/// Each service: its servers by their names, and all else that is said of it.
+fn service_views(fabric: &Fabric) -> BTreeMap<String, ServiceView<'_>> {
+    let mut views = BTreeMap::new();
+    for Service { name, addresses, forwarding, servers, spec } in &fabric.services {
+        let servers = servers.iter().map(|server| (fabric.topology.nodes[server.host].name.as_str(), server.port));
+        views.insert(format!("service {name}"), (addresses.as_slice(), *forwarding, servers.collect(), spec));
+    }
+    views
+}
+
+/// What distinguishes a service: where it is, how it forwards, its servers by name and port, and what schedulers know.
+type ServiceView<'a> = (&'a [VirtualAddress], ForwardingMethod, Vec<(&'a str, Option<u16>)>, &'a ServiceSpec);
 
 /// Each chain: from whom to whom, by which functions, what those are that are built in, and what it takes.
 fn chain_views(fabric: &Fabric) -> BTreeMap<String, ChainView<'_>> {

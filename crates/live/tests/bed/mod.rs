@@ -153,6 +153,15 @@ impl Running {
         Self(Some(child))
     }
 
+    /// Starts a server that answers with the name of its host, at a port of it, and waits until it listens.
+    pub fn server(network: &Instance, host: &str, port: &str) -> Self {
+        let mut command = network.command(host, program(), ["serve", port]).unwrap();
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let line = BufReader::new(child.stdout.take().unwrap()).lines().next();
+        assert_eq!(line.expect("it listens").unwrap(), "ready");
+        Self(Some(child))
+    }
+
     /// Whether it has not ended.
     pub fn is_running(&mut self) -> bool {
         self.0.as_mut().unwrap().try_wait().unwrap().is_none()

@@ -105,11 +105,16 @@ impl Chains {
                 let (Some(from), Some(to)) = (chain.from.first(), chain.to.first()) else { continue };
                 let of_source = |range: NatRange| {
                     let NatRange { is_ipv6, addresses, .. } = range;
-                    AddressAlias { is_ipv6, addresses, host: *from }
+                    AddressAlias { is_ipv6, addresses, host: *from, mac: None }
                 };
                 let of_forward = |forward: &PortForward| {
                     let host = if forward.course == Course::Forward { *to } else { *from };
-                    AddressAlias { is_ipv6: forward.is_ipv6, addresses: (forward.address, forward.address), host }
+                    AddressAlias {
+                        is_ipv6: forward.is_ipv6,
+                        addresses: (forward.address, forward.address),
+                        host,
+                        mac: None,
+                    }
                 };
                 aliases.extend(rules.source.map(of_source).into_iter().chain(rules.forwards.iter().map(of_forward)));
             }

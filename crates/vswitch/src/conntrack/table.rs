@@ -71,6 +71,11 @@ pub struct Tracked {
     pub tuple: Option<Tuple>,
     /// Of an ICMP error, what those of the packet are to become that it quotes.
     pub quoted: Option<Tuple>,
+    /// Where its connection is, if that is kept and the packet is no ICMP error: no other one that is there has this number. A packet that is invalid, and has one, is
+    /// between the two ends of that connection.
+    pub place: Option<u32>,
+    /// Of TCP, how its connection stands now.
+    pub tcp: Option<TcpState>,
 }
 
 /// What has been counted.
@@ -164,6 +169,8 @@ pub struct Conntrack {
     lists: [List; LIFETIMES],
     seed: u64,
     counters: ConntrackCounters,
+    /// Places of connections that were removed, for whoever keeps something of each.
+    removed: Option<Vec<u32>>,
 }
 
 impl Conntrack {
@@ -177,7 +184,29 @@ impl Conntrack {
             lists: [List { head: NONE, tail: NONE }; LIFETIMES],
             seed,
             counters: ConntrackCounters::default(),
+            removed: None,
         }
+    }
+
+    /// The same; places of connections that are removed are noted for [`Conntrack::take_removed`], which is to be asked after each packet.
+    #[must_use]
+    pub fn noting_removals(self) -> Self {
+        Self { removed: Some(Vec::new()), ..self }
+    }
+
+    /// The place of a connection that was removed, each once, in their order.
+    pub fn take_removed(&mut self) -> impl Iterator<Item = u32> + '_ {
+        self.removed.iter_mut().flat_map(|removed| removed.drain(..))
+    }
+
+    /// Clears away some of the connections whose time has come, as each new one does.
+    pub fn clear_expired(&mut self, now: Time) {
+        self.expire(now);
+    }
+
+    /// How many connections there may be.
+    pub const fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// What a packet is to the connections that there are; their states move on.
@@ -198,7 +227,7 @@ impl Conntrack {
                 self.mark(id, request);
                 self.known(id, is_reply, request)
             }
-            Step::Invalid => self.invalid(),
+            Step::Invalid => Tracked { place: Some(id), ..self.invalid() },
             Step::Reopen => {
                 self.counters.reopened += 1;
                 self.remove(id);
@@ -234,7 +263,7 @@ impl Conntrack {
         let target = range.and_then(|_| self.choose(now, &segment.tuple, request));
         let (value, mask) = request.mark.filter(|_| request.commit).unwrap_or_default();
         let state = NEW | TRACKED | range.map_or(0, NatRange::flag);
-        Tracked { state, mark: value & mask, is_kept: request.commit, tuple: target, quoted: None }
+        Tracked { state, mark: value & mask, is_kept: request.commit, tuple: target, ..Tracked::default() }
     }
 
     fn mark(&mut self, id: u32, request: &Request) {
@@ -256,7 +285,8 @@ impl Conntrack {
         state |= if is_reply { REPLY } else { 0 };
         state |= if is_translated { connection.translations(is_reply) } else { 0 };
         let tuple = if is_translated { connection.target(is_reply) } else { None };
-        Tracked { state, mark: connection.mark, is_kept: true, tuple, quoted: None }
+        let (mark, tcp) = (connection.mark, connection.tcp);
+        Tracked { state, mark, is_kept: true, tuple, quoted: None, place: Some(id), tcp }
     }
 
     /// An ICMP error goes in the direction opposite to that of the packet that it is about.
@@ -321,11 +351,12 @@ impl Conntrack {
             before: NONE,
             next: NONE,
         };
-        if !self.insert(now, connection) {
+        let Some(place) = self.insert(now, connection) else {
             self.counters.full += 1;
             return tracked;
-        }
+        };
         (tracked.mark, tracked.is_kept) = (value & mask, true);
+        (tracked.place, tracked.tcp) = (Some(place), tcp);
         tracked.state |= translated;
         tracked.tuple = range.map(|_| target);
         tracked
@@ -393,11 +424,12 @@ impl Conntrack {
         step
     }
 
-    fn insert(&mut self, now: Time, connection: Connection) -> bool {
+    /// The place that it has now; `None` if all are taken.
+    fn insert(&mut self, now: Time, connection: Connection) -> Option<u32> {
         self.expire(now);
         let full = self.free == NONE && self.connections.len() == self.capacity;
         if full && !self.evict() {
-            return false;
+            return None;
         }
         let id = if self.free == NONE {
             self.connections.push(connection);
@@ -413,7 +445,7 @@ impl Conntrack {
         self.link(id);
         self.counters.committed += 1;
         self.counters.connections += 1;
-        true
+        Some(id)
     }
 
     fn remove(&mut self, id: u32) {
@@ -426,6 +458,14 @@ impl Conntrack {
         (place.expires_at, place.next) = (Time::ZERO, self.free);
         self.free = id;
         self.counters.connections -= 1;
+        if let Some(removed) = &mut self.removed {
+            removed.push(id);
+        }
+    }
+
+    /// Removes the connection at a place, which was noted in [`Tracked::place`] and has not been removed since.
+    pub fn remove_at(&mut self, place: u32) {
+        self.remove(place);
     }
 
     /// Puts a connection at the end of the list of its lifetime.
@@ -544,7 +584,7 @@ impl fmt::Display for ConnectionStatus {
 
 impl Rebase for Conntrack {
     fn rebase(&mut self, by: Span) {
-        let Self { connections, capacity: _, free: _, index: _, lists: _, seed: _, counters: _ } = self;
+        let Self { connections, capacity: _, free: _, index: _, lists: _, seed: _, counters: _, removed: _ } = self;
         connections.rebase(by);
     }
 }

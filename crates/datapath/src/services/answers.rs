@@ -1,0 +1,148 @@
+//! What a service says itself: that nobody serves a connection, that somebody is there.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use wire::{
+    EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, Pseudo, TcpPacket, TcpRepr, checksum,
+    ethertype, protocol, tcp_flags,
+};
+
+/// Hops that an answer may take.
+const TTL: u8 = 64;
+
+/// The longest frame that is answered by one like it.
+const ECHO_MAX: usize = 9_018;
+
+/// Who sent an IP packet to whom, and what is in it.
+struct Sent<'a> {
+    src: IpAddr,
+    dst: IpAddr,
+    protocol: u8,
+    payload: &'a [u8],
+}
+
+fn read<'a>(ethernet: &EthernetPacket<'a>) -> Option<Sent<'a>> {
+    match ethernet.ethertype() {
+        ethertype::IPV4 => {
+            let ip = Ipv4Packet::new_checked(ethernet.payload()).ok().filter(|ip| !ip.is_fragment())?;
+            Some(Sent { src: ip.src().into(), dst: ip.dst().into(), protocol: ip.protocol(), payload: ip.payload() })
+        }
+        ethertype::IPV6 => {
+            let ip = Ipv6Packet::new_checked(ethernet.payload()).ok()?;
+            let upper = ip.upper_layer().ok().filter(|upper| upper.fragment.is_none())?;
+            let (src, dst) = (ip.src().into(), ip.dst().into());
+            Some(Sent { src, dst, protocol: upper.protocol, payload: upper.payload })
+        }
+        _ => None,
+    }
+}
+
+/// A segment that resets the connection of another one (RFC 9293, 3.10.7.1). `None` if that is no segment of TCP, or resets one itself.
+pub(super) fn reset(frame: &[u8]) -> Option<Vec<u8>> {
+    let ethernet = EthernetPacket::new_checked(frame).ok()?;
+    let sent = read(&ethernet).filter(|sent| sent.protocol == protocol::TCP)?;
+    let segment = TcpPacket::new_checked(sent.payload).ok()?;
+    let flags = segment.flags();
+    if flags & tcp_flags::RST != 0 {
+        return None;
+    }
+    let has = |flag: u8| u32::from(flags & flag != 0);
+    let length = segment.payload().len() as u32 + has(tcp_flags::SYN) + has(tcp_flags::FIN);
+    let (seq, ack, flags) = if flags & tcp_flags::ACK != 0 {
+        (segment.ack(), 0, tcp_flags::RST)
+    } else {
+        (0, segment.seq().wrapping_add(length), tcp_flags::RST | tcp_flags::ACK)
+    };
+    let tcp = TcpRepr {
+        src_port: segment.dst_port(),
+        dst_port: segment.src_port(),
+        seq,
+        ack,
+        flags,
+        window: 0,
+        urgent: 0,
+        timestamps: None,
+    };
+    let mut payload = vec![0; tcp.buffer_len()];
+    tcp.emit(&mut payload);
+    match (sent.src, sent.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            TcpRepr::fill_checksum(&mut payload, &Pseudo::V4 { src: dst, dst: src, protocol: protocol::TCP });
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            TcpRepr::fill_checksum(&mut payload, &Pseudo::V6 { src: dst, dst: src, protocol: protocol::TCP });
+        }
+        _ => return None,
+    }
+    Some(answer(&ethernet, &sent, &payload))
+}
+
+/// The answer to an echo request (RFC 792, RFC 4443). `None` if it is none, or too long.
+pub(super) fn echo(frame: &[u8]) -> Option<Vec<u8>> {
+    let ethernet = EthernetPacket::new_checked(frame).ok().filter(|_| frame.len() <= ECHO_MAX)?;
+    let sent = read(&ethernet)?;
+    let (request, reply) = match sent.src {
+        IpAddr::V4(_) => (8, 0),
+        IpAddr::V6(_) => (128, 129),
+    };
+    if sent.payload.len() < 8 || sent.payload[0] != request {
+        return None;
+    }
+    let mut payload = sent.payload.to_vec();
+    payload[0] = reply;
+    payload[2..4].fill(0);
+    let sum = match (sent.src, sent.dst) {
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            checksum::transport(&Pseudo::V6 { src: dst, dst: src, protocol: protocol::ICMPV6 }, &payload)
+        }
+        _ => checksum::internet(&payload),
+    };
+    payload[2..4].copy_from_slice(&sum.to_be_bytes());
+    Some(answer(&ethernet, &sent, &payload))
+}
+
+/// A frame back to the sender of another one.
+fn answer(ethernet: &EthernetPacket<'_>, sent: &Sent<'_>, payload: &[u8]) -> Vec<u8> {
+    let outer = EthernetRepr {
+        dst: ethernet.src(),
+        src: ethernet.dst(),
+        vlan: ethernet.vlan(),
+        ethertype: ethernet.ethertype(),
+    };
+    let ip = match (sent.src, sent.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => ipv4(dst, src, sent.protocol, payload.len()),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => ipv6(dst, src, sent.protocol, payload.len()),
+        _ => Vec::new(),
+    };
+    let mut frame = vec![0; outer.buffer_len()];
+    outer.emit(&mut frame);
+    frame.extend(ip);
+    frame.extend(payload);
+    frame
+}
+
+fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, length: usize) -> Vec<u8> {
+    let ip = Ipv4Repr {
+        src,
+        dst,
+        protocol,
+        ttl: TTL,
+        traffic_class: 0,
+        identification: 0,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset: 0,
+        payload_len: length as u16,
+    };
+    let mut header = vec![0; ip.buffer_len()];
+    ip.emit(&mut header);
+    header
+}
+
+fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, length: usize) -> Vec<u8> {
+    let ip =
+        Ipv6Repr { src, dst, next_header, hop_limit: TTL, traffic_class: 0, flow_label: 0, payload_len: length as u16 };
+    let mut header = vec![0; ip.buffer_len()];
+    ip.emit(&mut header);
+    header
+}

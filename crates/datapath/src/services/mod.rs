@@ -1,0 +1,180 @@
+//! Services: several servers behind one address. Who gets a connection is decided once, by its first packet; the others follow it.
+//!
+//! ```text
+//!   client --depart--> for a virtual address --> connection known? its server : balance::Service::open --> written: server's address --> chains, routes
+//!   server --depart--> chains --> of a connection? written: the virtual address --> routes
+//! ```
+//!
+//! There is no box between clients and servers: the switch at which a packet comes in decides, so a service costs no detour and no other look-up than
+//! that of its connection. A virtual address has a MAC address that no host has; that is all which packets for others are asked.
+
+mod answers;
+mod serve;
+mod state;
+
+use balance::ServiceSpec;
+use topology::{NodeId, Topology};
+use vswitch::AddressAlias;
+
+pub use state::{ServerCounters, ServiceCounters, ServiceState, ServiceView};
+
+/// Virtual addresses' MAC addresses: locally administered, the number of the service in the last two bytes.
+const MAC_PREFIX: [u8; 4] = [0x06, b'h', b'v', b'a'];
+
+/// The most services of a network.
+pub const SERVICES_MAX: usize = 1 << 10;
+
+/// A service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Service {
+    /// Unique in the network.
+    pub name: String,
+    /// Where clients find it. At least one.
+    pub addresses: Vec<VirtualAddress>,
+    /// How packets come to servers.
+    pub forwarding: ForwardingMethod,
+    /// The servers, as many as `spec` has and in the same order.
+    pub servers: Vec<Server>,
+    /// Who gets the next connection.
+    pub spec: ServiceSpec,
+}
+
+/// An address and port of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VirtualAddress {
+    /// The family of the address.
+    pub is_ipv6: bool,
+    /// An IPv4 address stands in the low 32 bits.
+    pub address: u128,
+    /// TCP or UDP, as IP numbers them.
+    pub protocol: u8,
+    /// The port.
+    pub port: u16,
+}
+
+/// A server of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// The host.
+    pub host: NodeId,
+    /// Its port; `None`: that of the service.
+    pub port: Option<u16>,
+}
+
+/// How packets come to servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardingMethod {
+    /// The virtual address and port become the server's, and the other way round on the way back.
+    #[default]
+    Nat,
+    /// Packets stay as they are but for the MAC address: each server has the virtual address as well, and answers from it.
+    DirectRouting,
+}
+
+impl VirtualAddress {
+    /// What it carries.
+    pub const fn protocol_name(&self) -> &'static str {
+        if self.protocol == wire::protocol::UDP { "udp" } else { "tcp" }
+    }
+}
+
+impl ForwardingMethod {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Nat, Self::DirectRouting];
+
+    /// Its name in files and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nat => "nat",
+            Self::DirectRouting => "dr",
+        }
+    }
+}
+
+impl Service {
+    /// The MAC address by which the virtual addresses of a service are reached, by its number.
+    pub const fn mac(number: usize) -> [u8; 6] {
+        let [a, b, c, d] = MAC_PREFIX;
+        [a, b, c, d, (number >> 8) as u8, number as u8]
+    }
+
+    /// Addresses of services, which no host has: packets for them are sent to the first server of each, if nobody balances them.
+    pub fn aliases(services: &[Self]) -> impl Iterator<Item = AddressAlias> + '_ {
+        services.iter().enumerate().flat_map(|(number, service)| {
+            let host = service.servers.first().map(|server| server.host);
+            service.addresses.iter().filter_map(move |it| {
+                let addresses = (it.address, it.address);
+                Some(AddressAlias { is_ipv6: it.is_ipv6, addresses, host: host?, mac: Some(Self::mac(number)) })
+            })
+        })
+    }
+
+    /// The service with this MAC address.
+    #[inline]
+    const fn number(mac: [u8; 6]) -> Option<usize> {
+        let [a, b, c, d, high, low] = mac;
+        if u32::from_be_bytes([a, b, c, d]) == u32::from_be_bytes(MAC_PREFIX) {
+            Some((high as usize) << 8 | low as usize)
+        } else {
+            None
+        }
+    }
+}
+
+/// The services of a network in the form in which packets look them up. Does not change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Services {
+    all: Vec<Service>,
+    /// Virtual addresses, ascending, each with the number of its service.
+    addresses: Vec<(VirtualAddress, usize)>,
+    /// By service and server: the addresses of the host, IPv4 first.
+    server_addresses: Vec<Vec<[u128; 2]>>,
+}
+
+impl Services {
+    /// The services of a network.
+    ///
+    /// # Panics
+    /// If a server is no host, or there are more services than [`SERVICES_MAX`].
+    pub fn new(topology: &Topology, services: &[Service]) -> Self {
+        if services.is_empty() {
+            return Self::default();
+        }
+        assert!(services.len() <= SERVICES_MAX, "too many services");
+        let mut addresses = Vec::new();
+        for (number, service) in services.iter().enumerate() {
+            addresses.extend(service.addresses.iter().map(|address| (*address, number)));
+        }
+        addresses.sort_unstable();
+        let of_host = |server: &Server| {
+            let address = topology.address(server.host).expect("servers are hosts");
+            [address.ipv4.to_bits().into(), address.ipv6.to_bits()]
+        };
+        let server_addresses = services.iter().map(|service| service.servers.iter().map(of_host).collect()).collect();
+        Self { all: services.to_vec(), addresses, server_addresses }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// All of them, in the order of the file.
+    pub fn all(&self) -> &[Service] {
+        &self.all
+    }
+
+    /// The service with a virtual address.
+    fn at(&self, wanted: &VirtualAddress) -> Option<usize> {
+        let found = self.addresses.binary_search_by_key(wanted, |(address, _)| *address).ok()?;
+        Some(self.addresses[found].1)
+    }
+
+    /// Whether a service has an address, be it with this port or another one.
+    fn has_address(&self, is_ipv6: bool, address: u128) -> bool {
+        let low = VirtualAddress { is_ipv6, address, protocol: 0, port: 0 };
+        let from = self.addresses.partition_point(|(at, _)| *at < low);
+        self.addresses.get(from).is_some_and(|(at, _)| (at.is_ipv6, at.address) == (is_ipv6, address))
+    }
+}

@@ -1,0 +1,88 @@
+//! Packets to and from services pass here where they leave hosts.
+
+use topology::{NetPort, NodeId};
+use vswitch::spread::FlowHash;
+use vswitch::{Field, Forwarding};
+
+use super::state::Decision;
+use super::{Service, answers};
+use crate::driver::{Driver, Loss, Tag};
+use crate::graph::{Graph, Moment};
+use crate::rewrite::write;
+
+impl<P> Graph<P> {
+    /// A packet leaves a host in a network that has services. It is returned if it goes on: to a server, if it is for a service.
+    #[inline]
+    pub(crate) fn send_to_server<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        port: NetPort,
+        packet: P,
+    ) -> Option<P> {
+        let Some(number) = Service::number(driver.destination(&packet)) else { return Some(packet) };
+        let mut fields = self.services.take_fields();
+        let seen = (driver.headers(&packet), driver.bytes(&packet));
+        let services = &moment.tables.services;
+        let decision = self.services.process_from_client(moment.now, (services, number), seen, &mut fields);
+        let passed = self.carry_out_service(moment, driver, (decision, port), packet, &mut fields);
+        self.services.keep_fields(fields);
+        passed
+    }
+
+    /// A packet of this host has passed its chain, or has none. It is returned if it goes on: as if the service had sent it, if a server has.
+    #[inline]
+    pub(crate) fn send_from_server<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        (host, port): (NodeId, NetPort),
+        packet: P,
+    ) -> Option<P> {
+        if !self.services.is_server(host) {
+            return Some(packet);
+        }
+        let mut fields = self.services.take_fields();
+        let seen = (driver.headers(&packet), driver.bytes(&packet));
+        let decision = self.services.process_from_server(moment.now, seen, &mut fields);
+        let passed = self.carry_out_service(moment, driver, (decision, port), packet, &mut fields);
+        self.services.keep_fields(fields);
+        passed
+    }
+
+    fn carry_out_service<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        (decision, port): (Decision, NetPort),
+        packet: P,
+        fields: &mut Vec<Field>,
+    ) -> Option<P> {
+        let tables = moment.tables;
+        let answer = match decision {
+            Decision::Pass => return Some(packet),
+            Decision::Translated => return write(tables, driver, packet, fields),
+            Decision::To(host) => {
+                fields.push(Field::EthDst(tables.host_table.mac(host)));
+                let mut packet = write(tables, driver, packet, fields)?;
+                let hash = driver.forwarding(&packet).hash;
+                driver.set_forwarding(&mut packet, Forwarding { to: host, hash });
+                return Some(packet);
+            }
+            Decision::Refuse => driver.frame(&packet).and_then(|_| answers::reset(&driver.finished(&packet))),
+            Decision::Echo => driver.frame(&packet).and_then(answers::echo),
+            Decision::Drop => None,
+        };
+        // It is what the switch next to the client says, and comes to the client by its link.
+        let to = tables.host_table.by_mac(driver.source(&packet));
+        if let (Some(frame), Some(to)) = (answer, to)
+            && let Some(answer) = driver.make(&frame, Forwarding { to, hash: FlowHash(0) }, Tag::None)
+        {
+            self.put(moment, driver, tables.map.far(port), answer);
+        } else {
+            driver.count(Loss::Service);
+        }
+        driver.free(packet);
+        None
+    }
+}

@@ -1,0 +1,538 @@
+//! Connections to services: which there are, and what schedulers hear of them. Bytes and the time go in; what is to be written, and where it goes, comes out.
+
+use balance::{Client, Outcome, ServerId};
+use machine::{Rebase, Span, Time};
+use topology::{NodeId, TiVec};
+use vswitch::Field;
+use vswitch::conntrack::{
+    Conntrack, NatRange, Request, Segment, TcpState, Tracked, Translate, TranslatedEnd, ct_state,
+};
+use vswitch::translate;
+use wire::{EthernetPacket, ethertype, protocol, tcp_flags};
+
+use super::{ForwardingMethod, Services, VirtualAddress};
+
+/// Connections of a network's services together.
+const CONNECTIONS_MAX: usize = 1 << 20;
+
+/// Bits of a connection's mark that say which server of the service it has; the service's number is above them.
+const SERVER_BITS: u32 = 20;
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It goes on as it is.
+    Pass,
+    /// What was asked for is written into it, and it goes to this host.
+    To(NodeId),
+    /// What was asked for is written into it, and it goes where it was going.
+    Translated,
+    /// It goes nowhere, and its sender hears of it if it is a segment of TCP.
+    Refuse,
+    /// It asks whether somebody is there: the service is.
+    Echo,
+    /// It goes nowhere.
+    Drop,
+}
+
+/// What a service has counted besides what its servers have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceCounters {
+    /// Connections that no server could get: none is there, all have as many as they may, ..
+    pub refused: u64,
+    /// Packets of no connection that begin none, or do not belong to theirs.
+    pub invalid: u64,
+    /// Packets to the address for which there is no service: another port.
+    pub unserved: u64,
+    /// Fragments, which do not say what they belong to, and malformed packets.
+    pub fragments: u64,
+    /// Connections for which there was no room.
+    pub full: u64,
+    /// Connections that were given to another server before the first one had answered, since that was out.
+    pub moved: u64,
+}
+
+/// What has passed to and from a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounters {
+    /// Packets from clients.
+    pub in_packets: u64,
+    /// Their bytes, without frame check sequence.
+    pub in_bytes: u64,
+    /// Packets to clients.
+    pub out_packets: u64,
+    /// Their bytes.
+    pub out_bytes: u64,
+}
+
+/// A connection, as schedulers see it.
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    running: u32,
+    server: ServerId,
+    /// When its client asked last.
+    asked_at: Time,
+    /// An answer is waited for.
+    waits: bool,
+    /// The server has answered at all.
+    is_answered: bool,
+    phase: Phase,
+}
+
+/// How a connection counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It is a load.
+    Active,
+    /// Both sides have said all.
+    Idle,
+    /// It has ended: its place is kept for what still comes of it, or for another one.
+    Closed,
+}
+
+/// A service that runs.
+#[derive(Debug)]
+struct Running {
+    name: String,
+    machine: balance::Service,
+    /// By server: where it is, as long as the network has its host.
+    hosts: Vec<Option<Place>>,
+    /// By server.
+    servers: Vec<ServerCounters>,
+    counters: ServiceCounters,
+    /// Whether the file has it.
+    is_there: bool,
+}
+
+/// Where a server is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    host: NodeId,
+    /// Among the servers of its service in the file, if that has it.
+    number: Option<usize>,
+}
+
+/// The state of all services.
+#[derive(Debug, Default)]
+pub struct ServiceState {
+    conntrack: Option<Conntrack>,
+    /// By the connection's place.
+    opened: Vec<Opened>,
+    /// What there is, and what there was as long as it has connections.
+    running: Vec<Running>,
+    /// By number of the service: which of those it is.
+    by_number: Vec<u32>,
+    /// By host: whether it may have connections of a service.
+    is_server: TiVec<NodeId, bool>,
+    /// What is written into a packet.
+    fields: Vec<Field>,
+}
+
+/// A service as it stands.
+#[derive(Debug)]
+pub struct ServiceView<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it has counted.
+    pub counters: ServiceCounters,
+    /// Who gets the next connection.
+    pub machine: &'a balance::Service,
+    /// By server: its host, and what has passed.
+    pub servers: Vec<(Option<NodeId>, ServerCounters)>,
+}
+
+impl ServiceState {
+    /// Services as they start. `seed` is where hashes and their randomness start.
+    ///
+    /// # Panics
+    /// If a service's specification is wrong: what reads files checks it.
+    pub(crate) fn new(now: Time, services: &Services, seed: u64) -> Self {
+        if services.is_empty() {
+            return Self::default();
+        }
+        let mut state =
+            Self { conntrack: Some(Conntrack::new(seed, CONNECTIONS_MAX).noting_removals()), ..Self::default() };
+        for (number, service) in services.all().iter().enumerate() {
+            let seed = machine::mix(seed ^ machine::mix(number as u64));
+            let made = balance::Service::new(now, service.spec.clone(), seed).expect("it was checked");
+            state.add(made, &service.name);
+        }
+        state.place_hosts(services);
+        state
+    }
+
+    fn add(&mut self, machine: balance::Service, name: &str) {
+        self.by_number.push(self.running.len() as u32);
+        self.running.push(Running {
+            name: name.to_owned(),
+            machine,
+            hosts: Vec::new(),
+            servers: Vec::new(),
+            counters: ServiceCounters::default(),
+            is_there: true,
+        });
+    }
+
+    /// Where servers are now. Those that no file has any more keep what connections they have.
+    fn place_hosts(&mut self, services: &Services) {
+        for place in self.running.iter_mut().flat_map(|running| &mut running.hosts).flatten() {
+            place.number = None;
+        }
+        for (service, at) in services.all().iter().zip(&self.by_number) {
+            let running = &mut self.running[*at as usize];
+            for (number, (server, spec)) in service.servers.iter().zip(&service.spec.servers).enumerate() {
+                let Some(id) = running.machine.server(&spec.name) else { continue };
+                let count = running.hosts.len().max(id.index() + 1);
+                running.hosts.resize(count, None);
+                running.servers.resize(count, ServerCounters::default());
+                running.hosts[id.index()] = Some(Place { host: server.host, number: Some(number) });
+            }
+        }
+        self.is_server.raw.clear();
+        for Place { host, .. } in self.running.iter().flat_map(|running| &running.hosts).flatten() {
+            let count = self.is_server.len().max(usize::from(*host) + 1);
+            self.is_server.raw.resize(count, false);
+            self.is_server[*host] = true;
+        }
+    }
+
+    /// Services have changed: connections stay, and so does what is known of servers that stay.
+    pub(crate) fn take_over(
+        &mut self,
+        now: Time,
+        old: &mut Self,
+        (services, nodes): (&Services, &TiVec<NodeId, Option<NodeId>>),
+    ) {
+        if old.conntrack.is_none() {
+            return;
+        }
+        let made = std::mem::take(self);
+        std::mem::swap(self, old);
+        for running in &mut self.running {
+            running.is_there = false;
+            for at in &mut running.hosts {
+                *at = at.and_then(|place| Some(Place { host: nodes[place.host]?, ..place }));
+            }
+        }
+        self.by_number.clear();
+        for (service, new) in services.all().iter().zip(made.running) {
+            let known = self.running.iter().position(|running| running.name == service.name);
+            if let Some(at) = known {
+                self.running[at].machine.apply(now, service.spec.clone()).expect("it was checked");
+                self.running[at].is_there = true;
+                self.by_number.push(at as u32);
+            } else {
+                self.add(new.machine, &service.name);
+            }
+        }
+        self.place_hosts(services);
+    }
+
+    /// A packet for the virtual address of a service has come from a client. What is to be written into it is added to `fields`.
+    pub(super) fn process_from_client(
+        &mut self,
+        now: Time,
+        (services, number): (&Services, usize),
+        (headers, bytes): (&[u8], u32),
+        fields: &mut Vec<Field>,
+    ) -> Decision {
+        let Some(own) = self.by_number.get(number).copied() else { return Decision::Drop };
+        let Some(segment) = parse(headers) else {
+            self.running[own as usize].counters.fragments += 1;
+            return Decision::Drop;
+        };
+        let tuple = segment.tuple;
+        let tracked = self.track(now, &segment, EXISTING);
+        if tracked.is_kept {
+            if let Some(decision) = self.follow(now, (&segment, &tracked), bytes, fields) {
+                return decision;
+            }
+        } else if tracked.place.is_some() {
+            self.running[own as usize].counters.invalid += 1;
+            return Decision::Drop;
+        } else if tuple.is_icmp() && segment.quoted.is_none() && services.has_address(tuple.is_ipv6, tuple.dst) {
+            return if tracked.state & ct_state::NEW != 0 { Decision::Echo } else { Decision::Drop };
+        }
+        let wanted = VirtualAddress {
+            is_ipv6: tuple.is_ipv6,
+            address: tuple.dst,
+            protocol: tuple.protocol,
+            port: tuple.dst_port,
+        };
+        let Some(number) = services.at(&wanted).filter(|_| segment.quoted.is_none()) else {
+            self.running[own as usize].counters.unserved += 1;
+            return Decision::Refuse;
+        };
+        let own = self.by_number[number];
+        let is_tcp = tuple.protocol == protocol::TCP;
+        if is_tcp && segment.tcp_flags & (tcp_flags::SYN | tcp_flags::ACK | tcp_flags::RST) != tcp_flags::SYN {
+            self.running[own as usize].counters.invalid += 1;
+            return Decision::Refuse;
+        }
+        self.open(now, services, (number, &segment), bytes, fields)
+    }
+
+    /// A packet of a connection that is known has come from its client. `None`: its connection is no more, and it begins another one.
+    fn follow(
+        &mut self,
+        now: Time,
+        (segment, tracked): (&Segment, &Tracked),
+        bytes: u32,
+        fields: &mut Vec<Field>,
+    ) -> Option<Decision> {
+        let (running, server) = of_mark(tracked.mark);
+        if let Some(place) = tracked.place {
+            let is_first = tracked.tcp == Some(TcpState::SynSent) && segment.tcp_flags & tcp_flags::SYN != 0;
+            if is_first && !self.running[running].machine.is_candidate(self.opened[place as usize].server) {
+                // Nobody has answered yet: whoever is there may.
+                self.running[running].counters.moved += 1;
+                self.conntrack.as_mut()?.remove_at(place);
+                self.note_removed(now);
+                return None;
+            }
+            let asks = tracked.tcp.is_none() || segment.tcp_flags & tcp_flags::PSH != 0;
+            let opened = &mut self.opened[place as usize];
+            if asks && !opened.waits {
+                (opened.waits, opened.asked_at) = (true, now);
+            }
+            self.note_end(now, place, tracked.tcp, false);
+        }
+        let running = &mut self.running[running];
+        if let Some(counters) = running.servers.get_mut(server) {
+            counters.in_packets += 1;
+            counters.in_bytes += u64::from(bytes);
+        }
+        let Some(Place { host, .. }) = running.hosts.get(server).copied().flatten() else {
+            return Some(Decision::Drop);
+        };
+        translate(segment, tracked, |field| fields.push(field));
+        Some(Decision::To(host))
+    }
+
+    /// A packet begins a connection.
+    fn open(
+        &mut self,
+        now: Time,
+        services: &Services,
+        (number, segment): (usize, &Segment),
+        bytes: u32,
+        fields: &mut Vec<Field>,
+    ) -> Decision {
+        let tuple = segment.tuple;
+        let (service, own) = (&services.all[number], self.by_number[number] as usize);
+        let running = &mut self.running[own];
+        let client = Client { address: tuple.src, port: tuple.src_port };
+        let Ok(server) = running.machine.open(now, &client) else {
+            running.counters.refused += 1;
+            return Decision::Refuse;
+        };
+        let place = running.hosts.get(server.index()).copied().flatten();
+        let Some((host, of_file)) = place.and_then(|place| Some((place.host, place.number?))) else {
+            running.machine.close(now, server, false, Outcome::Expired);
+            running.counters.refused += 1;
+            return Decision::Refuse;
+        };
+        let translated = match service.forwarding {
+            ForwardingMethod::Nat => {
+                let address = services.server_addresses[number][of_file][usize::from(tuple.is_ipv6)];
+                let port = service.servers[of_file].port.unwrap_or(tuple.dst_port);
+                let (addresses, ports) = ((address, address), Some((port, port)));
+                let end = TranslatedEnd::Destination;
+                Translate::New(NatRange { end, is_ipv6: tuple.is_ipv6, addresses, ports })
+            }
+            ForwardingMethod::DirectRouting => Translate::No,
+        };
+        let mark = Some(((own as u32) << SERVER_BITS | server.index() as u32, u32::MAX));
+        let request = Request { zone: 0, commit: true, force: false, mark, translate: translated };
+        let tracked = self.track(now, segment, request);
+        let running = &mut self.running[own];
+        let Some(place) = tracked.place else {
+            running.machine.close(now, server, false, Outcome::Expired);
+            running.counters.full += 1;
+            return Decision::Refuse;
+        };
+        let opened = Opened {
+            running: own as u32,
+            server,
+            asked_at: now,
+            waits: true,
+            is_answered: false,
+            phase: Phase::Active,
+        };
+        let counters = &mut running.servers[server.index()];
+        counters.in_packets += 1;
+        counters.in_bytes += u64::from(bytes);
+        if self.opened.len() <= place as usize {
+            self.opened.resize(place as usize + 1, Opened { phase: Phase::Closed, ..opened });
+        }
+        self.opened[place as usize] = opened;
+        translate(segment, &tracked, |field| fields.push(field));
+        Decision::To(host)
+    }
+
+    /// A packet comes from a server.
+    pub(super) fn process_from_server(
+        &mut self,
+        now: Time,
+        (headers, bytes): (&[u8], u32),
+        fields: &mut Vec<Field>,
+    ) -> Decision {
+        let Some(segment) = parse(headers) else { return Decision::Pass };
+        let tracked = self.track(now, &segment, EXISTING);
+        if !tracked.is_kept {
+            // Of a connection that it does not belong to it must not go on untranslated.
+            return if tracked.place.is_some() { Decision::Drop } else { Decision::Pass };
+        }
+        let is_reply = tracked.state & ct_state::REPLY != 0 || segment.quoted.is_some();
+        let (running, server) = of_mark(tracked.mark);
+        if let Some(counters) = self.running[running].servers.get_mut(server).filter(|_| is_reply) {
+            counters.out_packets += 1;
+            counters.out_bytes += u64::from(bytes);
+        }
+        if let Some(place) = tracked.place.filter(|_| is_reply) {
+            let opened = &mut self.opened[place as usize];
+            let says = tracked.tcp.is_none() || segment.tcp_flags & (tcp_flags::PSH | tcp_flags::FIN) != 0;
+            if says && opened.waits {
+                (opened.waits, opened.is_answered) = (false, true);
+                let (server, latency) = (opened.server, now.since(opened.asked_at));
+                self.running[running].machine.answered(now, server, latency);
+            }
+            self.note_end(now, place, tracked.tcp, true);
+        }
+        let before = fields.len();
+        translate(&segment, &tracked, |field| fields.push(field));
+        if fields.len() > before { Decision::Translated } else { Decision::Pass }
+    }
+
+    fn track(&mut self, now: Time, segment: &Segment, request: Request) -> Tracked {
+        let Some(conntrack) = &mut self.conntrack else { return Tracked::default() };
+        let tracked = conntrack.process(now, segment, &request);
+        self.note_removed(now);
+        tracked
+    }
+
+    /// Schedulers hear of connections that are no more. The one that was kept just now is not among them: it has not been noted yet.
+    fn note_removed(&mut self, now: Time) {
+        let Some(conntrack) = &mut self.conntrack else { return };
+        for place in conntrack.take_removed() {
+            let Some(opened) = self.opened.get_mut(place as usize) else { continue };
+            let outcome = match (opened.phase, opened.is_answered) {
+                (Phase::Closed, _) => continue,
+                (Phase::Idle, _) => Outcome::Completed,
+                (Phase::Active, true) => Outcome::Expired,
+                (Phase::Active, false) => Outcome::TimedOut,
+            };
+            let machine = &mut self.running[opened.running as usize].machine;
+            machine.close(now, opened.server, opened.phase == Phase::Idle, outcome);
+            opened.phase = Phase::Closed;
+        }
+    }
+
+    /// A packet may have ended a connection.
+    fn note_end(&mut self, now: Time, place: u32, tcp: Option<TcpState>, is_from_server: bool) {
+        let opened = &mut self.opened[place as usize];
+        let machine = &mut self.running[opened.running as usize].machine;
+        match (opened.phase, tcp) {
+            (Phase::Active, Some(TcpState::LastAck | TcpState::TimeWait)) => {
+                opened.phase = Phase::Idle;
+                machine.idle(now, opened.server);
+            }
+            (Phase::Active | Phase::Idle, Some(TcpState::Close)) => {
+                let outcome = match (is_from_server && opened.phase == Phase::Active, opened.is_answered) {
+                    (true, false) => Outcome::Refused,
+                    (true, true) => Outcome::Reset,
+                    (false, _) => Outcome::Completed,
+                };
+                machine.close(now, opened.server, opened.phase == Phase::Idle, outcome);
+                opened.phase = Phase::Closed;
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a host may have connections of a service.
+    #[inline]
+    pub(super) fn is_server(&self, host: NodeId) -> bool {
+        self.is_server.get(host).copied().unwrap_or(false)
+    }
+
+    /// Room for what is written into a packet.
+    pub(super) fn take_fields(&mut self) -> Vec<Field> {
+        std::mem::take(&mut self.fields)
+    }
+
+    /// The same is empty again.
+    pub(super) fn keep_fields(&mut self, mut fields: Vec<Field>) {
+        fields.clear();
+        self.fields = fields;
+    }
+
+    /// Forgets connections whose time has come.
+    pub fn clear_expired(&mut self, now: Time) {
+        if let Some(conntrack) = &mut self.conntrack {
+            conntrack.clear_expired(now);
+            self.note_removed(now);
+        }
+    }
+
+    /// The machine of a service, by its name.
+    pub fn machine(&mut self, name: &str) -> Option<&mut balance::Service> {
+        let running = self.running.iter_mut().find(|running| running.is_there && running.name == name)?;
+        Some(&mut running.machine)
+    }
+
+    /// Connections of all services.
+    pub const fn conntrack(&self) -> Option<&Conntrack> {
+        self.conntrack.as_ref()
+    }
+
+    /// How each service of the file stands, in its order.
+    pub fn views(&self) -> impl Iterator<Item = ServiceView<'_>> {
+        self.by_number.iter().map(|at| {
+            let running = &self.running[*at as usize];
+            ServiceView {
+                name: &running.name,
+                counters: running.counters,
+                machine: &running.machine,
+                servers: running
+                    .hosts
+                    .iter()
+                    .map(|at| at.map(|at| at.host))
+                    .zip(running.servers.iter().copied())
+                    .collect(),
+            }
+        })
+    }
+}
+
+/// What is asked of connection tracking about packets of which not all may belong to a service.
+const EXISTING: Request = Request { zone: 0, commit: false, force: false, mark: None, translate: Translate::Existing };
+
+/// The service and the server of a connection, by their places.
+const fn of_mark(mark: u32) -> (usize, usize) {
+    ((mark >> SERVER_BITS) as usize, (mark & ((1 << SERVER_BITS) - 1)) as usize)
+}
+
+fn parse(headers: &[u8]) -> Option<Segment> {
+    let ethernet = EthernetPacket::new_checked(headers).ok()?;
+    match ethernet.ethertype() {
+        ethertype::IPV4 => Segment::parse(false, ethernet.payload()),
+        ethertype::IPV6 => Segment::parse(true, ethernet.payload()),
+        _ => None,
+    }
+}
+
+impl Rebase for ServiceState {
+    fn rebase(&mut self, by: Span) {
+        let Self { conntrack, opened, running, by_number: _, is_server: _, fields: _ } = self;
+        if let Some(conntrack) = conntrack {
+            conntrack.rebase(by);
+        }
+        for opened in opened {
+            opened.asked_at.rebase(by);
+        }
+        for running in running {
+            running.machine.rebase(by);
+        }
+    }
+}

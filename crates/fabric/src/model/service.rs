@@ -1,0 +1,62 @@
+//! Services as they are written out: with names.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use datapath::{Service, VirtualAddress};
+use serde::Serialize;
+use topology::Topology;
+
+/// A service.
+#[derive(Serialize)]
+pub(super) struct WrittenService<'a> {
+    name: &'a str,
+    addresses: Vec<SocketAddr>,
+    protocol: &'static str,
+    scheduler: &'static str,
+    forward: &'static str,
+    servers: Vec<WrittenServer<'a>>,
+    slow_start: String,
+    report_expiry: String,
+}
+
+/// A server of it.
+#[derive(Serialize)]
+struct WrittenServer<'a> {
+    host: &'a str,
+    port: u16,
+    weight: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_connections: Option<u32>,
+}
+
+/// Where clients find a service.
+pub fn socket_address(address: &VirtualAddress) -> SocketAddr {
+    let VirtualAddress { is_ipv6, address, protocol: _, port } = *address;
+    let ip =
+        if is_ipv6 { IpAddr::V6(Ipv6Addr::from_bits(address)) } else { Ipv4Addr::from_bits(address as u32).into() };
+    SocketAddr::new(ip, port)
+}
+
+pub(super) fn written_services<'a>(topology: &'a Topology, services: &'a [Service]) -> Vec<WrittenService<'a>> {
+    let written = services.iter().map(|service| WrittenService {
+        name: &service.name,
+        addresses: service.addresses.iter().map(socket_address).collect(),
+        protocol: service.addresses.first().map_or("tcp", VirtualAddress::protocol_name),
+        scheduler: service.spec.scheduler.name(),
+        forward: service.forwarding.name(),
+        servers: service
+            .servers
+            .iter()
+            .zip(&service.spec.servers)
+            .map(|(server, spec)| WrittenServer {
+                host: &topology.nodes[server.host].name,
+                port: spec.port,
+                weight: spec.weight,
+                max_connections: spec.connections_max,
+            })
+            .collect(),
+        slow_start: service.spec.slow_start.to_string(),
+        report_expiry: service.spec.report_expiry.to_string(),
+    });
+    written.collect()
+}

@@ -1,0 +1,170 @@
+//! `services`: several servers behind one address.
+
+mod text;
+
+use std::net::IpAddr;
+
+use balance::{ServerSpec, ServiceSpec};
+use datapath::{Server, Service, VirtualAddress};
+
+pub(crate) use text::ServiceText;
+
+use crate::document::File;
+use crate::error::Problems;
+use crate::graph::{Graph, IPV4, IPV6};
+use crate::names::canonical;
+use crate::quantity::Whole;
+use crate::read::Name;
+use crate::source::At;
+use text::{ServedProtocol, ServerText};
+
+/// The most services of a file.
+const MOST: usize = datapath::SERVICES_MAX;
+
+/// IP's number of TCP.
+const TCP: u8 = 6;
+/// IP's number of UDP.
+const UDP: u8 = 17;
+
+/// Reads the services of a file, which are to be known before chains take their packets.
+pub(crate) fn services(file: &File, graph: &Graph, problems: &mut Problems<'_>) -> Vec<Service> {
+    let Some(section) = &file.services else { return Vec::new() };
+    if section.value.0.len() > MOST {
+        let message = format!("{} services are more than {MOST}", section.value.0.len());
+        problems.add(section.place, message, "too many", "use several networks");
+        return Vec::new();
+    }
+    let mut services: Vec<Service> = Vec::new();
+    for (name, text) in &section.value.0 {
+        if let Some(service) = service(graph, &services, (name, &text.value), problems) {
+            services.push(service);
+        }
+    }
+    services
+}
+
+fn service(
+    graph: &Graph,
+    others: &[Service],
+    (name, text): (&At<Name>, &ServiceText),
+    problems: &mut Problems<'_>,
+) -> Option<Service> {
+    let before = problems.noted();
+    let is_taken = graph.topology.nodes.iter().any(|node| canonical(&node.name) == canonical(&name.value.0));
+    if is_taken {
+        let message = format!("there is a node `{}` already", name.value.0);
+        problems.add(name.place, message, "there already", "give the service another name: hosts find it by that");
+    }
+    let protocol = if text.protocol == Some(ServedProtocol::Udp) { UDP } else { TCP };
+    let addresses = addresses(graph, others, (text, protocol), problems);
+    let (servers, specs) = servers(graph, text, &addresses, problems);
+    let mut spec = ServiceSpec::new(text.scheduler.map_or(balance::Scheduler::Lc, |choice| choice.0), specs);
+    if let Some(slow_start) = &text.slow_start {
+        spec.slow_start = slow_start.0;
+    }
+    if let Some(expiry) = &text.report_expiry {
+        spec.report_expiry = expiry.0;
+    }
+    if problems.noted() == before
+        && let Err(error) = spec.check()
+    {
+        problems.add(text.servers.place, error.to_string(), "cannot be", "see `heddle help file`, services");
+    }
+    let forwarding = text.forward.map(|choice| choice.0).unwrap_or_default();
+    (problems.noted() == before).then(|| Service { name: name.value.0.clone(), addresses, forwarding, servers, spec })
+}
+
+/// Where clients find it: nobody else.
+fn addresses(
+    graph: &Graph,
+    others: &[Service],
+    (text, protocol): (&ServiceText, u8),
+    problems: &mut Problems<'_>,
+) -> Vec<VirtualAddress> {
+    let mut read: Vec<VirtualAddress> = Vec::new();
+    for At { value: endpoint, place, .. } in &text.address.value.0 {
+        let (ip, port) = (endpoint.0.ip(), endpoint.0.port());
+        let is_near = match ip {
+            IpAddr::V4(ip) => ip.octets()[0] == IPV4.0.octets()[0],
+            IpAddr::V6(ip) => ip.segments()[..4] == IPV6.0.segments()[..4],
+        };
+        if !is_near || ip.is_multicast() || ip.is_unspecified() {
+            let message = format!("no host could reach {ip}: it is not of the hosts' network");
+            let hint = "take an address of 10.0.0.0/8 or fd68:6564:646c::/64 that no host has";
+            problems.add(*place, message, "of another network", hint);
+            continue;
+        }
+        let owner = graph.topology.hosts().find(|(host, _)| {
+            graph.topology.address(*host).is_some_and(|own| match ip {
+                IpAddr::V4(ip) => own.ipv4 == ip,
+                IpAddr::V6(ip) => own.ipv6 == ip,
+            })
+        });
+        if let Some((_, node)) = owner {
+            let message = format!("`{}` has the address {ip}", node.name);
+            let hint = "take an address of 10.0.0.0/8 that no host has; `heddle show nodes FILE` lists those of hosts";
+            problems.add(*place, message, "of a host", hint);
+            continue;
+        }
+        let address =
+            VirtualAddress { is_ipv6: ip.is_ipv6(), address: balance::config::address_bits(ip), protocol, port };
+        let other = others.iter().find(|other| {
+            other.addresses.iter().any(|known| (known.is_ipv6, known.address) == (address.is_ipv6, address.address))
+        });
+        if let Some(other) = other.filter(|other| other.addresses.contains(&address)) {
+            let message = format!("the service `{}` has {} already", other.name, endpoint.0);
+            problems.add(*place, message, "there already", "give it another port or address");
+            continue;
+        }
+        if read.contains(&address) {
+            problems.add(*place, format!("{} is there twice", endpoint.0), "there already", "keep one of them");
+            continue;
+        }
+        read.push(address);
+    }
+    read
+}
+
+/// The servers, and what schedulers know of them.
+fn servers(
+    graph: &Graph,
+    text: &ServiceText,
+    addresses: &[VirtualAddress],
+    problems: &mut Problems<'_>,
+) -> (Vec<Server>, Vec<ServerSpec>) {
+    let (mut servers, mut specs) = (Vec::new(), Vec::new());
+    if text.servers.value.is_empty() && text.servers.sound {
+        problems.add(text.servers.place, "a service needs servers", "empty", "name a host: `servers: [h5, h6]`");
+    }
+    for server in &text.servers.value {
+        let name = server.value.host();
+        let Some(host) = graph.end_host(name, problems) else { continue };
+        let Some(address) = graph.topology.address(host) else { continue };
+        if specs.iter().any(|spec: &ServerSpec| spec.name == name.value.0) {
+            let message = format!("`{}` is a server of it already", name.value.0);
+            problems.add(name.place, message, "there already", "give it a higher `weight` instead");
+            continue;
+        }
+        let long = match &server.value {
+            ServerText::Short(_) => None,
+            ServerText::Long(long) => Some(&**long),
+        };
+        let port = long.and_then(|long| long.port.as_ref()).map(|port| port.value.get() as u16);
+        let first = addresses.first().map_or(0, |address| address.port);
+        let mut spec = ServerSpec::new(&name.value.0, address.ipv4.into(), port.unwrap_or(first));
+        if let Some(long) = long {
+            spec.weight = long.weight.map_or(1, Whole::get);
+            spec.connections_max = long.max_connections.map(Whole::get);
+            if let (Some(port), Some(datapath::ForwardingMethod::DirectRouting)) =
+                (&long.port, text.forward.map(|choice| choice.0))
+                && addresses.iter().any(|address| u32::from(address.port) != port.value.get())
+            {
+                let message = "direct routing leaves packets as they are, with the service's port";
+                problems.add(port.place, message, "another port", "take `port` away, or `forward: nat`");
+            }
+        }
+        servers.push(Server { host, port });
+        specs.push(spec);
+    }
+    (servers, specs)
+}

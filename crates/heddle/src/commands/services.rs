@@ -1,0 +1,141 @@
+//! `show services`, `service`: who serves, and what is said about servers while they do.
+
+use std::time::Duration;
+
+use fabric::{Fabric, socket_address};
+use live::Instance;
+use live::control::{ServerChange, ServerStatus, ServiceStatus};
+use miette::Report;
+use serde_json::{Value, json};
+
+use super::explain;
+use super::instance::{connect, running};
+use crate::cli::{Format, Service, ServiceAction};
+use crate::output::{Rows, print_json, put};
+
+/// Rates are those of this time.
+const RATED: Duration = Duration::from_millis(500);
+
+/// One row for each server of each service, and one for what no server has got.
+pub fn services(instance: &Instance) -> Result<Rows, Report> {
+    let read = || instance.counters().map_err(explain);
+    let before = read()?;
+    if before.services.is_empty() {
+        return Ok(rows(&[], &[], 1.0));
+    }
+    std::thread::sleep(RATED);
+    let after = read()?;
+    let seconds = after.at.as_ns().saturating_sub(before.at.as_ns()) as f64 / 1e9;
+    Ok(rows(&before.services, &after.services, seconds))
+}
+
+/// The same of a file, which says what there is.
+pub fn services_of_file(fabric: &Fabric) -> Rows {
+    let mut rows = Rows::new(&["service", "address", "protocol", "scheduler", "forward", "servers"]);
+    for service in &fabric.services {
+        let addresses: Vec<String> = service.addresses.iter().map(|at| socket_address(at).to_string()).collect();
+        let servers = service.spec.servers.iter().map(|server| match server.weight {
+            1 => server.name.clone(),
+            weight => format!("{} (weight {weight})", server.name),
+        });
+        rows.push([
+            json!(service.name),
+            json!(addresses.join(" ")),
+            json!(service.addresses.first().map(datapath::VirtualAddress::protocol_name)),
+            json!(service.spec.scheduler.name()),
+            json!(service.forwarding.name()),
+            json!(servers.collect::<Vec<_>>().join(" ")),
+        ]);
+    }
+    rows
+}
+
+fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64) -> Rows {
+    let mut rows = Rows::new(&[
+        "service",
+        "server",
+        "state",
+        "weight",
+        "active",
+        "inactive",
+        "conn/s",
+        "opened",
+        "failed",
+        "latency-ms",
+        "in-mbit/s",
+        "out-mbit/s",
+    ]);
+    for service in after {
+        let was = before.iter().find(|was| was.service == service.service);
+        let name = format!("{} ({}, {})", service.service, service.scheduler, service.forward);
+        for server in &service.servers {
+            let was = was.and_then(|was| was.servers.iter().find(|was| was.server == server.server));
+            rows.push(server_row(&name, was, server, seconds));
+        }
+        let lost = [
+            ("refused", service.refused),
+            ("invalid", service.invalid),
+            ("unserved", service.unserved),
+            ("fragments", service.fragments),
+            ("full", service.full),
+            ("moved", service.moved),
+        ];
+        for (what, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
+            let null = || Value::Null;
+            rows.push([
+                json!(name),
+                null(),
+                json!(what),
+                null(),
+                null(),
+                null(),
+                null(),
+                json!(count),
+                null(),
+                null(),
+                null(),
+                null(),
+            ]);
+        }
+    }
+    rows
+}
+
+fn server_row(service: &str, was: Option<&ServerStatus>, server: &ServerStatus, seconds: f64) -> [Value; 12] {
+    let rate = |now: u64, was: Option<u64>| now.saturating_sub(was.unwrap_or(now)) as f64 / seconds;
+    let mbit = |bytes: f64| json!((bytes * 8.0 / 1e4).round() / 100.0);
+    [
+        json!(service),
+        json!(server.server),
+        json!(server.out.as_deref().unwrap_or("up")),
+        json!(server.weight),
+        json!(server.active),
+        json!(server.inactive),
+        json!(rate(server.opened, was.map(|was| was.opened)).round()),
+        json!(server.opened),
+        json!(server.failed),
+        json!(server.latency.map(|latency| latency.as_ns() as f64 / 1e6)),
+        mbit(rate(server.in_bytes, was.map(|was| was.in_bytes))),
+        mbit(rate(server.out_bytes, was.map(|was| was.out_bytes))),
+    ]
+}
+
+/// Changes a server of a running service.
+pub fn service(args: &Service, format: Format) -> Result<(), Report> {
+    let instance = connect(&running(args.network.name.as_deref(), "`heddle service --name NETWORK ..`")?)?;
+    let (at, change, done) = match &args.action {
+        ServiceAction::Drain { at } => (at, ServerChange::Drain(true), "drains"),
+        ServiceAction::Enable { at } => (at, ServerChange::Drain(false), "gets connections"),
+        ServiceAction::Weight { at, weight } => (at, ServerChange::Weight(*weight), "has another weight"),
+    };
+    instance.change_server(&at.service, &at.server, change).map_err(explain)?;
+    match format {
+        Format::Table => put(&format!("{}: {} {done}\n", at.service, at.server)),
+        Format::Json => print_json(&json!({ "service": at.service, "server": at.server, "done": done })),
+        Format::Csv => {
+            let mut rows = Rows::new(&["service", "server", "done"]);
+            rows.push([json!(at.service), json!(at.server), json!(done)]);
+            put(&rows.render(format))
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Services: how they do, and what is said about their servers.
+
+use std::time::Instant;
+
+use datapath::{ServiceState, ServiceView};
+use fabric::{Fabric, socket_address};
+use machine::{Time, nanos};
+
+use super::DataPlane;
+use super::plan::Plan;
+use super::worker::{Command, Worker};
+use crate::Error;
+use crate::control::{ServerChange, ServerStatus, ServiceStatus};
+
+/// How services do, at `now`; none of a worker that has none.
+pub(super) fn services(state: &mut ServiceState, plan: &Plan, now: Time) -> Vec<ServiceStatus> {
+    state.clear_expired(now);
+    let fabric = plan.fabric();
+    fabric.services.iter().zip(state.views()).map(|(service, view)| status(fabric, service, &view, now)).collect()
+}
+
+fn status(fabric: &Fabric, service: &datapath::Service, view: &ServiceView<'_>, now: Time) -> ServiceStatus {
+    let server = |status: balance::ServerStatus| {
+        let (host, counters) = view.servers.get(status.id.index()).copied().unwrap_or_default();
+        let host = host.map(|host| fabric.topology.nodes[host].name.clone());
+        ServerStatus {
+            server: host.unwrap_or(status.name),
+            out: status.unavailable.map(word),
+            weight: status.weight,
+            active: status.active,
+            inactive: status.inactive,
+            opened: status.opened,
+            completed: status.completed,
+            failed: status.failed + status.refused,
+            latency: status.latency.map(|latency| nanos::Span::from_ns(latency.as_ns())),
+            load: status.load,
+            in_packets: counters.in_packets,
+            in_bytes: counters.in_bytes,
+            out_packets: counters.out_packets,
+            out_bytes: counters.out_bytes,
+        }
+    };
+    let counters = view.counters;
+    ServiceStatus {
+        service: view.name.to_owned(),
+        addresses: service.addresses.iter().map(|address| socket_address(address).to_string()).collect(),
+        protocol: service.addresses.first().map_or("tcp", datapath::VirtualAddress::protocol_name).to_owned(),
+        scheduler: view.machine.spec().scheduler.name().to_owned(),
+        forward: service.forwarding.name().to_owned(),
+        servers: view.machine.status(now).map(server).collect(),
+        refused: counters.refused,
+        invalid: counters.invalid,
+        unserved: counters.unserved,
+        fragments: counters.fragments,
+        full: counters.full,
+        moved: counters.moved,
+    }
+}
+
+/// Its name in results.
+fn word(why: balance::Unavailable) -> String {
+    let value = serde_json::to_value(why).unwrap_or_default();
+    value.as_str().unwrap_or("out").to_owned()
+}
+
+/// What is to be done to a server.
+#[derive(Clone, Debug)]
+pub struct ServerOrder {
+    /// The service's name.
+    pub service: String,
+    /// The server's name.
+    pub server: String,
+    /// What is done.
+    pub change: ServerChange,
+}
+
+impl Worker {
+    /// Whether there is such a server.
+    #[cold]
+    pub(super) fn change_server(&mut self, order: &ServerOrder) -> bool {
+        let now = self.now();
+        let Some(service) = self.graph.services.machine(&order.service) else { return false };
+        let Some(server) = service.server(&order.server) else { return false };
+        match order.change {
+            ServerChange::Weight(weight) => service.set_weight(now, server, weight),
+            ServerChange::Drain(drains) => service.drain(now, server, drains),
+        }
+        true
+    }
+}
+
+impl DataPlane {
+    /// Changes a server of a service. Whether there is one.
+    pub fn change_server(&self, order: &ServerOrder) -> Result<bool, Error> {
+        // Services are one worker's, and it is the first one.
+        let Some(worker) = self.workers.first() else { return Ok(false) };
+        let answer = worker.ask(|reply| Command::Server { order: order.clone(), reply });
+        worker.await_answer(&answer, Instant::now() + self.patience).ok_or(Error::Worker { worker: 0 })
+    }
+}

@@ -1,0 +1,84 @@
+//! A server that answers with the name of its host, by TCP and UDP, and a client that asks it: for tests of services.
+
+use std::error::Error;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::thread;
+
+/// Answers each line of each connection, and each datagram, at a port of all addresses. Says when it listens, and ends with its starter.
+pub fn serve(port: u16) -> Result<(), Box<dyn Error>> {
+    let name = nix::unistd::gethostname()?.to_string_lossy().into_owned();
+    let listener = TcpListener::bind(("::", port))?;
+    // An answer is to come from the address that was asked: one socket each, since this one knows no other way.
+    for address in own_addresses()? {
+        let (socket, name) = (UdpSocket::bind((address.as_str(), port))?, name.clone());
+        thread::spawn(move || {
+            let mut bytes = [0; 64];
+            while let Ok((_, client)) = socket.recv_from(&mut bytes) {
+                let _ = socket.send_to(name.as_bytes(), client);
+            }
+        });
+    }
+    println!("ready");
+    for stream in listener.incoming() {
+        let (stream, name) = (stream?, name.clone());
+        thread::spawn(move || answer(&stream, &name));
+    }
+    Ok(())
+}
+
+fn own_addresses() -> Result<Vec<String>, Box<dyn Error>> {
+    let addresses = nix::ifaddrs::getifaddrs()?.filter_map(|interface| interface.address);
+    let ipv4 = addresses.filter_map(|address| Some(address.as_sockaddr_in()?.ip().to_string()));
+    Ok(ipv4.collect())
+}
+
+fn answer(stream: &TcpStream, name: &str) {
+    let mut writer = stream;
+    for line in BufReader::new(stream).lines() {
+        if line.is_err() || writeln!(writer, "{name}").is_err() {
+            return;
+        }
+    }
+}
+
+/// Asks so many times by TCP, each time by another connection; prints who answered, or how it failed.
+pub fn ask(address: &str, times: u32) {
+    for _ in 0..times {
+        match TcpStream::connect(address).and_then(|stream| ask_by(&stream)) {
+            Ok(name) => println!("{name}"),
+            Err(error) => println!("{}", error.kind()),
+        }
+    }
+}
+
+/// Asks once for each line of the standard input, by one connection.
+pub fn hold(address: &str) -> Result<(), Box<dyn Error>> {
+    let stream = TcpStream::connect(address)?;
+    for line in std::io::stdin().lines() {
+        line?;
+        println!("{}", ask_by(&stream)?);
+    }
+    Ok(())
+}
+
+fn ask_by(stream: &TcpStream) -> std::io::Result<String> {
+    let mut writer = stream;
+    writer.write_all(b"who\n")?;
+    let mut name = String::new();
+    BufReader::new(stream).read_line(&mut name)?;
+    Ok(name.trim().to_owned())
+}
+
+/// Asks by UDP from so many ports.
+pub fn ask_by_udp(address: &str, times: u32) -> Result<(), Box<dyn Error>> {
+    for _ in 0..times {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.connect(address)?;
+        socket.send(b"who")?;
+        let mut bytes = [0; 64];
+        let length = socket.recv(&mut bytes)?;
+        println!("{}", String::from_utf8_lossy(&bytes[..length]));
+    }
+    Ok(())
+}

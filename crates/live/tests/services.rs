@@ -1,0 +1,171 @@
+//! Services: real connections that one of several servers gets.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+
+use crate::bed::{self, Bed, Running, source};
+use fabric::Overrides;
+use live::Instance;
+use live::control::{ServerChange, ServiceStatus};
+
+const NETWORK: &str = "\
+name: services
+nodes: { h1: host, h2: host, h3: host, h4: host, s1: switch, s2: switch }
+links:
+  - between: [h1, s1]
+  - between: [h2, s1]
+  - between: [h3, s2]
+  - between: [h4, s2]
+  - between: [s1, s2]
+services:
+";
+
+const WEB: &str =
+    "  web: { address: ['10.1.0.80:80', '[fd68:6564:646c::80]:80'], servers: [h2, h3, h4], scheduler: rr }\n";
+const DIRECT: &str = "  direct: { address: ['10.1.0.81:90', '[fd68:6564:646c::81]:90'], servers: [h3, h4], scheduler: rr, forward: dr }\n";
+
+fn network(services: &[&str]) -> String {
+    [NETWORK, &services.concat()].concat()
+}
+
+/// Who answered, how often.
+fn asked(network: &Instance, host: &str, address: &str, times: &str) -> BTreeMap<String, usize> {
+    count(&bed::output(network.command(host, bed::program(), ["ask", address, times])))
+}
+
+fn count(answers: &str) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    answers.lines().for_each(|name| *counts.entry(name.to_owned()).or_insert(0) += 1);
+    counts
+}
+
+fn counts(expected: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    expected.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+}
+
+fn status(network: &Instance, service: &str) -> ServiceStatus {
+    let services = network.counters().unwrap().services;
+    services.into_iter().find(|status| status.service == service).expect("it is in the file")
+}
+
+/// A client with one connection.
+struct Holding {
+    child: Child,
+    answers: Box<dyn Iterator<Item = String>>,
+}
+
+impl Holding {
+    fn open(network: &Instance, host: &str, address: &str) -> Self {
+        let mut command = network.command(host, bed::program(), ["hold", address]).unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        Self { child, answers: Box::new(answers) }
+    }
+
+    fn ask(&mut self) -> String {
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        self.answers.next().expect("it is answered")
+    }
+
+    /// Whether it ends well, once nothing more is asked.
+    fn ends(mut self) -> bool {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap().success()
+    }
+}
+
+#[test]
+fn connections_are_shared_out_and_answered_by_the_service() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("services", &network(&[WEB, DIRECT]));
+    let _web = ["h2", "h3", "h4"].map(|host| Running::server(&network, host, "80"));
+    let _direct = ["h3", "h4"].map(|host| Running::server(&network, host, "90"));
+    for address in ["10.1.0.80:80", "[fd68:6564:646c::80]:80", "web:80"] {
+        assert_eq!(asked(&network, "h1", address, "6"), counts(&[("h2", 2), ("h3", 2), ("h4", 2)]), "{address}");
+    }
+    for address in ["10.1.0.81:90", "[fd68:6564:646c::81]:90"] {
+        assert_eq!(asked(&network, "h1", address, "6"), counts(&[("h3", 3), ("h4", 3)]), "{address}");
+    }
+    let web = status(&network, "web");
+    assert_eq!(web.servers.iter().map(|server| server.opened).sum::<u64>(), 18, "{web:?}");
+    assert!(web.servers.iter().all(|server| server.in_packets > 0 && server.out_packets > 0 && server.failed == 0));
+    // Direct connections to a server are its own, whatever services it has.
+    assert_eq!(asked(&network, "h1", "h3:80", "2"), counts(&[("h3", 2)]));
+    // The address is there, and says no where nobody serves.
+    bed::ping(&network, "h1", &[], 2, "web");
+    bed::ping(&network, "h1", &["-6"], 2, "web");
+    assert_eq!(asked(&network, "h1", "web:81", "1"), counts(&[("connection refused", 1)]));
+    assert!(status(&network, "web").unserved > 0);
+    network.down().unwrap();
+}
+
+#[test]
+fn datagrams_of_a_port_stay_with_their_server() {
+    let Some(bed) = Bed::new() else { return };
+    let dns = "  dns: { address: '10.1.0.53:53', protocol: udp, servers: [{ host: h3, port: 5353 }, { host: h4, port: 5353 }], scheduler: rr }\n";
+    let network = bed.up("datagrams", &network(&[dns]));
+    let _servers = ["h3", "h4"].map(|host| Running::server(&network, host, "5353"));
+    let answers = bed::output(network.command("h1", bed::program(), ["ask-udp", "10.1.0.53:53", "8"]));
+    assert_eq!(count(&answers), counts(&[("h3", 4), ("h4", 4)]));
+    network.down().unwrap();
+}
+
+#[test]
+fn connections_outlive_changes_of_their_service() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("changing", &network(&[WEB, DIRECT]));
+    let _servers = ["h2", "h3", "h4"].map(|host| Running::server(&network, host, "80"));
+    let mut held: Vec<(Holding, String)> = (0..3)
+        .map(|_| {
+            let mut client = Holding::open(&network, "h1", "web:80");
+            let server = client.ask();
+            (client, server)
+        })
+        .collect();
+    let by_server: BTreeMap<_, _> = held.iter().map(|(_, server)| (server.clone(), 1)).collect();
+    assert_eq!(by_server.len(), 3);
+    // One is drained by hand: what it has goes on.
+    network.change_server("web", "h3", ServerChange::Drain(true)).unwrap();
+    assert_eq!(asked(&network, "h1", "web:80", "4"), counts(&[("h2", 2), ("h4", 2)]));
+    network.change_server("web", "h3", ServerChange::Drain(false)).unwrap();
+    network.change_server("web", "h4", ServerChange::Weight(0)).unwrap();
+    assert_eq!(asked(&network, "h1", "web:80", "4"), counts(&[("h2", 2), ("h3", 2)]));
+    for (service, server) in [("far", "h3"), ("web", "h1")] {
+        let refused = network.change_server(service, server, ServerChange::Drain(true));
+        assert!(matches!(refused, Err(live::Error::Refused { .. })), "{refused:?}");
+    }
+    // Another file: one server less, another scheduler, and the service before it gone.
+    let other = "  web: { address: ['10.1.0.80:80', '[fd68:6564:646c::80]:80'], servers: [h4, h2], scheduler: lc }\n";
+    let text = self::network(&[other]);
+    network.apply(&source(&text), &Overrides::default()).unwrap();
+    for (client, server) in &mut held {
+        assert_eq!(client.ask(), *server);
+    }
+    assert!(!asked(&network, "h1", "web:80", "4").contains_key("h3"));
+    let left = status(&network, "web");
+    let h3 = left.servers.iter().find(|server| server.server == "h3").expect("it has a connection");
+    assert_eq!((h3.active, h3.out.as_deref()), (1, Some("draining")));
+    for (client, _) in held {
+        assert!(client.ends());
+    }
+    bed::wait_until("all have ended", || status(&network, "web").servers.iter().all(|server| server.active == 0));
+    network.down().unwrap();
+}
+
+#[test]
+fn who_is_refused_hears_it() {
+    let Some(bed) = Bed::new() else { return };
+    let one = "  one: { address: '10.1.0.82:80', servers: [{ host: h2, max-connections: 1 }] }\n";
+    let network = bed.up("refusing", &network(&[one]));
+    // Nobody listens: the server's own kernel says so, as the service.
+    assert_eq!(asked(&network, "h1", "one:80", "1"), counts(&[("connection refused", 1)]));
+    let _server = Running::server(&network, "h2", "80");
+    let mut client = Holding::open(&network, "h1", "one:80");
+    assert_eq!(client.ask(), "h2");
+    assert_eq!(asked(&network, "h1", "one:80", "1"), counts(&[("connection refused", 1)]));
+    let status = status(&network, "one");
+    assert_eq!((status.refused, status.servers[0].failed, status.servers[0].active), (1, 1, 1), "{status:?}");
+    assert_eq!(client.ask(), "h2");
+    network.down().unwrap();
+}
