@@ -86,7 +86,7 @@ impl Service {
             is_panic: false,
             has_answers: false,
             refused: Refused::default(),
-            events: Events::default(),
+            events: Events::new(),
         };
         service.apply(now, spec)?;
         // Nobody begins slowly where all begin.
