@@ -14,14 +14,17 @@ const PENALTY_MAX: Span = Span::from_secs(10);
 
 /// What is left of `value` after `elapsed`, if half of it fades in each `half_life`.
 pub(crate) fn faded(value: Span, elapsed: Span, half_life: Span) -> Span {
+    /// Parts of a half-life that are told apart, as a power of two: so there is no division of 128 bits.
+    const PART_BITS: u32 = 16;
     let half_life = half_life.as_ps().max(1);
-    let halvings = elapsed.as_ps() / half_life;
+    let (halvings, rest) = (elapsed.as_ps() / half_life, elapsed.as_ps() % half_life);
     if halvings >= u64::from(u64::BITS) {
         return Span::ZERO;
     }
     let value = value.as_ps() >> halvings;
-    let lost = u128::from(value / 2) * u128::from(elapsed.as_ps() % half_life) / u128::from(half_life);
-    Span::from_ps(value - lost as u64)
+    let parts = rest / (half_life >> PART_BITS).max(1);
+    let lost = (u128::from(value / 2) * u128::from(parts)) >> PART_BITS;
+    Span::from_ps(value.saturating_sub(lost as u64))
 }
 
 fn less(a: Span, b: Span) -> Span {
@@ -144,8 +147,8 @@ impl Estimates {
     /// The time from answer to answer. An answer that is late counts as much as it would if it came now, so a server that hangs gets slower from
     /// moment to moment.
     pub fn service(&self, now: Time) -> Option<Span> {
-        let worked = self.worked(now).unwrap_or(Span::ZERO);
-        (self.samples > 0).then(|| average(self.service, worked.max(self.service), u64::MAX - 1))
+        let late = self.worked(now).map_or(Span::ZERO, |worked| less(worked, self.service));
+        (self.samples > 0).then(|| self.service + late / (1 << SAMPLE_SHIFT))
     }
 
     /// The same, as it is believed after a while without work: what was learned fades towards `fastest`, so that a server that was slow is tried again.
