@@ -30,6 +30,7 @@ macro_rules! targets {
 }
 
 targets! {
+    agent_text
     bond_hash
     capture
     capture_filter
