@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use machine::Span;
 use workload::service::{DIRECTORIES_MAX, Distribution, SECONDS_MAX, SLOTS_MAX, Share, Workload, quantity};
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Where to listen: an address and a port, or a port alone for all addresses
@@ -90,6 +91,7 @@ pub enum WorkMode {
     Sleep,
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 #[derive(Debug, Args)]
 pub struct Load {
     /// Whom to ask, as in `h2:80` or `http://10.0.0.80/`; several are asked in turn. A path is asked for in place of the workload's
