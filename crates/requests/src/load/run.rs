@@ -165,7 +165,15 @@ impl Load<'_> {
         {
             return Some(outcome);
         }
-        if event.is_readable || event.is_closed { client.read(&mut self.scratch, event.is_closed) } else { None }
+        if !event.is_readable && !event.is_closed {
+            return None;
+        }
+        let outcome = client.read(&mut self.scratch, event.is_closed);
+        if event.is_closed && outcome.is_some() {
+            // The server wants no more requests on it, whatever its answer says.
+            client.disconnect();
+        }
+        outcome
     }
 
     fn finish(&mut self, slot: u32, outcome: Outcome) {

@@ -26,6 +26,9 @@ const INPUT_MAX: usize = HEAD_MAX + BODY_MAX;
 /// An answer up to this length goes out together with its head, in bytes.
 const TOGETHER_MAX: u64 = 16 << 10;
 
+/// Memory for answers that a connection keeps, in bytes.
+const OUTPUT_KEPT: usize = 32 << 10;
+
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -201,8 +204,10 @@ impl Connection {
     fn complete(&mut self) {
         self.output.clear();
         self.written = 0;
-        // An answer of megabytes is rare: its memory is not kept.
-        self.output.shrink_to(4 << 10);
+        // An answer that long is rare: its memory is not kept.
+        if self.output.capacity() > OUTPUT_KEPT {
+            self.output = Vec::new();
+        }
         if self.keep_alive {
             self.phase = Phase::Reading;
         } else {
