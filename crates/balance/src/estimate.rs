@@ -14,14 +14,17 @@ const PENALTY_MAX: Span = Span::from_secs(10);
 
 /// What is left of `value` after `elapsed`, if half of it fades in each `half_life`.
 pub(crate) fn faded(value: Span, elapsed: Span, half_life: Span) -> Span {
+    /// Parts of a half-life that are told apart, as a power of two: so there is no division of 128 bits.
+    const PART_BITS: u32 = 16;
     let half_life = half_life.as_ps().max(1);
-    let halvings = elapsed.as_ps() / half_life;
+    let (halvings, rest) = (elapsed.as_ps() / half_life, elapsed.as_ps() % half_life);
     if halvings >= u64::from(u64::BITS) {
         return Span::ZERO;
     }
     let value = value.as_ps() >> halvings;
-    let lost = u128::from(value / 2) * u128::from(elapsed.as_ps() % half_life) / u128::from(half_life);
-    Span::from_ps(value - lost as u64)
+    let parts = rest / (half_life >> PART_BITS).max(1);
+    let lost = (u128::from(value / 2) * u128::from(parts)) >> PART_BITS;
+    Span::from_ps(value.saturating_sub(lost as u64))
 }
 
 fn less(a: Span, b: Span) -> Span {
@@ -63,6 +66,11 @@ impl Estimates {
             self.busy_since = now;
         }
         self.waiting += 1;
+    }
+
+    /// What had come is done without an answer, or is asked no more: a handshake is complete, a client has gone.
+    pub fn withdrawn(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
     }
 
     /// It has begun to answer, `latency` after the connection or the request began.
@@ -131,20 +139,22 @@ impl Estimates {
         (self.samples > 0).then_some(self.latency)
     }
 
+    /// For how long it has been at work on its next answer. After a long while nobody knows whether it or its clients are silent, so it no longer is.
+    fn worked(&self, now: Time) -> Option<Span> {
+        (self.waiting > 0).then(|| now.since(self.busy_since)).filter(|&worked| worked < PENALTY_MAX)
+    }
+
     /// The time from answer to answer. An answer that is late counts as much as it would if it came now, so a server that hangs gets slower from
     /// moment to moment.
     pub fn service(&self, now: Time) -> Option<Span> {
-        if self.samples == 0 {
-            return None;
-        }
-        let worked = if self.waiting > 0 { now.since(self.busy_since).min(PENALTY_MAX) } else { Span::ZERO };
-        Some(average(self.service, worked.max(self.service), u64::MAX - 1))
+        let late = self.worked(now).map_or(Span::ZERO, |worked| less(worked, self.service));
+        (self.samples > 0).then(|| self.service + late / (1 << SAMPLE_SHIFT))
     }
 
     /// The same, as it is believed after a while without work: what was learned fades towards `fastest`, so that a server that was slow is tried again.
     pub fn service_for(&self, now: Time, fastest: Span, half_life: Span) -> Option<Span> {
         let service = self.service(now)?;
-        if self.waiting > 0 || service <= fastest {
+        if self.worked(now).is_some() || service <= fastest {
             return Some(service);
         }
         Some(fastest + faded(less(service, fastest), now.since(self.service_at), half_life))
@@ -229,6 +239,12 @@ mod tests {
         assert_eq!(service(12), Span::from_ms(2));
         assert_eq!(service(10 + 18), Span::from_ms(4));
         assert!(service(1_010) > Span::from_ms(100));
+        // It is not held against it for ever: maybe its client asks nothing.
+        assert!(service(9_000) > Span::from_secs(1));
+        assert_eq!(service(10_010), Span::from_ms(2));
+        // And not at all if the client is known to.
+        estimates.withdrawn();
+        assert_eq!(estimates.service(at(1_010)), Some(Span::from_ms(2)));
     }
 
     #[test]

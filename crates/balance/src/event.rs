@@ -7,7 +7,7 @@ use machine::{Rebase, Span, Time};
 use crate::server_id::ServerId;
 
 /// Events that wait to be fetched at most; later ones are counted and dropped.
-pub const EVENTS_MAX: usize = 256;
+pub const EVENTS_MAX: usize = 64;
 
 /// Something that nobody asked for has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +41,17 @@ impl Rebase for Event {
 }
 
 /// Events that wait to be fetched.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Events {
     queue: VecDeque<Event>,
     dropped: u64,
 }
 
 impl Events {
+    pub fn new() -> Self {
+        Self { queue: VecDeque::with_capacity(EVENTS_MAX), dropped: 0 }
+    }
+
     pub fn push(&mut self, event: Event) {
         if self.queue.len() < EVENTS_MAX {
             self.queue.push_back(event);

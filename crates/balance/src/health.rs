@@ -8,8 +8,6 @@
 
 use machine::{Control, Rebase, Rng, Span, Step, Time};
 
-use crate::server_id::ServerId;
-
 /// What a probe does. The port is the server's own unless the specification has another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
@@ -119,15 +117,15 @@ pub struct HealthError(&'static str);
 
 /// What a driver says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum Input<K> {
     /// A server is to be checked.
-    Add(ServerId),
+    Add(K),
     /// It no longer is.
-    Remove(ServerId),
+    Remove(K),
     /// A probe has had a result.
     Result {
         /// The server.
-        server: ServerId,
+        server: K,
         /// The number of the probe.
         probe: u64,
         /// Whether it was good.
@@ -137,35 +135,35 @@ pub enum Input {
 
 /// What a driver has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum Output<K> {
     /// Probe this server now.
     Probe {
         /// The server.
-        server: ServerId,
+        server: K,
         /// Which probe it is, for [`Input::Result`].
         probe: u64,
         /// When its result is no longer of interest.
         deadline: Time,
     },
     /// The server is up again: see [`crate::Service::set_healthy`].
-    Up(ServerId),
+    Up(K),
     /// The server is down.
-    Down(ServerId),
+    Down(K),
 }
 
-/// The health of a service's servers.
+/// The health of a service's servers, by whatever its driver knows them by.
 #[derive(Clone, Debug)]
-pub struct Health {
+pub struct Health<K> {
     spec: HealthSpec,
     rng: Rng,
-    servers: Vec<Checked>,
+    servers: Vec<Checked<K>>,
     probes: u64,
 }
 
 /// One server.
 #[derive(Clone, Debug)]
-struct Checked {
-    server: ServerId,
+struct Checked<K> {
+    server: K,
     is_up: bool,
     /// Whether the driver has been notified that it is up or down.
     is_notified: bool,
@@ -182,7 +180,7 @@ enum State {
     Probing { probe: u64, began: Time, deadline: Time },
 }
 
-impl Health {
+impl<K: Copy + PartialEq> Health<K> {
     /// Checks nobody yet.
     ///
     /// # Errors
@@ -198,11 +196,11 @@ impl Health {
     }
 
     /// Whether a server is up; nothing if it is not checked.
-    pub fn is_up(&self, server: ServerId) -> Option<bool> {
+    pub fn is_up(&self, server: K) -> Option<bool> {
         self.servers.iter().find(|checked| checked.server == server).map(|checked| checked.is_up)
     }
 
-    fn add(&mut self, now: Time, server: ServerId) {
+    fn add(&mut self, now: Time, server: K) {
         if self.is_up(server).is_some() {
             return;
         }
@@ -239,16 +237,16 @@ impl Health {
     }
 }
 
-impl Control for Health {
-    type Input = Input;
-    type Output = Output;
+impl<K: Copy + PartialEq> Control for Health<K> {
+    type Input = Input<K>;
+    type Output = Output<K>;
 
-    fn handle(&mut self, now: Time, input: Input) {
+    fn handle(&mut self, now: Time, input: Input<K>) {
         match input {
             Input::Add(server) => self.add(now, server),
             Input::Remove(server) => self.servers.retain(|checked| checked.server != server),
             Input::Result { server, probe: number, is_good } => {
-                let is_this = |checked: &Checked| {
+                let is_this = |checked: &Checked<K>| {
                     let State::Probing { probe, deadline, .. } = checked.state else { return false };
                     checked.server == server && probe == number && now < deadline
                 };
@@ -259,7 +257,7 @@ impl Control for Health {
         }
     }
 
-    fn poll(&mut self, now: Time) -> Step<Output> {
+    fn poll(&mut self, now: Time) -> Step<Output<K>> {
         let mut next = Time::NEVER;
         for place in 0..self.servers.len() {
             if matches!(self.servers[place].state, State::Probing { deadline, .. } if now >= deadline) {
@@ -286,7 +284,7 @@ impl Control for Health {
     }
 }
 
-impl Rebase for Health {
+impl<K> Rebase for Health<K> {
     fn rebase(&mut self, by: Span) {
         let Self { spec: _, rng: _, servers, probes: _ } = self;
         for Checked { server: _, is_up: _, is_notified: _, against: _, state } in servers {

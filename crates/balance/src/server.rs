@@ -21,7 +21,8 @@ pub enum Outcome {
     Reset,
     /// The server refused it, or said that it has no such port.
     Refused,
-    /// No answer came in time.
+    /// No answer came in time, to a handshake or to what a client had asked; a client that asks nothing is [`Outcome::Expired`]. It says nothing as long as no
+    /// server of the service has ever answered.
     TimedOut,
     /// It was silent for so long that it was given up, or its driver lost it: nothing is known of the server by that.
     Expired,

@@ -35,7 +35,7 @@ impl Servers {
     }
 
     /// Those that stand in the specification, in their order.
-    pub fn iter(&self) -> impl Iterator<Item = &Server> {
+    pub fn iter(&self) -> impl Iterator<Item = &Server> + Clone {
         self.order.iter().filter_map(|&slot| self.slots[usize::from(slot)].server.as_ref())
     }
 

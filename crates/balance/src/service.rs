@@ -60,6 +60,8 @@ pub struct Service {
     /// Whether some server's share is still growing.
     is_slow_start: bool,
     is_panic: bool,
+    /// Whether any server has ever answered: if not, as with protocols that have no answers, that none has come says nothing.
+    has_answers: bool,
     refused: Refused,
     events: Events,
 }
@@ -82,8 +84,9 @@ impl Service {
             next_interval: now,
             is_slow_start: false,
             is_panic: false,
+            has_answers: false,
             refused: Refused::default(),
-            events: Events::default(),
+            events: Events::new(),
         };
         service.apply(now, spec)?;
         // Nobody begins slowly where all begin.
@@ -231,9 +234,26 @@ impl Service {
         }
     }
 
+    /// A client has asked something on a connection that did not wait for an answer. A new one waits for its first answer, unless [`Service::withdrawn`]
+    /// is called when its handshake is complete.
+    pub fn asked(&mut self, now: Time, server: ServerId) {
+        if let Some(server) = self.servers.get_mut(server) {
+            server.estimates.opened(now);
+        }
+    }
+
+    /// A connection waits for no answer any more though there was none: its handshake is complete and the client has asked nothing yet, or a client that had
+    /// asked has gone. Who does not know need not say it: then clients that are silent may make an idle server look slow, for some seconds.
+    pub fn withdrawn(&mut self, server: ServerId) {
+        if let Some(server) = self.servers.get_mut(server) {
+            server.estimates.withdrawn();
+        }
+    }
+
     /// The server has begun to answer, `latency` after the connection or the request began.
     pub fn answered(&mut self, now: Time, server: ServerId, latency: Span) {
         let half_life = self.spec.half_life;
+        self.has_answers = true;
         if let Some(server) = self.servers.get_mut(server) {
             server.estimates.answered(now, latency, half_life);
         }
@@ -242,6 +262,7 @@ impl Service {
     /// A connection is over: an active one, or an inactive one if [`Service::idle`] was called for it.
     pub fn close(&mut self, now: Time, server: ServerId, was_idle: bool, outcome: Outcome) {
         let half_life = self.spec.half_life;
+        let outcome = if outcome == Outcome::TimedOut && !self.has_answers { Outcome::Expired } else { outcome };
         let Some(entry) = self.servers.get_mut(server) else { return };
         let count = if was_idle { &mut entry.inactive } else { &mut entry.active };
         *count = count.saturating_sub(1);
@@ -405,6 +426,7 @@ impl Rebase for Service {
             next_interval,
             is_slow_start: _,
             is_panic: _,
+            has_answers: _,
             refused: _,
             events,
         } = self;

@@ -9,7 +9,7 @@ use machine::{Control as _, Rebase as _, Span, Step, Time};
 use crate::service::service;
 
 struct World {
-    health: Health,
+    health: Health<ServerId>,
     now: Time,
     log: String,
     names: Vec<(ServerId, &'static str)>,
@@ -36,7 +36,7 @@ impl World {
     /// Runs until then; `answer` says how a probe ends after 10 ms, if it does.
     fn run(&mut self, seconds: u64, answer: impl Fn(&str, Time) -> Option<bool>) {
         let end = Time::ZERO + Span::from_secs(seconds);
-        let mut results: Vec<(Time, Input)> = vec![];
+        let mut results: Vec<(Time, Input<ServerId>)> = vec![];
         loop {
             let until = match self.health.poll(self.now) {
                 Step::Do(output) => {
@@ -146,5 +146,5 @@ fn a_removed_server_is_not_probed_and_clocks_are_set_back() {
 fn settings_that_make_no_sense_are_refused() {
     let mut spec = HealthSpec::new(Check::Tcp);
     spec.rise = 0;
-    assert_eq!(Health::new(spec, 1).unwrap_err().to_string(), "health check: rise and fall are 1 at least");
+    assert_eq!(Health::<ServerId>::new(spec, 1).unwrap_err().to_string(), "health check: rise and fall are 1 at least");
 }

@@ -1,7 +1,7 @@
-//! Queues in front of servers that work on one request at a time, and clients that know nothing of each other: what each scheduler makes of them.
+//! Queues in front of servers, and clients that know nothing of each other: what each scheduler makes of them.
 //!
 //! The two cases are those that `HAProxy` was measured with: *unequal*, servers of 2, 2, 2 and 10 ms; *antagonist*, four of 2 ms, one of which is ten times
-//! slower from 1.5 s to 3.5 s. In two more the same server fails in this time: it resets connections at once, or it takes them and never answers, and clients
+//! slower from 1.5 s to 3.5 s; servers work on one request at a time. *Parallel* is as unequal, but servers work on four at once, each four times as long. In two more the same server fails in this time: it resets connections at once, or it takes them and never answers, and clients
 //! give up after half a second. Service times are exponential, connections come at random, 1,100 a second for 5 s.
 
 use std::collections::VecDeque;
@@ -24,6 +24,7 @@ enum Event {
     Arrival,
     Departure {
         server: usize,
+        came: Time,
     },
     TimeOut {
         server: usize,
@@ -31,11 +32,14 @@ enum Event {
     Reports,
 }
 
-/// A server that works on one request at a time.
+/// A server with its queue.
 struct Queue {
     id: ServerId,
     mean: Span,
-    /// When each of its connections came.
+    /// On how many requests it can work, and on how many it does.
+    workers: usize,
+    busy: usize,
+    /// When each of its connections came on which it does not work yet.
     waiting: VecDeque<Time>,
     /// For how long it has worked since the last report.
     worked: Span,
@@ -46,6 +50,7 @@ struct Queue {
 enum Case {
     Unequal,
     Antagonist,
+    Parallel,
     Resets,
     Hangs,
 }
@@ -54,6 +59,7 @@ impl Case {
     fn means_ms(self) -> [u64; 4] {
         match self {
             Self::Unequal => [2, 2, 2, 10],
+            Self::Parallel => [8, 8, 8, 40],
             Self::Antagonist | Self::Resets | Self::Hangs => [2; 4],
         }
     }
@@ -91,6 +97,8 @@ impl World {
         let queue = |(n, ms): (usize, u64)| Queue {
             id: service.server(&format!("s{}", n + 1)).unwrap(),
             mean: Span::from_ms(ms),
+            workers: if matches!(case, Case::Parallel) { 4 } else { 1 },
+            busy: 0,
             waiting: VecDeque::new(),
             worked: Span::ZERO,
         };
@@ -106,7 +114,7 @@ impl World {
         while let Some((now, event)) = self.calendar.pop() {
             match event {
                 Event::Arrival => self.arrive(now),
-                Event::Departure { server } => self.depart(now, server),
+                Event::Departure { server, came } => self.depart(now, server, came),
                 Event::TimeOut { server } => self.fail(now, server, Outcome::TimedOut),
                 Event::Reports => self.report(now),
             }
@@ -129,9 +137,7 @@ impl World {
             _ => {}
         }
         self.queues[server].waiting.push_back(now);
-        if self.queues[server].waiting.len() == 1 {
-            self.begin(now, server);
-        }
+        self.begin(now, server);
     }
 
     fn fail(&mut self, now: Time, server: usize, outcome: Outcome) {
@@ -139,23 +145,28 @@ impl World {
         self.service.close(now, self.queues[server].id, false, outcome);
     }
 
+    /// Begins to work on the next request, if the server can.
     fn begin(&mut self, now: Time, server: usize) {
         let slowdown = if server == 3 { self.case.slowdown(now) } else { 1 };
         let queue = &mut self.queues[server];
+        if queue.busy == queue.workers {
+            return;
+        }
+        let Some(came) = queue.waiting.pop_front() else { return };
+        queue.busy += 1;
         let work = self.work.exponential(queue.mean * slowdown);
-        queue.worked = queue.worked + work;
-        self.calendar.push(now + work, Event::Departure { server });
+        queue.worked = queue.worked + work / queue.workers as u64;
+        self.calendar.push(now + work, Event::Departure { server, came });
     }
 
-    fn depart(&mut self, now: Time, server: usize) {
+    fn depart(&mut self, now: Time, server: usize, came: Time) {
         let queue = &mut self.queues[server];
-        let latency = now.since(queue.waiting.pop_front().unwrap());
+        queue.busy -= 1;
+        let latency = now.since(came);
         self.latencies.push(latency);
         self.service.answered(now, queue.id, latency);
         self.service.close(now, queue.id, false, Outcome::Completed);
-        if !queue.waiting.is_empty() {
-            self.begin(now, server);
-        }
+        self.begin(now, server);
     }
 
     fn report(&mut self, now: Time) {
@@ -166,7 +177,7 @@ impl World {
             let worked = core::mem::take(&mut queue.worked).as_ps() * 1_000 / REPORTS.as_ps();
             let report = LoadReport {
                 cpu_permille: Some((worked as u32).clamp(1, 1_000)),
-                run_queue_permille: Some(queue.waiting.len() as u32 * 1_000),
+                run_queue_permille: Some((queue.waiting.len() + queue.busy) as u32 * 1_000),
                 ..LoadReport::default()
             };
             self.service.report(now, queue.id, report);
@@ -187,10 +198,13 @@ fn quantiles(case: Case, scheduler: Scheduler, weights: &[u32; 4]) -> [u64; 3] {
 }
 
 fn table() -> String {
-    let mut table = format!("{:<14}{:<28}{}\n", "ms", "unequal p50 p90 p99", "antagonist p50 p90 p99");
+    let mut table = format!(
+        "{:<14}{:<28}{:<28}{}\n",
+        "ms", "unequal p50 p90 p99", "antagonist p50 p90 p99", "parallel p50 p90 p99"
+    );
     let mut line = |name: &str, scheduler, weights| {
         let _ = write!(table, "{name:<14}");
-        for case in [Case::Unequal, Case::Antagonist] {
+        for case in [Case::Unequal, Case::Antagonist, Case::Parallel] {
             for value in quantiles(case, scheduler, weights) {
                 let _ = write!(table, "{:>8}", format!("{}.{}", value / 1_000, value / 100 % 10));
             }

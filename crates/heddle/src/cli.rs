@@ -7,6 +7,7 @@ mod controller;
 mod flows;
 mod network;
 mod ports;
+mod programs;
 pub mod recipes;
 mod services;
 mod size;
@@ -23,6 +24,7 @@ pub use network::{
     Logs, Path, Ping, Pings, Protocol, Shell, Show, ShowTopic,
 };
 pub use ports::{Port, PortAction};
+pub use programs::{Agent, Load, LoadSource, Serve, WorkMode};
 pub use services::{Service, ServiceAction};
 pub use size::size;
 
@@ -41,9 +43,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
     after_long_help = "\
 EXIT STATUS
   0  it worked, and every expectation of the file held
-  1  an expectation was missed; of `compare`: live and simulated lie further apart than the tolerances; of `ping` and `path`: packets did not arrive; of `cluster`: nothing was there, a condition did not hold, or there are alarms
+  1  an expectation was missed; of `compare`: live and simulated lie further apart than the tolerances; of `ping` and `path`: packets did not arrive; of `load`: requests failed; of `cluster`: nothing was there, a condition did not hold, or there are alarms
   2  an error; nothing was started or changed unless the message says so
-  130  `run` and `compare` were interrupted (SIGINT, SIGTERM, SIGHUP); what was measured is kept
+  130  `run`, `compare` and `load` were interrupted (SIGINT, SIGTERM, SIGHUP); what was measured is kept
 
 FILES
   NAME.fabric.yaml   the network and its experiments; `heddle schema` prints its JSON Schema
@@ -287,6 +289,30 @@ pub enum Command {
         after_help = "Examples:\n  heddle report results/lab\n  heddle report --compare results/lab-2026-11-26T10-00-00 results/lab -w difference.html"
     )]
     Report(Report),
+    /// Serve HTTP requests that take memory and time, to put a load balancer to the test
+    ///
+    /// `/work?size=BYTES&duration=MICROSECONDS` takes memory, writes to all of it, and computes on it (or holds it) for that time; `/` is an empty page. What a request does not say
+    /// is drawn from --size and --duration. It goes on until SIGTERM or SIGINT, and then answers what has begun. `/.heddle/stats` has its counters as JSON.
+    #[command(
+        after_help = "Examples:\n  heddle serve :80\n  heddle serve :80 --at-a-time 1 --mode sleep --duration exp:2ms\n  heddle serve :80 --memory-limit 512MiB --tree --report\n  heddle serve :80 --duration exp:2ms --slow x10 --from 1.5s --until 3.5s"
+    )]
+    Serve(Serve),
+    /// Ask a service, closed or open loop, and measure
+    ///
+    /// Latency counts from the moment at which a request should have begun: what an open loop (--rate) could not send in time is not left out. `per_second` is of answers within the
+    /// measured time. With -o json: failures by their kind, bytes, `latency` and `service` (from when requests did begin), and `series`, a second each. The exit status is 1 if requests failed.
+    #[command(
+        after_help = "Examples:\n  heddle load h2:80 --clients 64 --new-connections\n  heddle load 10.0.0.80 --workload vsvd --clients 200 --for 30s -o json\n  heddle load h2:80 --rate 1100/s --poisson --for 5s --series"
+    )]
+    Load(Load),
+    /// Say how loaded this machine is, to load balancers
+    ///
+    /// Processors, memory, pressure (PSI), run queue and connections are read from the kernel; applications say what they know with POST /push. At --check, agent-checks of haproxy get a
+    /// weight; GET /load at --http or --socket answers JSON as ORCA's load report has it.
+    #[command(
+        after_help = "Examples:\n  heddle agent --check :7777 --http :7778\n  heddle agent --check :7777 --up-to 70% --drain-at 95% --socket /run/agent.sock\n  curl --unix-socket /run/agent.sock -d '{\"application_utilization\":0.4}' http://agent/push"
+    )]
+    Agent(Agent),
     /// Run a node of the controller cluster, in the foreground
     ///
     /// It holds the network's state in a tree of data, replicated to all nodes of its cluster, and lets any node call what any other

@@ -1,5 +1,6 @@
 //! One module a command, or a family of commands.
 
+mod agent;
 mod calibrate;
 mod capture;
 mod chains;
@@ -20,6 +21,7 @@ mod instance;
 mod iperf;
 mod link;
 mod list;
+mod load;
 mod logs;
 mod macs;
 mod measure;
@@ -27,12 +29,14 @@ mod path;
 mod ping;
 mod port;
 mod reference;
+mod serve;
 mod services;
 mod shell;
 mod show;
 mod signals;
 mod transfers;
 
+pub use agent::agent;
 pub use calibrate::calibrate;
 pub use capture::capture;
 pub use cluster::cluster;
@@ -50,6 +54,7 @@ pub use instance::{clean, daemon, down, exec, up};
 pub use iperf::iperf;
 pub use link::link;
 pub use list::list;
+pub use load::load;
 pub use logs::logs;
 pub use macs::flush;
 pub use measure::{report, run};
@@ -57,6 +62,7 @@ pub use path::path;
 pub use ping::{ping, pings};
 pub use port::port;
 pub use reference::reference;
+pub use serve::serve;
 pub use services::service;
 pub use shell::{COMPLETE, completions, man};
 pub use show::show;

@@ -21,6 +21,7 @@ mod network_commands;
 mod ports;
 mod program;
 mod recipes;
+mod service_programs;
 mod sysctl;
 mod users;
 mod vms;

@@ -21,6 +21,7 @@ use machine::Rebase as _;
 use topology::{LinkId, NodeId, Routes, Side};
 use vswitch::Pipelines;
 
+use crate::checks::Checks;
 use crate::clock::Clock;
 use crate::control::{Applied, Counters, LinksSet, Status};
 use crate::convergence::UnconvergedBond;
@@ -87,6 +88,8 @@ pub struct Network {
     /// Whether a host has a device that the data plane does not know yet.
     unplugged: bool,
     captures: Captures,
+    /// Health checks and agents of services.
+    checks: Checks,
     /// The programs of its hosts, and the files that those see.
     programs: Programs,
     laid_out: LaidOut,
@@ -118,6 +121,7 @@ impl Network {
             plane: None,
             unplugged: false,
             captures: Captures::default(),
+            checks: Checks::default(),
             programs: Programs::default(),
             laid_out: LaidOut::default(),
         }
@@ -232,6 +236,7 @@ impl Network {
         let result = self.write_names(&hosts_file(&fabric)).and_then(|()| self.exchange(fabric, folder));
         if result.is_ok() {
             self.laid_out = laid_out;
+            self.check_servers();
             self.start_programs(folder);
         }
         if result.is_err()

@@ -64,6 +64,7 @@ fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
         ["trace", script] => return segments::run(script, 1, true),
         ["random", seed, count] => print!("{}", segments::random::scripts(seed.parse()?, count.parse()?)),
         ["serve", port] => served::serve(port.parse()?)?,
+        ["agent", port, text] => served::say(port.parse()?, text)?,
         ["ask", address, times] => served::ask(address, times.parse()?),
         ["ask-udp", address, times] => served::ask_by_udp(address, times.parse()?)?,
         ["hold", address] => served::hold(address)?,

@@ -27,6 +27,14 @@ pub fn serve(port: u16) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Says this to whoever connects.
+pub fn say(port: u16, text: &str) -> Result<(), Box<dyn Error>> {
+    for stream in TcpListener::bind(("::", port))?.incoming() {
+        let _ = stream?.write_all(text.as_bytes());
+    }
+    Ok(())
+}
+
 fn own_addresses() -> Result<Vec<String>, Box<dyn Error>> {
     let addresses = nix::ifaddrs::getifaddrs()?.filter_map(|interface| interface.address);
     let ipv4 = addresses.filter_map(|address| Some(address.as_sockaddr_in()?.ip().to_string()));

@@ -169,3 +169,30 @@ fn who_is_refused_hears_it() {
     assert_eq!(client.ask(), "h2");
     network.down().unwrap();
 }
+
+/// What health checks and agents say decides who gets connections.
+#[test]
+fn a_server_that_is_down_or_overloaded_gets_nothing() {
+    let Some(bed) = Bed::new() else { return };
+    let checked = "  web: { address: '10.1.0.80:80', servers: [h2, h3, h4], scheduler: arr, report-expiry: 60min, health: { interval: 20ms, fall: 1, rise: 1 }, agent: { port: 5555, every: 20ms } }\n";
+    let network = bed.up("checked", &network(&[checked]));
+    let out = |server: &str| {
+        let servers = status(&network, "web").servers;
+        servers.iter().find(|it| it.server == server).expect("it is in the file").out.clone()
+    };
+    bed::wait_until("nobody is up who does not listen", || {
+        ["h2", "h3", "h4"].iter().all(|server| out(server).as_deref() == Some("down"))
+    });
+    let _servers = ["h2", "h3"].map(|host| Running::server(&network, host, "80"));
+    let fourth = Running::server(&network, "h4", "80");
+    bed::wait_until("who listens is up", || ["h2", "h3", "h4"].iter().all(|server| out(server).is_none()));
+    assert_eq!(asked(&network, "h1", "web:80", "6"), counts(&[("h2", 2), ("h3", 2), ("h4", 2)]));
+    drop(fourth);
+    bed::wait_until("who is gone is down", || out("h4").as_deref() == Some("down"));
+    assert_eq!(asked(&network, "h1", "web:80", "4"), counts(&[("h2", 2), ("h3", 2)]));
+    // The name of a host is no word of agents; this one's says that it has too much to do.
+    let _agent = Running::start(network.command("h3", bed::program(), ["agent", "5555", "{\"cpu_utilization\": 1.0}"]));
+    bed::wait_until("its agent is heard", || out("h3").as_deref() == Some("overloaded"));
+    assert_eq!(asked(&network, "h1", "web:80", "3"), counts(&[("h2", 3)]));
+    network.down().unwrap();
+}

@@ -12,6 +12,8 @@
 //!   both hold Clients: who waits for what since when, and a Layout: entries as paths and bytes
 //! ```
 //!
+//! What clients ask of a service behind a load balancer is [`service`].
+//!
 //! What always holds: a client waits for one answer at most, and all that it does follows from the times and answers that it is given.
 #![forbid(unsafe_code)]
 
@@ -22,6 +24,7 @@ mod known;
 mod layout;
 mod load;
 mod script;
+pub mod service;
 mod tally;
 
 pub use cars::{ADD_PERSON, CARS, Cars, PEOPLE, container, person};

@@ -75,7 +75,8 @@ impl AgentCheck {
         } else if is("down") || is("fail") || is("stopped") {
             let mut reason = word.to_ascii_lowercase();
             if !description.is_empty() {
-                reason = format!("{reason}: {}", description.chars().take(80).collect::<String>());
+                let description: String = description.chars().take(80).collect();
+                reason = format!("{reason}: {}", description.trim_end());
             }
             self.state = Some(State::Down { reason });
         } else {

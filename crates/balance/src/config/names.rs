@@ -116,3 +116,22 @@ impl FromStr for Scheduler {
             .ok_or_else(|| UnknownScheduler { name: name.to_owned() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::de::IntoDeserializer as _;
+    use serde::de::value::{Error, StrDeserializer};
+
+    use super::*;
+
+    #[test]
+    fn a_scheduler_is_read_by_the_name_that_it_is_shown_by() {
+        for scheduler in Scheduler::ALL {
+            let name: StrDeserializer<'_, Error> = scheduler.name().into_deserializer();
+            assert_eq!(Scheduler::deserialize(name), Ok(scheduler));
+            assert_eq!(scheduler.to_string().parse(), Ok(scheduler));
+        }
+        let error = "rrr".parse::<Scheduler>().unwrap_err().to_string();
+        assert!(error.starts_with("no scheduler is called `rrr`; there are rr, wrr, lc"), "{error}");
+    }
+}

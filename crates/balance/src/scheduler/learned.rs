@@ -27,16 +27,33 @@ pub(crate) fn service_times(now: Time, servers: &Servers) -> Option<(Span, Span)
 }
 
 /// When a new connection would be answered, in picoseconds for each unit of weight. A server of which nothing is known is as fast as the mean.
-pub(crate) fn expected_delay(now: Time, server: &Server, fastest: Span, mean: Span, half_life: Span) -> u128 {
-    let service = server.estimates.service_for(now, fastest, half_life).unwrap_or(mean);
-    u128::from(service.as_ps()) * (u128::from(server.active) + 1) / u128::from(server.weight.max(1))
+pub(crate) fn expected_delay(now: Time, server: &Server, (fastest, mean): (Span, Span), half_life: Span) -> u64 {
+    per_weight(server.estimates.service_for(now, fastest, half_life).unwrap_or(mean), server)
+}
+
+/// The delay of a new connection if each takes so long.
+fn per_weight(service: Span, server: &Server) -> u64 {
+    let delay = (service * (u64::from(server.active) + 1)).as_ps();
+    // Most weights are 1, and a division takes longer than all the rest.
+    if server.weight > 1 { delay / u64::from(server.weight) } else { delay }
 }
 
 impl Schedule for Learned {
     fn choose(&mut self, now: Time, servers: &Servers, _client: &Client, _rng: &mut Rng) -> Option<ServerId> {
-        let (fastest, mean) = service_times(now, servers).unwrap_or((Span::from_ms(1), Span::from_ms(1)));
-        let delay = |server: &&Server| expected_delay(now, server, fastest, mean, self.half_life);
-        servers.candidates().min_by_key(delay).map(|server| server.id)
+        let times = service_times(now, servers).unwrap_or((Span::from_ms(1), Span::from_ms(1)));
+        let (fastest, _) = times;
+        let mut best: Option<(u64, ServerId)> = None;
+        for server in servers.candidates() {
+            // Nobody is faster than the fastest, so most need no closer look.
+            let least = per_weight(fastest, server);
+            if best.is_none_or(|(delay, _)| least < delay) {
+                let delay = expected_delay(now, server, times, self.half_life);
+                if best.is_none_or(|(other, _)| delay < other) {
+                    best = Some((delay, server.id));
+                }
+            }
+        }
+        best.map(|(_, id)| id)
     }
 }
 

@@ -19,21 +19,21 @@ pub(crate) struct PeakEwma {
 }
 
 impl PeakEwma {
-    /// Latency times connections with the new one. A server that is idle and of which nothing is known costs nothing, so it is tried; once it is, it costs
+    /// Latency times connections with the new one, for each unit of weight. A server that is idle and of which nothing is known costs nothing, so it is tried; once it is, it costs
     /// more than any other until it has answered.
-    fn cost(self, now: Time, server: &Server) -> u128 {
+    fn cost(self, now: Time, server: &Server) -> u64 {
         let latency = match server.estimates.peak(now, self.half_life) {
             Some(latency) => latency,
             None if server.active == 0 => Span::ZERO,
             None => UNKNOWN,
         };
-        u128::from(latency.as_ps()) * (u128::from(server.active) + 1)
+        (latency * (u64::from(server.active) + 1)).as_ps() / u64::from(server.weight.max(1))
     }
 }
 
 impl Schedule for PeakEwma {
     fn choose(&mut self, now: Time, servers: &Servers, _client: &Client, rng: &mut Rng) -> Option<ServerId> {
-        let by_cost = |server: &&Server| (self.cost(now, server) / u128::from(server.weight.max(1)), server.active);
+        let by_cost = |server: &&Server| (self.cost(now, server), server.active);
         random::two(servers, rng)?.into_iter().min_by_key(by_cost).map(|server| server.id)
     }
 }

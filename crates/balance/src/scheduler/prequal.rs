@@ -33,7 +33,7 @@ const HOT_PERMILLE: usize = 841;
 struct Probe {
     server: ServerId,
     in_flight: u32,
-    delay: u128,
+    delay: u64,
     at: Time,
     uses: u8,
 }
@@ -94,13 +94,13 @@ impl Prequal {
     }
 
     fn probe(&mut self, now: Time, servers: &Servers, rng: &mut Rng) {
-        let Some((fastest, mean)) = service_times(now, servers).or(Some((Span::ZERO, Span::ZERO))) else { return };
+        let times = service_times(now, servers).unwrap_or((Span::ZERO, Span::ZERO));
         for _ in 0..PROBES {
             let number = rng.below(servers.candidate_count() as u32) as usize;
             let server = servers.candidate(number);
             let elsewhere = server.load.report(now, self.report_expiry).and_then(|report| report.connections);
             let in_flight = server.active.max(elsewhere.unwrap_or(0));
-            let delay = expected_delay(now, server, fastest, mean, self.half_life);
+            let delay = expected_delay(now, server, times, self.half_life);
             self.in_flight.add(in_flight);
             if self.pool.len() == POOL {
                 self.pool.remove(0);
@@ -110,7 +110,7 @@ impl Prequal {
     }
 
     /// How good a probe is; the least is the best.
-    fn rank(hot_above: u32, probe: &Probe) -> (bool, u128, u32) {
+    fn rank(hot_above: u32, probe: &Probe) -> (bool, u64, u32) {
         let is_hot = probe.in_flight > hot_above;
         (is_hot, if is_hot { 0 } else { probe.delay }, probe.in_flight)
     }
@@ -121,7 +121,7 @@ impl Prequal {
         let (place, _) = self.pool.iter().enumerate().min_by_key(|(_, probe)| Self::rank(hot_above, probe))?;
         let probe = &mut self.pool[place];
         let server = probe.server;
-        probe.delay += probe.delay / u128::from(probe.in_flight + 1);
+        probe.delay = probe.delay.saturating_add(probe.delay / (u64::from(probe.in_flight) + 1));
         probe.in_flight += 1;
         probe.uses += 1;
         if probe.uses == USES_MAX {

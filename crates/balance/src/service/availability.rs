@@ -126,14 +126,19 @@ impl Service {
     fn compare_success(&mut self, now: Time) {
         let Some(ejection) = self.spec.ejection.filter(|_| now >= self.next_interval) else { return };
         self.next_interval = now + ejection.interval;
-        let in_service = self.servers.iter().filter(|server| !server.failures.is_ejected());
-        let rates: Vec<_> = in_service
-            .filter_map(|server| Some((server.id, server.failures.success_permille(ejection.connections_min)?)))
-            .collect();
-        self.servers.all_mut().for_each(|server| server.failures.next_interval());
-        let Some(limit) = outlier_below(rates.iter().map(|&(_, rate)| rate), &ejection) else { return };
-        for (id, _) in rates.into_iter().filter(|&(_, rate)| rate < limit) {
-            self.eject(now, id);
+        let rate = |server: &Server| {
+            let rate = server.failures.success_permille(ejection.connections_min)?;
+            (!server.failures.is_ejected()).then_some(rate)
+        };
+        if let Some(limit) = outlier_below(self.servers.iter().filter_map(rate), &ejection) {
+            for position in 0..self.servers.len() {
+                let server = self.servers.at(position);
+                let (id, is_outlier) = (server.id, rate(server).is_some_and(|rate| rate < limit));
+                if is_outlier {
+                    self.eject(now, id);
+                }
+            }
         }
+        self.servers.all_mut().for_each(|server| server.failures.next_interval());
     }
 }

@@ -72,6 +72,39 @@ fn a_success_between_failures_forgives_them() {
 }
 
 #[test]
+fn silence_says_nothing_where_nobody_ever_answers() {
+    let mut service = service(Scheduler::Rr, &[1, 1]);
+    let time_out = |service: &mut Service| {
+        for _ in 0..20 {
+            let id = open(service, at(0));
+            service.close(at(0), id, false, Outcome::TimedOut);
+        }
+    };
+    time_out(&mut service);
+    assert_eq!(unavailable(&service, at(0)), [None; 2]);
+    let first = service.server("s1").unwrap();
+    service.answered(at(0), first, Span::from_ms(1));
+    time_out(&mut service);
+    assert!(unavailable(&service, at(0)).contains(&Some(Unavailable::Ejected)));
+}
+
+#[test]
+fn a_silent_client_does_not_make_its_server_slow_if_it_is_known_to_be() {
+    let mut service = service(Scheduler::Learned, &[1, 1]);
+    for name in ["s1", "s2"] {
+        let id = service.server(name).unwrap();
+        service.answered(at(2), id, Span::from_ms(2));
+    }
+    let silent = open(&mut service, at(2));
+    service.withdrawn(silent);
+    // It has one connection more than the other, and is no slower.
+    let other = open(&mut service, at(5_000));
+    assert_ne!(silent, other);
+    service.asked(at(5_000), other);
+    assert_eq!(open(&mut service, at(5_900)), silent, "the other has not answered for long");
+}
+
+#[test]
 fn no_more_than_half_of_the_servers_are_ejected() {
     let mut service = service(Scheduler::Rr, &[1; 4]);
     for failing in ['1', '2', '3'] {

@@ -158,11 +158,18 @@ impl Run {
     }
 }
 
-fn run(ops: &[Op], scheduler: usize) -> Vec<Option<ServerId>> {
-    let now = Time::ZERO + Span::from_secs(20);
+/// A clock is set back by this, when it shows twice as much.
+const MONTH: Span = Span::from_secs(30 * 24 * 3_600);
+
+/// The choices of a service whose clock begins then; after so many of the operations it is set back by [`MONTH`].
+fn run(ops: &[Op], scheduler: usize, now: Time, back_after: Option<usize>) -> Vec<Option<ServerId>> {
     let service = Service::new(now, spec(0xff, scheduler), 7).unwrap();
     let mut run = Run { service, now, open: vec![], choices: vec![] };
-    for op in ops {
+    for (number, op) in ops.iter().enumerate() {
+        if back_after == Some(number) {
+            run.now.rebase(MONTH);
+            run.service.rebase(MONTH);
+        }
         run.step(op);
         run.check();
     }
@@ -176,8 +183,21 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..200),
         scheduler in 0_usize..15,
     ) {
-        let choices = run(&ops, scheduler);
-        prop_assert_eq!(choices, run(&ops, scheduler), "the same calls, the same choices");
+        let start = Time::ZERO + Span::from_secs(20);
+        let choices = run(&ops, scheduler, start, None);
+        prop_assert_eq!(choices, run(&ops, scheduler, start, None), "the same calls, the same choices");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_changes_nothing(
+        mut ops in proptest::collection::vec(op(), 1..200),
+        scheduler in 0_usize..15,
+        at in any::<prop::sample::Index>(),
+    ) {
+        ops.retain(|op| !matches!(op, Op::Rebase));
+        prop_assume!(!ops.is_empty());
+        let (start, at) = (Time::ZERO + MONTH * 2, at.index(ops.len()));
+        prop_assert_eq!(run(&ops, scheduler, start, None), run(&ops, scheduler, start, Some(at)));
     }
 
     /// In any long enough run each has its part by weight, to one turn of the whole round.

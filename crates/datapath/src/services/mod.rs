@@ -13,6 +13,8 @@ mod serve;
 mod state;
 
 use balance::ServiceSpec;
+use balance::health::HealthSpec;
+use machine::Span;
 use topology::{NodeId, Topology};
 use vswitch::AddressAlias;
 
@@ -37,6 +39,19 @@ pub struct Service {
     pub servers: Vec<Server>,
     /// Who gets the next connection.
     pub spec: ServiceSpec,
+    /// How servers are probed; `None`: only what becomes of connections says how they do.
+    pub health: Option<HealthSpec>,
+    /// Where their agents are asked.
+    pub agent: Option<AgentSpec>,
+}
+
+/// Where the agents of a service's servers are asked how much those have to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgentSpec {
+    /// The port of each server at which its agent answers.
+    pub port: u16,
+    /// From question to question.
+    pub interval: Span,
 }
 
 /// An address and port of a service.

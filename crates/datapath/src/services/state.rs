@@ -96,7 +96,7 @@ struct Running {
     name: String,
     machine: balance::Service,
     /// By server: where it is, as long as the network has its host.
-    hosts: Vec<Option<Place>>,
+    hosts: Vec<Option<ServerLocation>>,
     /// By server.
     servers: Vec<ServerCounters>,
     counters: ServiceCounters,
@@ -106,7 +106,7 @@ struct Running {
 
 /// Where a server is.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ServerLocation {
     host: NodeId,
     /// Among the servers of its service in the file, if that has it.
     number: Option<usize>,
@@ -185,11 +185,11 @@ impl ServiceState {
                 let count = running.hosts.len().max(id.index() + 1);
                 running.hosts.resize(count, None);
                 running.servers.resize(count, ServerCounters::default());
-                running.hosts[id.index()] = Some(Place { host: server.host, number: Some(number) });
+                running.hosts[id.index()] = Some(ServerLocation { host: server.host, number: Some(number) });
             }
         }
         self.is_server.raw.clear();
-        for Place { host, .. } in self.running.iter().flat_map(|running| &running.hosts).flatten() {
+        for ServerLocation { host, .. } in self.running.iter().flat_map(|running| &running.hosts).flatten() {
             let count = self.is_server.len().max(usize::from(*host) + 1);
             self.is_server.raw.resize(count, false);
             self.is_server[*host] = true;
@@ -211,7 +211,7 @@ impl ServiceState {
         for running in &mut self.running {
             running.is_there = false;
             for at in &mut running.hosts {
-                *at = at.and_then(|place| Some(Place { host: nodes[place.host]?, ..place }));
+                *at = at.and_then(|place| Some(ServerLocation { host: nodes[place.host]?, ..place }));
             }
         }
         self.by_number.clear();
@@ -302,7 +302,7 @@ impl ServiceState {
             counters.in_packets += 1;
             counters.in_bytes += u64::from(bytes);
         }
-        let Some(Place { host, .. }) = running.hosts.get(server).copied().flatten() else {
+        let Some(ServerLocation { host, .. }) = running.hosts.get(server).copied().flatten() else {
             return Some(Decision::Drop);
         };
         translate(segment, tracked, |field| fields.push(field));

@@ -4,8 +4,10 @@ mod text;
 
 use std::net::IpAddr;
 
-use balance::{ServerSpec, ServiceSpec};
-use datapath::{Server, Service, VirtualAddress};
+use balance::health::{Check, HealthSpec};
+use balance::{ClientLimit, Persistence, ServerSpec, ServiceSpec};
+use datapath::{AgentSpec, Server, Service, VirtualAddress};
+use machine::Span;
 
 pub(crate) use text::ServiceText;
 
@@ -14,12 +16,17 @@ use crate::error::Problems;
 use crate::graph::{Graph, IPV4, IPV6};
 use crate::names::canonical;
 use crate::quantity::Whole;
-use crate::read::Name;
+use crate::read::{Name, Text};
 use crate::source::At;
-use text::{ServedProtocol, ServerText};
+use text::{CheckWord, HealthText, ServedProtocol, ServerText};
 
 /// The most services of a file.
 const MOST: usize = datapath::SERVICES_MAX;
+
+/// How often agents are asked.
+const AGENT_INTERVAL: Span = Span::from_secs(1);
+/// Clients whose limits are known at once.
+const CLIENTS_LIMITED: u32 = 65_536;
 
 /// IP's number of TCP.
 const TCP: u8 = 6;
@@ -62,6 +69,12 @@ fn service(
     if let Some(slow_start) = &text.slow_start {
         spec.slow_start = slow_start.0;
     }
+    if let Some(persistence) = &text.persistence {
+        spec.persistence = Some(Persistence { timeout: persistence.0, ..Persistence::default() });
+    }
+    if let Some(limit) = text.client_limit {
+        spec.client_limit = Some(ClientLimit { rate: limit.get(), burst: limit.get(), clients_max: CLIENTS_LIMITED });
+    }
     if let Some(expiry) = &text.report_expiry {
         spec.report_expiry = expiry.0;
     }
@@ -71,7 +84,51 @@ fn service(
         problems.add(text.servers.place, error.to_string(), "cannot be", "see `heddle help file`, services");
     }
     let forwarding = text.forward.map(|choice| choice.0).unwrap_or_default();
-    (problems.noted() == before).then(|| Service { name: name.value.0.clone(), addresses, forwarding, servers, spec })
+    let health = text.health.as_ref().map(|text| health(text, problems));
+    let agent = text.agent.as_ref().map(|At { value: text, .. }| AgentSpec {
+        port: text.port.value.get() as u16,
+        interval: text.every.as_ref().map_or(AGENT_INTERVAL, |every| every.0),
+    });
+    let name = name.value.0.clone();
+    (problems.noted() == before).then_some(Service { name, addresses, forwarding, servers, spec, health, agent })
+}
+
+/// How servers are probed.
+fn health(At { value: text, place, .. }: &At<HealthText>, problems: &mut Problems<'_>) -> HealthSpec {
+    let is_http = text.check == Some(CheckWord::Http);
+    for (key, given) in [("path", &text.path), ("contains", &text.contains)] {
+        if let Some(given) = given.as_ref().filter(|_| !is_http) {
+            problems.add(given.place, format!("`{key}` is for checks by HTTP"), "not asked for", "say `check: http`");
+        }
+    }
+    if let Some(path) = text.path.as_ref().filter(|path| !path.value.0.starts_with('/')) {
+        problems.add(path.place, "a path begins with `/`", "no path", "write it as in `path: /health`");
+    }
+    let owned = |text: &Option<At<Text>>| text.as_ref().map(|text| text.value.0.clone());
+    let mut spec = HealthSpec::new(if is_http {
+        let (path, contains) = (owned(&text.path).unwrap_or_else(|| "/".to_owned()), owned(&text.contains));
+        Check::Http { is_tls: false, path, host: None, status_min: 200, status_max: 399, contains }
+    } else {
+        Check::Tcp
+    });
+    spec.port = text.port.map(|port| port.get() as u16);
+    if let Some(interval) = &text.interval {
+        (spec.interval, spec.fast_interval, spec.down_interval) = (interval.0, interval.0, interval.0);
+        spec.timeout = interval.0;
+    }
+    if let Some(timeout) = &text.timeout {
+        spec.timeout = timeout.0;
+    }
+    if let Some(rise) = text.rise {
+        spec.rise = rise.get();
+    }
+    if let Some(fall) = text.fall {
+        spec.fall = fall.get();
+    }
+    if let Err(error) = spec.check() {
+        problems.add(*place, error.to_string(), "cannot be", "see `docs/services.md`");
+    }
+    spec
 }
 
 /// Where clients find it: nobody else.

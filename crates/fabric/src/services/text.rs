@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::error::Problems;
 use crate::quantity::{Length, Whole};
-use crate::read::{Fields, Name, Read, expected, section, shown};
+use crate::read::{Fields, Name, Read, Text, expected, section, shown};
 use crate::source::At;
 use crate::tree::{Node, Value};
 use crate::words::{Choice, Keyword, Words, words};
@@ -20,6 +20,8 @@ const CONNECTIONS_MAX: u64 = 1 << 24;
 const WEIGHT_MAX: u64 = balance::WEIGHT_MAX as u64;
 /// An hour in milliseconds.
 const HOUR: u64 = 3_600_000;
+/// A day in milliseconds.
+const DAY: u64 = 24 * HOUR;
 
 section! {
     /// A service: several servers behind one address. The switch at which a client's packets come in chooses a server for each connection.
@@ -40,10 +42,62 @@ section! {
         "forward" => forward: Option<Choice<ForwardingMethod>>,
         /// A server that comes, or comes back, gets a share of connections that grows for so long. At once when not given.
         "slow-start" => slow_start: Option<Length<true, HOUR>>,
+        /// Clients stay with their server for so long after their last connection. They do not when not given.
+        "persistence" => persistence: Option<Length<false, DAY>>,
+        /// New connections a second that each client may open; as many at once. As many as come when not given.
+        "client-limit" => client_limit: Option<Whole<1, 1_000_000>>,
+        /// How servers are probed. When not given, only what becomes of connections says how they do.
+        "health" => health: Option<At<HealthText>>,
+        /// Where agents on the servers say how much those have to do, for `arr`, `alc`, `utilisation`.
+        "agent" => agent: Option<At<AgentText>>,
         /// What an agent has reported counts for so long. 3s when not given.
         "report-expiry" => report_expiry: Option<Length<false, HOUR>>,
     }
 }
+
+section! {
+    /// How servers are probed: from the server's own host, at its own address.
+    HealthText {
+        /// `tcp`: a connection is established; `http`: a request is answered with a status of 200 to 399. `tcp` when not given.
+        "check" => check: Option<CheckWord>,
+        /// With `http`: the path that is asked for. `/` when not given.
+        "path" => path: Option<At<Text>>,
+        /// With `http`: what the answer's body must contain. Anything when not given.
+        "contains" => contains: Option<At<Text>>,
+        /// Another port than the server's own.
+        "port" => port: Option<Whole<1, 65_535>>,
+        /// From probe to probe, 10 % more or less. 2s when not given.
+        "interval" => interval: Option<Length<false, HOUR>>,
+        /// A probe without a result for so long has failed. As long as `interval` when not given.
+        "timeout" => timeout: Option<Length<false, HOUR>>,
+        /// Successes one after the other until a server is up. 2 when not given.
+        "rise" => rise: Option<Whole<1, 1_000>>,
+        /// Failures one after the other until it is down. 3 when not given.
+        "fall" => fall: Option<Whole<1, 1_000>>,
+    }
+}
+
+section! {
+    /// Where agents are asked: `heddle agent`, or any that answers `HAProxy`'s `agent-check`, or says its load in JSON as ORCA has it.
+    AgentText {
+        /// The port of each server at which its agent answers.
+        "port" => port: At<Whole<1, 65_535>>,
+        /// From question to question. 1s when not given.
+        "every" => every: Option<Length<false, HOUR>>,
+    }
+}
+
+/// What a probe does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckWord {
+    Tcp,
+    Http,
+}
+
+words!(CheckWord, "HealthCheck", "a check", {
+    "tcp" => CheckWord::Tcp,
+    "http" => CheckWord::Http,
+});
 
 section! {
     /// A server in full.

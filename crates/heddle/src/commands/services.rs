@@ -51,26 +51,12 @@ pub fn services_of_file(fabric: &Fabric) -> Rows {
 }
 
 fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64) -> Rows {
-    let mut rows = Rows::new(&[
-        "service",
-        "server",
-        "state",
-        "weight",
-        "active",
-        "inactive",
-        "conn/s",
-        "opened",
-        "failed",
-        "latency-ms",
-        "in-mbit/s",
-        "out-mbit/s",
-    ]);
+    let mut rows = Rows::new(&COLUMNS);
     for service in after {
         let was = before.iter().find(|was| was.service == service.service);
-        let name = format!("{} ({}, {})", service.service, service.scheduler, service.forward);
         for server in &service.servers {
             let was = was.and_then(|was| was.servers.iter().find(|was| was.server == server.server));
-            rows.push(server_row(&name, was, server, seconds));
+            rows.push(server_row(service, was, server, seconds));
         }
         let lost = [
             ("refused", service.refused),
@@ -81,31 +67,47 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64) -> Rows
             ("moved", service.moved),
         ];
         for (what, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
-            let null = || Value::Null;
-            rows.push([
-                json!(name),
-                null(),
-                json!(what),
-                null(),
-                null(),
-                null(),
-                null(),
-                json!(count),
-                null(),
-                null(),
-                null(),
-                null(),
-            ]);
+            let mut row = [const { Value::Null }; COLUMNS.len()];
+            [row[0], row[4], row[9]] = [json!(service.service), json!(what), json!(count)];
+            rows.push(row);
         }
     }
     rows
 }
 
-fn server_row(service: &str, was: Option<&ServerStatus>, server: &ServerStatus, seconds: f64) -> [Value; 12] {
+const COLUMNS: [&str; 16] = [
+    "service",
+    "scheduler",
+    "forward",
+    "server",
+    "state",
+    "weight",
+    "active",
+    "inactive",
+    "conn/s",
+    "connections",
+    "failed",
+    "latency-ms",
+    "in-mbit/s",
+    "out-mbit/s",
+    "cpu-%",
+    "memory-%",
+];
+
+fn server_row(
+    service: &ServiceStatus,
+    was: Option<&ServerStatus>,
+    server: &ServerStatus,
+    seconds: f64,
+) -> [Value; COLUMNS.len()] {
     let rate = |now: u64, was: Option<u64>| now.saturating_sub(was.unwrap_or(now)) as f64 / seconds;
-    let mbit = |bytes: f64| json!((bytes * 8.0 / 1e4).round() / 100.0);
+    let hundredths = |value: f64| json!((value * 100.0).round() / 100.0);
+    let mbit = |bytes: f64| hundredths(bytes * 8.0 / 1e6);
+    let percent = |permille: Option<u32>| json!(permille.map(|share| f64::from(share) / 10.0));
     [
-        json!(service),
+        json!(service.service),
+        json!(service.scheduler),
+        json!(service.forward),
         json!(server.server),
         json!(server.out.as_deref().unwrap_or("up")),
         json!(server.weight),
@@ -114,9 +116,11 @@ fn server_row(service: &str, was: Option<&ServerStatus>, server: &ServerStatus, 
         json!(rate(server.opened, was.map(|was| was.opened)).round()),
         json!(server.opened),
         json!(server.failed),
-        json!(server.latency.map(|latency| latency.as_ns() as f64 / 1e6)),
+        server.latency.map_or(Value::Null, |latency| hundredths(latency.as_ns() as f64 / 1e6)),
         mbit(rate(server.in_bytes, was.map(|was| was.in_bytes))),
         mbit(rate(server.out_bytes, was.map(|was| was.out_bytes))),
+        percent(server.load.and_then(|load| load.cpu_permille)),
+        percent(server.load.and_then(|load| load.memory_permille)),
     ]
 }
 

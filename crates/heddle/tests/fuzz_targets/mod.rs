@@ -30,6 +30,7 @@ macro_rules! targets {
 }
 
 targets! {
+    agent_text
     bond_hash
     capture
     capture_filter
@@ -46,6 +47,7 @@ targets! {
     lacp
     peer_envelope
     placement
+    requests
     results_folder
     rpc_message
     segmentation

@@ -53,6 +53,8 @@ pub struct ServerStatus {
     pub failed: u64,
     /// How long it takes to begin an answer, where that is known.
     pub latency: Option<nanos::Span>,
+    /// What its agent has reported last, unless that is too long ago.
+    pub load: Option<balance::LoadReport>,
     /// Packets from clients.
     pub in_packets: u64,
     /// Their bytes, without frame check sequence.

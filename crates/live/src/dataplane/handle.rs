@@ -56,6 +56,11 @@ impl Handle {
         let _ = self.commands.send(command);
     }
 
+    /// The way for commands to it, for another thread.
+    pub fn commands(&self) -> Sender<Command> {
+        self.commands.clone()
+    }
+
     /// Has it look at its commands.
     pub fn notify(&self) {
         self.waker.notify();

@@ -61,7 +61,7 @@ use poller::{Poller, PortKey, Waker};
 use pool::Depot;
 use renumbering::Renumbering;
 use report::{Remainder, Report};
-pub use services::ServerOrder;
+pub use services::{OrderKind, ServerOrder, ServerOrders};
 pub use tap_points::TapPoint;
 use worker::{Channels, Command, Worker};
 

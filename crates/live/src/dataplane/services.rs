@@ -1,13 +1,18 @@
 //! Services: how they do, and what is said about their servers.
 
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 use std::time::Instant;
 
+use balance::LoadReport;
+use balance::agent::AgentCheck;
 use datapath::{ServiceState, ServiceView};
 use fabric::{Fabric, socket_address};
 use machine::{Time, nanos};
 
 use super::DataPlane;
 use super::plan::Plan;
+use super::poller::Waker;
 use super::worker::{Command, Worker};
 use crate::Error;
 use crate::control::{ServerChange, ServerStatus, ServiceStatus};
@@ -31,8 +36,9 @@ fn status(fabric: &Fabric, service: &datapath::Service, view: &ServiceView<'_>, 
             inactive: status.inactive,
             opened: status.opened,
             completed: status.completed,
-            failed: status.failed,
-            latency: None::<nanos::Span>,
+            failed: status.failed + status.refused,
+            latency: status.latency.map(|latency| nanos::Span::from_ns(latency.as_ns())),
+            load: status.load,
             in_packets: counters.in_packets,
             in_bytes: counters.in_bytes,
             out_packets: counters.out_packets,
@@ -65,24 +71,61 @@ fn word(why: balance::Unavailable) -> String {
 /// What is to be done to a server.
 #[derive(Clone, Debug)]
 pub struct ServerOrder {
-    /// The service's name.
-    pub service: String,
-    /// The server's name.
-    pub server: String,
-    /// What is done.
-    pub change: ServerChange,
+    service: String,
+    server: String,
+    kind: OrderKind,
+}
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub enum OrderKind {
+    /// What somebody wants.
+    Change(ServerChange),
+    /// What health checks say.
+    Healthy(bool),
+    /// What an agent says, as `HAProxy` would hear it.
+    Agent(AgentCheck),
+    /// What an agent says in numbers.
+    Report(LoadReport),
+}
+
+impl ServerOrder {
+    /// For a server of a service, by their names.
+    pub fn new(service: &str, server: &str, kind: OrderKind) -> Self {
+        Self { service: service.to_owned(), server: server.to_owned(), kind }
+    }
+}
+
+/// The way to the worker that has the services, for who wants no answer.
+#[derive(Clone, Debug)]
+pub struct ServerOrders {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+}
+
+impl ServerOrders {
+    /// Hands an order over.
+    pub fn send(&self, order: ServerOrder) {
+        // A worker that is gone has no servers.
+        let (reply, _) = mpsc::channel();
+        let _ = self.commands.send(Command::Server { order, reply });
+        self.waker.notify();
+    }
 }
 
 impl Worker {
     /// Whether there is such a server.
     #[cold]
-    pub(super) fn change_server(&mut self, order: &ServerOrder) -> bool {
+    pub(super) fn change_server(&mut self, order: ServerOrder) -> bool {
         let now = self.now();
         let Some(service) = self.graph.services.machine(&order.service) else { return false };
         let Some(server) = service.server(&order.server) else { return false };
-        match order.change {
-            ServerChange::Weight(weight) => service.set_weight(now, server, weight),
-            ServerChange::Drain(drains) => service.drain(now, server, drains),
+        match order.kind {
+            OrderKind::Change(ServerChange::Weight(weight)) => service.set_weight(now, server, weight),
+            OrderKind::Change(ServerChange::Drain(drains)) => service.drain(now, server, drains),
+            OrderKind::Healthy(is_healthy) => service.set_healthy(now, server, is_healthy),
+            OrderKind::Agent(said) => service.agent_check(now, server, &said),
+            OrderKind::Report(report) => service.report(now, server, report),
         }
         true
     }
@@ -95,5 +138,11 @@ impl DataPlane {
         let Some(worker) = self.workers.first() else { return Ok(false) };
         let answer = worker.ask(|reply| Command::Server { order: order.clone(), reply });
         worker.await_answer(&answer, Instant::now() + self.patience).ok_or(Error::Worker { worker: 0 })
+    }
+
+    /// The way for orders that nobody waits for.
+    pub fn server_orders(&self) -> Option<ServerOrders> {
+        let worker = self.workers.first()?;
+        Some(ServerOrders { commands: worker.commands(), waker: Arc::clone(&worker.waker) })
     }
 }

@@ -3,9 +3,17 @@
 use super::Network;
 use crate::Error;
 use crate::control::ServerChange;
-use crate::dataplane::ServerOrder;
+use crate::dataplane::{OrderKind, ServerOrder};
 
 impl Network {
+    /// Has the servers of services checked, and their agents asked, as the file says.
+    pub(super) fn check_servers(&mut self) {
+        let Some(plane) = &self.plane else { return };
+        if let Some(orders) = plane.server_orders() {
+            self.checks.change(plane.plan().fabric(), &self.hosts, &orders);
+        }
+    }
+
     /// Changes a server of a service while it runs.
     pub fn change_server(&self, service: &str, server: &str, change: ServerChange) -> Result<(), Error> {
         let (Some(fabric), Some(plane)) = (self.fabric(), &self.plane) else { return Err(Error::NothingRuns) };
@@ -13,7 +21,7 @@ impl Network {
             let known = fabric.services.iter().map(|service| service.name.clone()).collect();
             return Err(Error::NoService { service: service.to_owned(), known });
         };
-        let order = ServerOrder { service: service.to_owned(), server: server.to_owned(), change };
+        let order = ServerOrder::new(service, server, OrderKind::Change(change));
         if plane.change_server(&order)? {
             return Ok(());
         }

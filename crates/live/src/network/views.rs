@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use balance::ServiceSpec;
-use datapath::{ForwardingMethod, Service, VirtualAddress};
+use balance::health::HealthSpec;
+use datapath::{AgentSpec, ForwardingMethod, Service, VirtualAddress};
 use fabric::{Fabric, HostSetup, SwitchSettings, SwitchTables};
 use link::LinkSpec;
 use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Side};
@@ -51,15 +52,21 @@ pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
 /// Each service: its servers by their names, and all else that is said of it.
 fn service_views(fabric: &Fabric) -> BTreeMap<String, ServiceView<'_>> {
     let mut views = BTreeMap::new();
-    for Service { name, addresses, forwarding, servers, spec } in &fabric.services {
+    for Service { name, addresses, forwarding, servers, spec, health, agent } in &fabric.services {
         let servers = servers.iter().map(|server| (fabric.topology.nodes[server.host].name.as_str(), server.port));
-        views.insert(format!("service {name}"), (addresses.as_slice(), *forwarding, servers.collect(), spec));
+        views.insert(
+            format!("service {name}"),
+            (addresses.as_slice(), *forwarding, servers.collect(), (spec, health.as_ref(), *agent)),
+        );
     }
     views
 }
 
 /// What distinguishes a service: where it is, how it forwards, its servers by name and port, and what schedulers know.
-type ServiceView<'a> = (&'a [VirtualAddress], ForwardingMethod, Vec<(&'a str, Option<u16>)>, &'a ServiceSpec);
+type ServiceView<'a> = (&'a [VirtualAddress], ForwardingMethod, Vec<(&'a str, Option<u16>)>, ServersView<'a>);
+
+/// What is known of its servers, and how: by schedulers, by health checks, by agents.
+type ServersView<'a> = (&'a ServiceSpec, Option<&'a HealthSpec>, Option<AgentSpec>);
 
 /// Each chain: from whom to whom, by which functions, what those are that are built in, and what it takes.
 fn chain_views(fabric: &Fabric) -> BTreeMap<String, ChainView<'_>> {

@@ -1,0 +1,258 @@
+//! `load`: clients that ask a service, and measure.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use machine::Span;
+use miette::{Report, miette};
+use requests::load::{Connections, LoadConfig, Progress, run};
+use serde_json::{Map, Value, json};
+use workload::service::{Arrivals, GeneratorSpec, Latencies, Measured, Workload, WorkloadSpec};
+
+use super::serve::explain;
+use super::signals;
+use crate::Ending;
+use crate::cli::{Format, Load};
+use crate::output::{Rows, print_json, put};
+
+const COLUMNS: [&str; 12] = [
+    "workload",
+    "clients",
+    "rate",
+    "done",
+    "failed",
+    "per_second",
+    "mean_ms",
+    "p50_ms",
+    "p90_ms",
+    "p99_ms",
+    "p999_ms",
+    "max_ms",
+];
+
+/// The port of a target that names none.
+const HTTP_PORT: u16 = 80;
+
+/// Asks, measures, and prints what came of it; [`Ending::Missed`] if requests failed.
+pub fn load(args: &Load, format: Format) -> Result<Ending, Report> {
+    let ending = Arc::new(AtomicBool::new(false));
+    signals::await_end(&ending)?;
+    let config = config(args)?;
+    let bar = progress_bar(args, &config);
+    let shown = |progress: &Progress| {
+        bar.set_position(progress.passed.min(progress.whole).as_ns() / 1_000_000);
+        bar.set_message(format!(
+            "{} answers, {} failed, {} under way",
+            progress.done, progress.failed, progress.in_flight
+        ));
+    };
+    let measured = run(&config, &ending, shown).map_err(|error| explain(&error))?;
+    bar.finish_and_clear();
+    print(args, &measured, format)?;
+    if ending.load(Ordering::Relaxed) {
+        return Ok(Ending::Interrupted);
+    }
+    Ok(if measured.failures().total() > 0 { Ending::Missed } else { Ending::Passed })
+}
+
+fn progress_bar(args: &Load, config: &LoadConfig) -> ProgressBar {
+    let whole = config.generator.warm_up + config.generator.lasts;
+    let target = if args.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(Some(whole.as_ns() / 1_000_000), target);
+    let style = ProgressStyle::with_template("{prefix:>10} [{bar:32}] {percent:>3} %  {msg}")
+        .expect("the template is a constant")
+        .progress_chars("=> ");
+    bar.set_style(style);
+    bar.set_prefix(args.workload.name());
+    bar
+}
+
+fn config(args: &Load) -> Result<LoadConfig, Report> {
+    let mut targets = Vec::new();
+    let (mut host, mut path): (Option<String>, Option<String>) = (None, None);
+    for text in &args.targets {
+        let target = Target::parse(text);
+        targets.push(target.resolve(text)?);
+        host = host.or_else(|| Some(target.authority.to_owned()));
+        if target.path.is_some_and(|it| path.as_deref().is_some_and(|other| other != it)) {
+            return Err(miette!("`{text}`: all targets are asked for the same path"));
+        }
+        path = path.or(target.path.map(str::to_owned));
+    }
+    if path.is_some() && args.workload != Workload::FineGrain {
+        return Err(miette!(help = "leave out the path, or --workload", "a workload asks for paths of its own"));
+    }
+    let workload = WorkloadSpec {
+        workload: args.workload,
+        size: args.size,
+        duration: args.duration,
+        directories: args.directories,
+    };
+    let arrivals = match args.rate {
+        Some(rate_milli) => Arrivals::Open { rate_milli, is_poisson: args.poisson, in_flight_max: args.in_flight },
+        None => Arrivals::Closed { clients: args.clients, think: args.think, ramp: args.ramp },
+    };
+    Ok(LoadConfig {
+        targets,
+        sources: args.source.clone(),
+        host: args.host.clone().or(host),
+        path,
+        connections: if args.new_connections { Connections::New } else { Connections::KeepAlive },
+        generator: GeneratorSpec { workload, arrivals, warm_up: args.warm_up, lasts: args.lasts },
+        timeout: args.timeout,
+        seed: args.seed,
+    })
+}
+
+/// A target as it is written: `[http://]HOST[:PORT][/PATH]`.
+#[derive(Debug, PartialEq, Eq)]
+struct Target<'a> {
+    authority: &'a str,
+    path: Option<&'a str>,
+}
+
+impl<'a> Target<'a> {
+    fn parse(text: &'a str) -> Self {
+        let text = text.strip_prefix("http://").unwrap_or(text);
+        let (authority, path) = text.split_at(text.find('/').unwrap_or(text.len()));
+        Self { authority, path: (path.len() > 1).then_some(path) }
+    }
+
+    /// Its address, the first one that its name has.
+    fn resolve(&self, text: &str) -> Result<SocketAddr, Report> {
+        let expected = "a target is HOST:PORT, as in h2:80 or http://10.0.0.80/";
+        let is_text = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        if self.authority.is_empty() || text.starts_with("https://") || !is_text(text) {
+            return Err(miette!(help = expected, "`{}` is no target", text.escape_debug()));
+        }
+        let has_port = self.authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let resolved = if has_port && self.authority.parse::<std::net::IpAddr>().is_err() {
+            self.authority.to_socket_addrs()
+        } else {
+            (self.authority.trim_matches(['[', ']']), HTTP_PORT).to_socket_addrs()
+        };
+        match resolved.map(|mut addresses| addresses.next()) {
+            Ok(Some(address)) => Ok(address),
+            Ok(None) => Err(miette!(help = expected, "`{text}` has no address")),
+            Err(error) => Err(miette!(help = expected, "`{text}`: {error}")),
+        }
+    }
+}
+
+fn ms(span: Option<Span>) -> Value {
+    span.map_or(Value::Null, |span| json!((span.as_secs_f64() * 1e6).round() / 1e3))
+}
+
+fn tenth(number: f64) -> Value {
+    json!((number * 10.0).round() / 10.0)
+}
+
+fn print(args: &Load, measured: &Measured, format: Format) -> Result<(), Report> {
+    match (format, args.series) {
+        (Format::Json, _) => print_json(&whole(args, measured)),
+        (_, true) => put(&series(measured).render(format)),
+        (_, false) => put(&summary(args, measured).render(format)),
+    }?;
+    let failures = measured.failures();
+    if failures.total() > 0 {
+        let kinds: Vec<String> = failures
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(kind, count)| format!("{count} {}", kind.name().replace('_', " ")))
+            .collect();
+        eprintln!("{} of {} failed: {}", failures.total(), failures.total() + measured.done(), kinds.join(", "));
+    }
+    Ok(())
+}
+
+fn clients_and_rate(args: &Load) -> (Value, Value) {
+    match args.rate {
+        Some(rate) => (Value::Null, tenth(rate as f64 / 1e3)),
+        None => (args.clients.into(), Value::Null),
+    }
+}
+
+fn summary(args: &Load, measured: &Measured) -> Rows {
+    let latency = measured.latency();
+    let (clients, rate) = clients_and_rate(args);
+    let mut rows = Rows::new(&COLUMNS).with_rare(&["clients", "rate"]);
+    rows.push([
+        args.workload.name().into(),
+        clients,
+        rate,
+        measured.done().into(),
+        measured.failures().total().into(),
+        tenth(measured.per_second()),
+        ms(latency.mean()),
+        ms(latency.quantile(0.5)),
+        ms(latency.quantile(0.9)),
+        ms(latency.quantile(0.99)),
+        ms(latency.quantile(0.999)),
+        ms(latency.max()),
+    ]);
+    rows
+}
+
+fn series(measured: &Measured) -> Rows {
+    let mut rows = Rows::new(&["second", "done", "failed", "p50_ms", "p99_ms", "max_ms"]);
+    for (index, second) in measured.series().iter().enumerate() {
+        let [p50, p99, max] = [second.p50, second.p99, second.max].map(ms);
+        rows.push([index.into(), second.done.into(), second.failed.into(), p50, p99, max]);
+    }
+    rows
+}
+
+/// Everything, as JSON.
+fn whole(args: &Load, measured: &Measured) -> Value {
+    let quantiles = |latencies: &Latencies| {
+        json!({
+            "min_ms": ms(latencies.min()),
+            "mean_ms": ms(latencies.mean()),
+            "p50_ms": ms(latencies.quantile(0.5)),
+            "p90_ms": ms(latencies.quantile(0.9)),
+            "p99_ms": ms(latencies.quantile(0.99)),
+            "p999_ms": ms(latencies.quantile(0.999)),
+            "max_ms": ms(latencies.max()),
+        })
+    };
+    let (clients, rate) = clients_and_rate(args);
+    let failures: Map<String, Value> =
+        measured.failures().iter().map(|(kind, count)| (kind.name().to_owned(), count.into())).collect();
+    json!({
+        "workload": args.workload.name(),
+        "clients": clients,
+        "rate": rate,
+        "seconds": measured.window().as_secs_f64(),
+        "done": measured.done(),
+        "failed": measured.failures().total(),
+        "failures": failures,
+        "per_second": tenth(measured.per_second()),
+        "bytes_per_second": tenth(measured.bytes_per_second()),
+        "latency": quantiles(measured.latency()),
+        "service": quantiles(measured.service()),
+        "series": series(measured).objects(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read_as_they_are_written() {
+        let of = |text| {
+            let target = Target::parse(text);
+            let address = target.resolve(text).map(|it| it.to_string());
+            (address.map_err(|error| error.to_string()), target.path)
+        };
+        assert_eq!(of("127.0.0.1:81"), (Ok("127.0.0.1:81".to_owned()), None));
+        assert_eq!(of("http://127.0.0.1/a/b?c"), (Ok("127.0.0.1:80".to_owned()), Some("/a/b?c")));
+        assert_eq!(of("[::1]:8080/"), (Ok("[::1]:8080".to_owned()), None));
+        assert_eq!((of("::1").0, of("[::1]").0), (Ok("[::1]:80".to_owned()), Ok("[::1]:80".to_owned())));
+        for wrong in ["", "https://127.0.0.1", "http://", "127.0.0.1:80/\u{1b}[2J"] {
+            assert!(Target::parse(wrong).resolve(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

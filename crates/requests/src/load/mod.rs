@@ -1,0 +1,13 @@
+//! `heddle load`: clients that ask a service, and measure.
+//!
+//! ```text
+//!   workload::service::Generator -- Start --> Client (a connection) --> Finished --> Generator
+//! ```
+
+mod client;
+mod config;
+mod connect;
+mod run;
+
+pub use config::{Connections, LoadConfig, Progress};
+pub use run::run;

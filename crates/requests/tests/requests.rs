@@ -1,0 +1,4 @@
+//! Programs of a service against each other, over loopback.
+
+mod reported;
+mod served;
