@@ -229,7 +229,10 @@ fn the_recipe_of_built_in_functions_does_what_it_says() {
     assert!(connects(desk, ("h1", 80), ("h3", "10.0.9.1", 8_080)).is_some());
     assert_eq!(connects(desk, ("h1", 90), ("h3", "10.0.9.1", 90)), None);
     // By its own address, too.
-    assert!(desk.heddle(&["exec", "h3", "ping", "-c", "1", "-W", "5", "h1"]).status.success());
+    for family in ["-4", "-6"] {
+        let ping = desk.heddle(&["exec", "h3", "ping", family, "-c", "1", "-W", "5", "h1"]);
+        assert!(ping.status.success(), "{family}: {}", String::from_utf8_lossy(&ping.stdout));
+    }
 }
 
 #[test]
