@@ -244,7 +244,7 @@ fn what_is_behind_a_second_tag_passes_neither_firewall_nor_nat() {
 }
 
 #[test]
-fn a_firewall_counts_what_cannot_be_told_from_its_answer() {
+fn a_firewall_counts_what_is_its_own_answer() {
     let mut firewall = BuiltIn::Firewall(FirewallRules::default()).make(1);
     let a = address(1);
     assert!(!passes(&mut *firewall, FORWARD, &segment(&a, &a, (80, 80), tcp_flags::SYN)));
