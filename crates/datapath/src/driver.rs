@@ -96,6 +96,13 @@ pub trait Driver {
     /// Its destination address.
     fn destination(&self, packet: &Self::Packet) -> [u8; 6];
 
+    /// The host behind which the station is that a packet is for, which leaves by `port`, if its address has been learned. Only asked where no host of the network has it,
+    /// and where there are chains.
+    fn learned(&self, now: Time, port: NetPort, packet: &Self::Packet) -> Option<NodeId> {
+        let _ = (now, port, packet);
+        None
+    }
+
     /// Its source address.
     fn source(&self, packet: &Self::Packet) -> [u8; 6];
 

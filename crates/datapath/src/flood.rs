@@ -175,11 +175,11 @@ pub(crate) fn is_for_unknown<D: Driver>(driver: &D, packet: &D::Packet) -> bool 
 }
 
 /// Whether what goes to everybody leaves by a port: functions of chains are no hosts to whom anybody says anything, and a host all of whose addresses are
-/// known has no other one.
+/// known has no other one. Nor does an end of a chain hear what is for nobody who is known: its sender may be at the other end, and it would go past the functions.
 pub(crate) fn is_flooded(tables: &Tables, port: NetPort, is_unknown: bool) -> bool {
     let far = tables.map.far_node(port);
-    let is_silent =
-        is_unknown && tables.map.is_host(far) && !tables.map.forwards(far) && !tables.ports.floods_unknown_to(far);
+    let may_hear = || tables.ports.floods_unknown_to(far) && !tables.steering.is_receiver(far);
+    let is_silent = is_unknown && tables.map.is_host(far) && !tables.map.forwards(far) && !may_hear();
     !is_silent && !tables.steering.is_function_port(far)
 }
 

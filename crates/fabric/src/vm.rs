@@ -8,7 +8,7 @@ use crate::error::Problems;
 use crate::escape::is_shown;
 use crate::host_setup::{Command, plain_text};
 use crate::model::{Hypervisor, Vm};
-use crate::quantity::{Whole, in_range, quantity};
+use crate::quantity::{Whole, quantity};
 use crate::read::{Fields, Read, section, shown};
 use crate::source::{At, Place};
 use crate::tree::Node;
@@ -60,7 +60,15 @@ impl Read for Memory {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let size =
             quantity(node, units::memory, "memory like `512MiB` or `2GiB`", &["MiB", "GiB", "MB", "GB"], problems)?;
-        in_range(size, MEMORY_MIN, MEMORY_MAX, " B", node, problems).then_some(Self(size))
+        if (MEMORY_MIN..=MEMORY_MAX).contains(&size) {
+            return Some(Self(size));
+        }
+        let (least, most) = (format!("{}MiB", MEMORY_MIN >> 20), format!("{}GiB", MEMORY_MAX >> 30));
+        let message = format!("expected memory from {least} to {most}");
+        let hint =
+            if size < MEMORY_MIN { format!("write `{least}`, the least") } else { format!("write `{most}`, the most") };
+        problems.add(node.place, message, "out of range", hint);
+        None
     }
 }
 
@@ -155,6 +163,13 @@ impl VmText {
                     "initrd",
                     "is QEMU's",
                     "remove it, or say `hypervisor: qemu`",
+                );
+                let spaced = self.image.as_ref().filter(|text| text.value.0.contains([' ', ':', '"']));
+                refuse(
+                    spaced.map(|text| text.place),
+                    "image",
+                    "has a space, colon or quote in its name, which User-Mode Linux does not take",
+                    "give the file another name, or say `hypervisor: qemu`",
                 );
                 let run = self.run.as_ref().filter(|_| self.image.is_some());
                 refuse(run.map(|text| text.place), "run", "is for guests without an image", "start it in the image");

@@ -212,6 +212,26 @@ fn built_in_functions_let_pass_what_they_should() {
     assert!(counted("count", "tcp") >= before);
 }
 
+/// The block of built-in functions in the recipes, in a network of four hosts.
+#[test]
+fn the_recipe_of_built_in_functions_does_what_it_says() {
+    if !may_run() {
+        return;
+    }
+    let recipes = include_str!("../../../docs/recipes.md");
+    let (_, section) = recipes.split_once("\n### Built-in functions").expect("there is the section");
+    let (_, block) = section.split_once("```yaml\n").expect("it has a block");
+    let (block, commands) = block.split_once("```").expect("which ends");
+    assert!(commands.contains("heddle exec h3 -- curl 10.0.9.1:8080"), "its command is what is tried here");
+    let nodes = "nodes: { h1: host, h2: host, h3: host, h4: host, s1: switch }\n";
+    let links = ["h1", "h2", "h3", "h4"].map(|host| format!("{{ between: [{host}, s1] }}")).join(", ");
+    let Guard(desk) = &up(&format!("{nodes}links: [{links}]\n{block}"));
+    assert!(connects(desk, ("h1", 80), ("h3", "10.0.9.1", 8_080)).is_some());
+    assert_eq!(connects(desk, ("h1", 90), ("h3", "10.0.9.1", 90)), None);
+    // By its own address, too.
+    assert!(desk.heddle(&["exec", "h3", "ping", "-c", "1", "-W", "5", "h1"]).status.success());
+}
+
 #[test]
 fn a_rate_limit_drops_by_name() {
     if !may_run() {

@@ -63,3 +63,40 @@ fn a_virtual_machine_starts_with_its_network_and_ends_with_it() {
     desk.expect(0, &["down"]);
     await_that("its end", || !std::path::Path::new(&format!("/proc/{last}")).exists());
 }
+
+#[test]
+fn a_guest_ends_as_its_command_does() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", FILE);
+    // The guest's first process writes it, and switches the machine off.
+    let script =
+        "#!/bin/sh\nfor word in \"$@\"; do case $word in HEDDLE_GUEST=*) echo 7 >${word#*=}/status;; esac; done\n";
+    desk.write("kernel", script);
+    std::fs::set_permissions(desk.path().join("kernel"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let guard = Guard(desk);
+    let desk = &guard.0;
+    desk.expect(0, &["up", "lab.fabric.yaml"]);
+    await_that("its end", || program(desk)["last-end"] == "exit status: 7");
+    // It has failed, and is started again.
+    await_that("another start", || program(desk)["starts"].as_u64() > Some(1));
+    desk.expect(0, &["down"]);
+}
+
+#[test]
+fn a_guest_is_refused_where_its_kernel_could_not_be_given_its_paths() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", FILE);
+    let runtime = desk.path().join("my dir");
+    std::fs::create_dir(&runtime).unwrap();
+    std::fs::set_permissions(&runtime, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let output = desk.command(&["up", "lab.fabric.yaml"]).env("XDG_RUNTIME_DIR", &runtime).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("takes no space, comma, colon or quote") && said.contains("XDG_RUNTIME_DIR"), "{said}");
+}

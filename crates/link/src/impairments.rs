@@ -3,7 +3,7 @@
 use machine::{Rebase, Rng, Span, Time};
 
 use crate::verdict::Impaired;
-use crate::{Counters, LinkSpec};
+use crate::{Counters, LinkSpec, Retiming};
 
 /// [`LinkSpec::loss_ppb`] counts parts of so many packets.
 const PPB: u32 = 1_000_000_000;
@@ -98,6 +98,11 @@ impl Impairments {
     /// When the last packet arrives.
     pub(crate) const fn latest(&self) -> Time {
         self.latest
+    }
+
+    /// What is under way arrives at another time.
+    pub(crate) fn retime(&mut self, retiming: &Retiming) {
+        self.latest = retiming.arrival(self.latest);
     }
 
     /// The carrier was gone.
@@ -216,6 +221,20 @@ mod tests {
         assert_eq!(drawn(lossy), drawn(lossy));
         let overtaken = all.iter().flatten().enumerate().filter(|(_, at)| at.as_ns() % 5_000 == 0).count();
         assert_eq!(overtaken, all.iter().flatten().count(), "none takes the delay");
+    }
+
+    #[test]
+    fn what_waits_at_a_link_that_gets_faster_holds_up_nobody_behind_it() {
+        let slow = LinkSpec { rate_bps: Some(10_000), loss_ppb: 1, queue_packets: Some(99), ..FAR };
+        let mut link = Link::new(slow, 3);
+        let promised = arrivals(&mut link, 90, Span::ZERO);
+        let now = Time::ZERO + Span::from_ms(1);
+        let retiming = link.reconfigure(now, LinkSpec { rate_bps: Some(1_000_000_000), ..slow });
+        let last = promised.last().copied().flatten().map(|at| retiming.arrival(at)).expect("it is not lost");
+        // 90 packets of 8 us, and the delay.
+        assert!(last <= now + Span::from_ms(3), "{last:?}");
+        let later = now + Span::from_ms(10);
+        assert!(matches!(link.offer(later, 1_000), Verdict::Arrives(at) if at <= later + Span::from_ms(2)));
     }
 
     #[test]

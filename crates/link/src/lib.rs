@@ -371,6 +371,9 @@ impl Link {
             let last = if old.coalesce_ns > 0 { self.rare.handed_over } else { last };
             self.earliest = self.earliest.max(retiming.arrival(last));
         }
+        if let Some(impairments) = &mut self.rare.impairments {
+            impairments.retime(&retiming);
+        }
         Impairments::change(&mut self.rare.impairments, spec, seed);
         let waited = self.all_waits_ps() - self.waits_ahead_ps(now);
         for start in &mut self.starts {

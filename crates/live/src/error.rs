@@ -187,6 +187,16 @@ pub enum Error {
     /// No file has been applied yet.
     #[error("the network has no links yet")]
     NothingRuns,
+    /// A path cannot stand on the command line of a guest's kernel.
+    #[error(
+        "the virtual machine `{host}` cannot be started: User-Mode Linux takes no space, comma, colon or quote in `{path}`"
+    )]
+    GuestPath {
+        /// The host's name.
+        host: String,
+        /// What would stand on the kernel's command line.
+        path: String,
+    },
     /// More than one process can hold.
     #[error("{hosts} hosts are more than one live network can have: {limit} at most")]
     TooManyHosts {
@@ -341,6 +351,9 @@ impl Error {
                 });
             }
             Self::NotRunning(_) => "start it with `heddle up FILE`",
+            Self::GuestPath { .. } => {
+                "XDG_RUNTIME_DIR is the folder that networks are in: take one without; and the fabric file's folder, where an image is relative to it; or say `hypervisor: qemu`"
+            }
             Self::TooManyHosts { .. } => {
                 "simulate it: `heddle run --sim`; or raise the limit of open files, `ulimit -Hn`"
             }
@@ -424,6 +437,7 @@ impl Error {
                 ["nodes", host, "devices", device].map(str::to_owned).into()
             }
             Self::HostFile { host, path, .. } => ["nodes", host, "files", path].map(str::to_owned).into(),
+            Self::GuestPath { host, .. } => ["nodes", host].map(str::to_owned).into(),
             Self::HostSysctl { host, .. } => ["nodes", host, "sysctls"].map(str::to_owned).into(),
             Self::Refused { at, .. } => at.clone(),
             _ => Vec::new(),

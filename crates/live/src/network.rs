@@ -129,8 +129,9 @@ impl Network {
 
     /// Makes it what the file says, whose folder is `folder`. If it cannot be done, nothing changes.
     pub fn apply(&mut self, source: Source, folder: PathBuf, overrides: &Overrides) -> Result<Applied, Error> {
-        let fabric = definition((&source, overrides), &[], &[], &BTreeSet::new())?;
+        let fabric = definition((&source, overrides), &[], &[], &BTreeSet::new()).map_err(|error| in_file(&error))?;
         self.check(&fabric)?;
+        self.check_guests(&fabric, &folder)?;
         let mut applied = self.go_over_to(fabric, &folder)?;
         (self.source, self.folder) = (source, folder);
         self.overrides = overrides.clone();
@@ -170,7 +171,7 @@ impl Network {
 
     /// What it is to be if these links and ports are changed.
     fn definition(&self, links: &[ChangedLink], ports: &[PortChange]) -> Result<Fabric, Error> {
-        definition((&self.source, &self.overrides), links, ports, &self.with_tables)
+        definition((&self.source, &self.overrides), links, ports, &self.with_tables).map_err(|error| in_file(&error))
     }
 
     /// Whether it can become this fabric.
@@ -580,14 +581,18 @@ fn definition(
     links: &[ChangedLink],
     ports: &[PortChange],
     with_tables: &BTreeSet<String>,
-) -> Result<Fabric, Error> {
+) -> Result<Fabric, fabric::Error> {
     let fabric = fabric::parse_changed(source, ports).map(|fabric| fabric.with(overrides));
-    let mut fabric =
-        fabric.and_then(|fabric| fabric.with_links(links)).map_err(|error| Error::File(describe(&error)))?;
+    let mut fabric = fabric.and_then(|fabric| fabric.with_links(links))?;
     for switch in with_tables.iter().filter_map(|name| fabric::find_switch(&fabric.topology, name).ok()) {
         fabric.flow_tables.entry(switch).or_default();
     }
     Ok(fabric)
+}
+
+/// Problems that are those of a file.
+fn in_file(error: &fabric::Error) -> Error {
+    Error::File(describe(error))
 }
 
 /// The problems of a file, one a line.

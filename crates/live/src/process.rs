@@ -1,7 +1,7 @@
 //! The processes that run in hosts, found by their mark and ended.
 //!
 //! A process in a host has a mount namespace in which `/etc/hosts` is the instance's `hosts-MARK`; its children
-//! inherit that. The mark is unique, unlike the number of a network namespace, which the kernel gives to the next one
+//! inherit that. A hypervisor, which is in no host, has that file's path in its environment ([`MARKED`]), as have its children, which the kernel does not end with it. The mark is unique, unlike the number of a network namespace, which the kernel gives to the next one
 //! as soon as it is free.
 
 use std::fs;
@@ -9,6 +9,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// What has the mark in the environment of a process that is in no host.
+pub const MARKED: &str = "HEDDLE_HOSTS_FILE";
 
 /// How long a process has between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
@@ -46,7 +49,13 @@ fn signal(mark: &str, within: Option<u64>, signum: i32) -> usize {
 fn signal_one(pid: i32, mark: &str, within: Option<u64>, signum: i32) -> bool {
     // The descriptor is taken before the look, so that the signal cannot meet another process with the same number.
     let Some(process) = open(pid) else { return false };
-    let marked = fs::read(format!("/proc/{pid}/mountinfo")).is_ok_and(|table| contains(&table, mark.as_bytes()));
+    let has_mark = |text: &[u8]| contains(text, mark.as_bytes());
+    let is_in_host = || fs::read(format!("/proc/{pid}/mountinfo")).is_ok_and(|table| has_mark(&table));
+    // The rest of an environment is the program's own affair.
+    let is_variable = |word: &[u8]| word.strip_prefix(MARKED.as_bytes()).is_some_and(has_mark);
+    let is_hypervisor =
+        || fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|c| *c == 0).any(is_variable));
+    let marked = is_in_host() || is_hypervisor();
     let inside = || match within {
         Some(inode) => fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|meta| meta.ino() == inode),
         None => true,

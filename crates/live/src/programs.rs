@@ -13,9 +13,11 @@
 mod output;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,6 +34,7 @@ use self::output::Output;
 use crate::Error;
 use crate::command::{self, Seen};
 use crate::files::FileMount;
+use crate::process;
 
 /// The shortest and the longest wait before a program is started again: it is doubled from one to the next.
 const WAIT_MIN: Duration = Duration::from_secs(1);
@@ -42,6 +45,9 @@ const STEADY: Duration = Duration::from_secs(10);
 
 /// How long a program has between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// Bytes of a guest's status: three digits, and the end of a line.
+const STATUS_MAX: u64 = 4;
 
 /// How a program of a host does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +101,8 @@ pub struct Launch {
     pub folder: PathBuf,
     /// Where its output goes.
     pub output: PathBuf,
+    /// Of a virtual machine, the file in which its guest writes with which status its command has ended.
+    pub guest_status: Option<PathBuf>,
 }
 
 impl Launch {
@@ -103,6 +111,22 @@ impl Launch {
         let inode = |launch: &Self| launch.namespace.as_ref().map(|(_, inode)| *inode);
         let key = |launch: &Self| (inode(launch), launch.folder.clone(), launch.files.clone());
         self.program == other.program && key(self) == key(other)
+    }
+
+    /// How it has ended: a machine that was switched off as it should be ends as its guest's command did.
+    fn status(&self, status: ExitStatus) -> ExitStatus {
+        let read = || {
+            // The guest may have put anything there.
+            let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+            let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(self.guest_status.as_ref()?).ok()?;
+            let mut text = String::new();
+            file.take(STATUS_MAX).read_to_string(&mut text).ok()?;
+            text.trim().parse::<u8>().ok()
+        };
+        match read() {
+            Some(code) if status.success() => ExitStatus::from_raw(i32::from(code) << 8),
+            _ => status,
+        }
     }
 
     fn spawn(&self, output: &Arc<Output>) -> io::Result<Child> {
@@ -120,6 +144,12 @@ impl Launch {
             let seen = Seen { hosts_file: &self.hosts_file, mounts: &self.mounts };
             let entered = command::enter(&mut command, &self.host, descriptors, seen);
             entered.map_err(io::Error::other)?;
+        } else {
+            command.env(process::MARKED, &self.hosts_file);
+        }
+        if let Some(path) = &self.guest_status {
+            // Of another start.
+            let _ = fs::remove_file(path);
         }
         command::unblock_signals(&mut command);
         command::reset_umask(&mut command);
@@ -339,7 +369,7 @@ fn run(launch: &Launch, shared: &Shared, output: &Arc<Output>) -> io::Result<Exi
     // As long as nobody has waited for it, its group is its own. What it has left behind must not be in the way of what is started next.
     let _ = killpg(pid, Signal::SIGKILL);
     state.pid = None;
-    child.wait()
+    child.wait().map(|status| launch.status(status))
 }
 
 /// Where the output of a program of a host goes, below a folder: no other one's, though names have dots.

@@ -65,6 +65,11 @@ impl Guest<'_> {
         Ok((Program { name: PROGRAM.to_owned(), run, restart: Restart::OnFailure }, files))
     }
 
+    /// Where its guest says with which status its command has ended.
+    pub fn status_file(&self) -> PathBuf {
+        self.own.join("status")
+    }
+
     /// The files in its folder, by their names there.
     fn files(&self) -> Vec<HostFile> {
         let has_image = self.vm.image.is_some() || self.vm.hypervisor != Hypervisor::UserModeLinux;
@@ -169,6 +174,7 @@ impl Guest<'_> {
         if let Some(image) = &self.vm.image {
             let path = self.file(image);
             let format = if is_qcow(Path::new(&path)) { "qcow2" } else { "raw" };
+            let path = path.replace(',', ",,");
             // What the guest writes is kept until it ends.
             add("-drive", format!("file={path},format={format},if=virtio,snapshot=on"));
         }
@@ -183,6 +189,18 @@ impl Guest<'_> {
         }
         line
     }
+}
+
+/// A path that cannot stand on the command line of a guest's kernel, which has words between spaces and values between commas and colons: that of its own folder, with which
+/// those of its sockets begin, or that of its image.
+pub fn unusable_path(vm: &Vm, own: &Path, folder: &Path) -> Option<String> {
+    if vm.hypervisor != Hypervisor::UserModeLinux {
+        return None;
+    }
+    let image = vm.image.as_ref().map(|image| folder.join(image));
+    let paths = [Some(own.to_owned()), image].into_iter().flatten();
+    let mut paths = paths.map(|path| path.to_string_lossy().into_owned());
+    paths.find(|path| path.contains(|c: char| c.is_whitespace() || ",:\"".contains(c)))
 }
 
 /// The beginning of a command line that starts a program, which comes with a package of Debian, or says that there is none.
@@ -255,7 +273,7 @@ mod tests {
 
     #[test]
     fn qemu_shares_its_memory_and_connects_to_each_socket() {
-        let vm = Vm { image: Some("disk.raw".to_owned()), ..VM };
+        let vm = Vm { image: Some("disk,1.raw".to_owned()), ..VM };
         let line = with_guest(&vm, &["/run/a,b.sock", "/run/c.sock"], |guest| guest.qemu(false));
         insta::assert_snapshot!(line.join("\n"));
     }
@@ -277,6 +295,24 @@ mod tests {
             guest.user_mode_linux().join("\n").replace(&*guest.own.to_string_lossy(), "OWN")
         });
         insta::assert_snapshot!(line);
+    }
+
+    #[test]
+    fn what_a_kernels_command_line_cannot_say_is_found() {
+        let found = |hypervisor, image: Option<&str>, own: &str| {
+            let vm = Vm { hypervisor, image: image.map(str::to_owned), ..VM };
+            unusable_path(&vm, Path::new(own), Path::new("/lab"))
+        };
+        let uml = Hypervisor::UserModeLinux;
+        assert_eq!(found(uml, Some("a"), "/run/guests/v1"), None);
+        for (image, own, path) in [
+            (None, "/run/my dir/v1", "/run/my dir/v1"),
+            (None, "/run/a,b/v1", "/run/a,b/v1"),
+            (Some("a disk"), "/run/v1", "/lab/a disk"),
+        ] {
+            assert_eq!(found(uml, image, own).as_deref(), Some(path));
+            assert_eq!(found(Hypervisor::Qemu, image, own), None);
+        }
     }
 
     #[test]

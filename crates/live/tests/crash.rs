@@ -115,3 +115,30 @@ fn nonsense_on_the_socket_harms_nobody() {
     assert!(network.status().is_err());
     drop(crowd);
 }
+
+/// What a hypervisor leaves that was killed: here a program that takes its place, and has a child.
+#[test]
+fn clean_ends_what_hypervisors_have_left() {
+    let Some(bed) = Bed::new() else { return };
+    let folder = bed.folder.path();
+    let (kernel, child) = (folder.join("kernel"), folder.join("child"));
+    std::fs::write(&kernel, format!("#!/bin/sh\nsleep 600 &\necho $! >{}\nwait\n", child.display())).unwrap();
+    std::fs::set_permissions(&kernel, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let guest = format!("v1: {{ kind: vm, kernel: {} }}", kernel.display());
+    let text = PAIR.replace("h2: host", "GUEST").replace("h2", "v1").replace("GUEST", &guest);
+    let network = bed.up("crashed", &text);
+    let mut pid = 0;
+    bed::wait_until("the guest", || {
+        let written = std::fs::read_to_string(&child).unwrap_or_default();
+        pid = written.trim().parse().unwrap_or(0);
+        pid > 0
+    });
+    kill(network.status().unwrap().pid);
+    drop(network);
+    assert!(alive(pid), "the kernel ends who was started, and no child of it");
+    let cleaned = live::clean().unwrap();
+    assert_eq!(cleaned.instances, ["crashed"]);
+    assert!(cleaned.processes >= 1, "{cleaned:?}");
+    assert!(soon(|| !alive(pid)));
+    assert!(bed.is_empty());
+}

@@ -4,6 +4,7 @@ mod addresses;
 mod bed;
 mod bonds;
 mod captures;
+mod chains;
 mod changes;
 mod clock;
 mod convergence;

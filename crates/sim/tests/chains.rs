@@ -122,6 +122,9 @@ fn a_function_without_a_carrier_is_passed_by_or_blocks() {
         let [[fw, _], [ids, _]] = down.functions[..] else { panic!("two instances") };
         assert_eq!(delivered(&down)[0] > 5_000_000, goes_on, "{on_failure}: {fw:?} {ids:?}");
         assert!(!goes_on || ids.in_packets > 10 * fw.in_packets, "{fw:?} {ids:?}");
+        // What it is tried with goes on past it, and is not counted for it.
+        let never = run(&fabric, &[fault(0, false)]);
+        assert!(!goes_on || never.functions[0][0].in_packets == 0, "{:?}", never.functions);
         // It is back by itself.
         let back = run(&fabric, &[fault(1, false), fault(2, true)]);
         let [[fw, _], _] = back.functions[..] else { panic!("two instances") };

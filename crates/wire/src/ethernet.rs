@@ -28,8 +28,15 @@ pub mod ethertype {
     pub const IPV6: u16 = 0x86dd;
     /// The slow protocols: LACP and markers among them.
     pub const SLOW: u16 = 0x8809;
+    /// A service tag of a provider's bridge follows (IEEE 802.1Q, 9.5).
+    pub const SERVICE_VLAN: u16 = 0x88a8;
     /// LLDP (IEEE 802.1AB).
     pub const LLDP: u16 = 0x88cc;
+
+    /// Whether a tag follows. Linux takes off all that have no VLAN, however many there are, and looks at what is behind them.
+    pub const fn is_tag(ethertype: u16) -> bool {
+        matches!(ethertype, VLAN | SERVICE_VLAN)
+    }
 }
 
 /// The broadcast address: all stations.

@@ -27,6 +27,8 @@ pub use state::{BuiltInState, ChainState, CourseCounters, HopCounters, InstanceS
 pub struct Steering {
     /// By host; empty where there are no chains.
     steps: Vec<Step>,
+    /// By host: whether what others send it may have to pass a chain.
+    receives: Vec<bool>,
     /// By number in [`Step::Classify`]: which packets enter which chain; the first one that fits counts.
     rules: Vec<Vec<Rule>>,
     /// By chain.
@@ -105,7 +107,8 @@ impl Steering {
         if chains.functions.is_empty() && !has_services {
             return Self::default();
         }
-        let mut steering = Self { steps: vec![Step::Plain; topology.hosts as usize], ..Self::default() };
+        let hosts = topology.hosts as usize;
+        let mut steering = Self { steps: vec![Step::Plain; hosts], receives: vec![false; hosts], ..Self::default() };
         for (host, step) in steering.steps.iter_mut().enumerate() {
             if topology.is_function_port(host.into()) {
                 *step = Step::Stray;
@@ -148,6 +151,9 @@ impl Steering {
     }
 
     fn classify(&mut self, from: &[NodeId], to: &[NodeId], (chain, course): (u32, Course), matching: Option<Match>) {
+        for host in to {
+            self.receives[usize::from(*host)] = true;
+        }
         for host in from {
             let step = &mut self.steps[usize::from(*host)];
             let number = if let Step::Classify(number) = *step {
@@ -182,6 +188,11 @@ impl Steering {
     #[inline]
     fn step(&self, node: NodeId) -> Step {
         self.steps.get(usize::from(node)).copied().unwrap_or(Step::Plain)
+    }
+
+    /// Whether what others send a host may have to pass a chain.
+    pub(crate) fn is_receiver(&self, node: NodeId) -> bool {
+        self.receives.get(usize::from(node)).copied().unwrap_or(false)
     }
 
     /// Whether a host is a port of a function.

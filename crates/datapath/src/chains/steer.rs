@@ -6,7 +6,7 @@ use vswitch::chain::{OnFailure, WatchStep, flow_of, rendezvous};
 use vswitch::functions::Course;
 use vswitch::spread::FlowHash;
 use vswitch::{FLOOD, FlowKey, Forwarding};
-use wire::is_group;
+use wire::{EthernetPacket, ethertype, is_group};
 
 use super::state::Sample;
 use super::{Hop, Step};
@@ -75,15 +75,27 @@ impl<P> Graph<P> {
         (number, port): (u32, NetPort),
         packet: P,
     ) -> Option<P> {
-        let to = driver.forwarding(&packet).to;
+        let tables = moment.tables;
+        let headers = driver.headers(&packet);
+        let to = match driver.forwarding(&packet).to {
+            FLOOD if is_group(driver.destination(&packet)) => addressee(tables, headers),
+            to => to,
+        };
+        // What cannot be read may be what is matched.
         let fits = |rule: &&super::Rule| {
             rule.to.binary_search(&to).is_ok()
-                && rule.matching.as_ref().is_none_or(|matching| matching.has_frame(driver.headers(&packet)))
+                && rule.matching.as_ref().is_none_or(|matching| matching.has_frame(headers) || is_nested(headers))
         };
-        let rules = &moment.tables.steering.rules[number as usize];
-        let Some(rule) = rules.iter().find(fits).filter(|_| to != FLOOD) else {
-            return self.send_from_server(moment, driver, (moment.tables.map.node(port), port), packet);
+        let rules = &tables.steering.rules[number as usize];
+        let Some(rule) = rules.iter().find(fits) else {
+            return self.send_from_server(moment, driver, (tables.map.node(port), port), packet);
         };
+        if driver.forwarding(&packet).to == FLOOD {
+            // No function would see it.
+            self.chains.courses[rule.chain as usize][rule.course.index()].stray += 1;
+            driver.free(packet);
+            return None;
+        }
         self.chains.courses[rule.chain as usize][rule.course.index()].entered += 1;
         self.hand_to_next(moment, driver, (rule.chain as usize, rule.course, 0, port), packet)
     }
@@ -155,7 +167,8 @@ impl<P> Graph<P> {
                 && let Some(mut copy) = driver.copy(&packet)
             {
                 let to = tables.steering.instances[id].ports[course.index()];
-                self.count_hand_over(now, driver, (id, course), &copy);
+                // The packet itself goes on, and is counted there.
+                self.watch_hand_over(now, driver, id);
                 driver.steer(&mut copy, Forwarding { to, hash });
                 self.put(moment, driver, port, copy);
             }
@@ -176,7 +189,7 @@ impl<P> Graph<P> {
             }
         }
         let counters = &mut self.chains.courses[chain][course.index()];
-        let to = path.ends[course.index()].or_else(|| destination(tables, driver.destination(&packet)));
+        let to = path.ends[course.index()].or_else(|| destination(moment, driver, port, &packet));
         let Some(to) = to else {
             counters.stray += 1;
             driver.free(packet);
@@ -227,7 +240,13 @@ impl<P> Graph<P> {
         if state.count_in(now, course, bytes) {
             state.samples[course.index()] = Some(Sample { signature: driver.signature(packet), at: now });
         }
-        if let Some(until) = state.watch.handed(now) {
+        self.watch_hand_over(now, driver, id);
+    }
+
+    /// Something was handed to a function, which is to give it back.
+    #[inline]
+    fn watch_hand_over<D: Driver<Packet = P>>(&mut self, now: Time, driver: &mut D, id: usize) {
+        if let Some(until) = self.chains.instances[id].watch.handed(now) {
             self.arm_watches(driver, until);
         }
     }
@@ -309,9 +328,29 @@ impl<P> Graph<P> {
     }
 }
 
-/// The host that has an address, which nobody has if it is a group's.
-fn destination(tables: &Tables, mac: [u8; 6]) -> Option<NodeId> {
-    if is_group(mac) { None } else { tables.host_table.by_mac(mac) }
+/// The host that a packet is for which leaves by this port, or behind which somebody is whom it is for. Nobody has the address of a group.
+fn destination<D: Driver>(moment: Moment<'_>, driver: &D, port: NetPort, packet: &D::Packet) -> Option<NodeId> {
+    let mac = driver.destination(packet);
+    if is_group(mac) {
+        return None;
+    }
+    moment.tables.host_table.by_mac(mac).or_else(|| driver.learned(moment.now, port, packet))
+}
+
+/// The host whose IP address a frame to everybody is for, which should not have been sent so (RFC 1122, 3.3.6); [`FLOOD`] if there is none.
+fn addressee(tables: &Tables, headers: &[u8]) -> NodeId {
+    let Ok(key) = FlowKey::parse(headers) else { return FLOOD };
+    let found = match key.ethertype {
+        ethertype::IPV4 => tables.host_table.by_ipv4((key.dst as u32).into()),
+        ethertype::IPV6 => tables.host_table.by_ipv6(key.dst.into()),
+        _ => None,
+    };
+    found.unwrap_or(FLOOD)
+}
+
+/// Whether there is another tag behind the first one.
+fn is_nested(headers: &[u8]) -> bool {
+    EthernetPacket::new_checked(headers).is_ok_and(|ethernet| ethertype::is_tag(ethernet.ethertype()))
 }
 
 fn probe() -> [u8; PROBE_BYTES] {

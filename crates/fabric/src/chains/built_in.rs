@@ -133,7 +133,7 @@ pub(crate) fn built_in(
                 return None;
             }
             let source = match &own.source {
-                Some(text) => Some(source(text, problems)?),
+                Some(text) => Some(source(&graph.topology, text, problems)?),
                 None => None,
             };
             Some(BuiltIn::Nat(NatRules { source, forwards: forwards(graph, own, source, problems)? }))
@@ -167,17 +167,57 @@ fn rules(list: Option<&At<Vec<At<RuleText>>>>, problems: &mut Problems<'_>) -> O
     (problems.noted() == before).then_some(read)
 }
 
-fn source(text: &At<crate::read::Text>, problems: &mut Problems<'_>) -> Option<NatRange> {
-    let range = nat_range(TranslatedEnd::Source, &text.value.0);
-    if range.is_none() {
+fn source(topology: &Topology, text: &At<crate::read::Text>, problems: &mut Problems<'_>) -> Option<NatRange> {
+    let shown = crate::read::shown(&text.value.0);
+    let Some(range) = nat_range(TranslatedEnd::Source, &text.value.0) else {
         problems.add(
             text.place,
-            format!("`{}` is no range of addresses and ports", crate::read::shown(&text.value.0)),
+            format!("`{shown}` is no range of addresses and ports"),
             "no range",
             "write it as in `10.0.0.100`, `10.0.0.100-10.0.0.109` or `10.0.0.100:5000-6000`",
         );
+        return None;
+    };
+    if let Some((0, _)) = range.ports {
+        let hint = "write it as in `10.0.0.100:5000-6000`";
+        problems.add(text.place, format!("`{shown}` begins with port 0, which nobody has"), "no port", hint);
+        return None;
     }
-    range
+    may_be_answered(topology, (range.is_ipv6, range.addresses), text.place, &shown, problems).then_some(range)
+}
+
+/// Whether the hosts of a network send to these addresses what they answer: all of them are in the hosts' own subnet, where they ask for them. Notes it if not.
+fn may_be_answered(
+    topology: &Topology,
+    (is_ipv6, (first, last)): (bool, (u128, u128)),
+    place: Place,
+    shown: &str,
+    problems: &mut Problems<'_>,
+) -> bool {
+    let is_near = |host: NodeId| {
+        let Some(own) = topology.address(host) else { return false };
+        let (bits, width, prefix) = if is_ipv6 {
+            (own.ipv6.to_bits(), 128, own.ipv6_prefix)
+        } else {
+            (own.ipv4.to_bits().into(), 32, own.ipv4_prefix)
+        };
+        let host_bits = width - u32::from(prefix);
+        let most = 1_u128.checked_shl(host_bits).map_or(u128::MAX, |addresses| addresses - 1);
+        let subnet = bits & !most;
+        // The first one is the subnet's own; the last one is all of its hosts, in IPv4.
+        (subnet < first) && if is_ipv6 { last - subnet <= most } else { last < subnet + most }
+    };
+    if topology.end_hosts().any(|(host, _)| is_near(host)) {
+        return true;
+    }
+    let message = format!("no host of this network would answer `{shown}`: it is not in a subnet of theirs");
+    let hint = if is_ipv6 {
+        "take addresses of the hosts' own prefix that no host has; `heddle show nodes FILE` lists those of hosts"
+    } else {
+        "take addresses of 10.0.0.0/8 that no host has; `heddle show nodes FILE` lists those of hosts"
+    };
+    problems.add(place, message, "not of this network", hint);
+    false
 }
 
 fn forwards(
@@ -213,10 +253,17 @@ fn forward(
 ) -> Option<PortForward> {
     let host = graph.end_host(&text.to, problems)?;
     let (is_ipv6, address) = match (&text.address, source) {
-        (Some(address), _) => match address.value {
-            IpAddr::V4(address) => (false, u128::from(address.to_bits())),
-            IpAddr::V6(address) => (true, address.to_bits()),
-        },
+        (Some(address), _) => {
+            let (is_ipv6, bits) = match address.value {
+                IpAddr::V4(address) => (false, u128::from(address.to_bits())),
+                IpAddr::V6(address) => (true, address.to_bits()),
+            };
+            let range = (is_ipv6, (bits, bits));
+            if !may_be_answered(&graph.topology, range, address.place, &address.value.to_string(), problems) {
+                return None;
+            }
+            (is_ipv6, bits)
+        }
         (None, Some(source)) => (source.is_ipv6, source.addresses.0),
         (None, None) => {
             let message = "it is not said of which address this is a port";

@@ -11,14 +11,27 @@ pub(crate) const ALL: &str = "all";
 
 /// Reads which packets `who` takes.
 pub(crate) fn matching(text: &At<Text>, who: &str, problems: &mut Problems<'_>) -> Option<Match> {
-    let read = Selection::parse(&text.value.0, &Ports::default(), false);
-    let checked = read.and_then(|selection| {
-        if selection == (Selection { matching: selection.matching, ..Selection::ALL }) {
-            return Ok(selection.matching);
+    let refused = |message: String| {
+        let hint = "write fields of packets only, as in `tcp,tp_dst=80`".to_owned();
+        FlowError { at: 0..text.value.0.len(), message, hint }
+    };
+    // Whoever reads it as what chooses flows would advise what chooses one of them.
+    let words = || text.value.0.split([',', ' ']).map(|word| word.split('=').next().unwrap_or_default().trim());
+    let of_flows = words().find(|word| matches!(*word, "priority" | "table" | "cookie" | "in_port"));
+    let checked = match of_flows {
+        Some("in_port") => {
+            Err(refused(format!("{who} takes packets by what is in them: which port they come in by, its chain says")))
         }
-        let message = format!("{who} takes packets by what is in them: it has no table, cookie or priority");
-        Err(FlowError { at: 0..text.value.0.len(), message, hint: "write fields only".to_owned() })
-    });
+        Some(_) => Err(refused(format!("{who} takes packets by what is in them: it has no table, cookie or priority"))),
+        None => Selection::parse(&text.value.0, &Ports::default(), false).and_then(|selection| {
+            match selection.matching.of_switch() {
+                Some(field) => Err(refused(format!(
+                    "{who} takes packets by what is in them: `{field}` is what a switch knows of one, so none would fit"
+                ))),
+                None => Ok(selection.matching),
+            }
+        }),
+    };
     match checked {
         Ok(matching) => Some(matching),
         Err(error) => {

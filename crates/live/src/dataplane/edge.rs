@@ -374,6 +374,10 @@ impl Driver for Edge {
         packet.ethernet().first_chunk().copied().expect("a frame that came in has a header")
     }
 
+    fn learned(&self, now: Time, port: NetPort, packet: &Packet) -> Option<NodeId> {
+        self.find_station(now, port, packet)
+    }
+
     fn source(&self, packet: &Packet) -> [u8; 6] {
         packet.source()
     }

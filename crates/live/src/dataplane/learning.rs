@@ -3,15 +3,31 @@
 
 use datapath::Tag;
 use machine::Time;
-use topology::{NodeId, PortId};
+use topology::{NetPort, NodeId, PortId};
 use vswitch::neighbour::ANSWER_BYTES;
 use vswitch::spread::FlowHash;
 use vswitch::{DropReason, FLOOD, FlowKey, Forwarding, Ingress, UNKNOWN, classify, without_answer};
 use wire::EthernetPacket;
 
+use super::edge::Edge;
 use super::ingress::Entry;
+use super::plan::Plan;
 use super::pool::Packet;
 use super::worker::Worker;
+
+/// The VLAN that a frame is in which comes in by a port; 0 where there are none, `None` if the port does not admit it.
+fn vlan_of(plan: &Plan, port: NetPort, packet: &Packet) -> Option<u16> {
+    let Some(vlans) = plan.tables().ports.vlans(port) else { return Some(0) };
+    vlans.admit(EthernetPacket::new_checked(packet.ethernet()).ok()?.vlan())
+}
+
+impl Edge {
+    /// The host behind which the station has been learned that a frame is for, which came in by a port.
+    pub(super) fn find_station(&self, now: Time, port: NetPort, packet: &Packet) -> Option<NodeId> {
+        let mac = *packet.ethernet().first_chunk()?;
+        self.plan.macs().lookup((vlan_of(&self.plan, port, packet)?, mac), self.clock.uptime_at(now))
+    }
+}
 
 impl Worker {
     /// Decides about a frame that comes in from a host, and learns from it.
@@ -43,10 +59,8 @@ impl Worker {
         }
     }
 
-    /// The VLAN that a frame is in; 0 where there are none, `None` if its port does not admit it.
     fn vlan_of(&self, entry: Entry, packet: &Packet) -> Option<u16> {
-        let Some(vlans) = self.plan.tables().ports.vlans(entry.port) else { return Some(0) };
-        vlans.admit(EthernetPacket::new_checked(packet.ethernet()).ok()?.vlan())
+        vlan_of(&self.plan, entry.port, packet)
     }
 
     /// A frame comes from an address that is not the host's own: from now on it is known to be there. Nobody takes an address that the file gives somebody.

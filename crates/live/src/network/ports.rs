@@ -2,7 +2,7 @@
 
 use fabric::{AddedPort, PortChange, find_switch};
 
-use super::Network;
+use super::{Network, definition};
 use crate::Error;
 
 impl Network {
@@ -42,11 +42,19 @@ impl Network {
     }
 
     fn change_ports(&mut self, ports: Vec<PortChange>) -> Result<(), Error> {
-        let fabric = self.definition(&self.changed_links, &ports)?;
+        let fabric = definition((&self.source, &self.overrides), &self.changed_links, &ports, &self.with_tables);
+        let fabric = fabric.map_err(|error| of_command(&error))?;
         self.check(&fabric)?;
         self.go_over_to(fabric, &self.folder.clone())?;
         self.changed_ports = ports;
         self.reconnect();
         Ok(())
     }
+}
+
+/// Problems that a command has brought about: they have no place in the file, which was sound before.
+fn of_command(error: &fabric::Error) -> Error {
+    let problem = |problem: &fabric::Problem| format!("{} (hint: {})", problem.message, problem.hint);
+    let problems: Vec<String> = error.problems().iter().map(problem).collect();
+    Error::File(format!("[the command line] {}", problems.join("\n")))
 }

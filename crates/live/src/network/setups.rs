@@ -10,7 +10,7 @@ use super::{ExternalHost, Network};
 use crate::Error;
 use crate::files::{self, FileMount};
 use crate::programs::{Launch, ProgramState, output_path};
-use crate::vm::Guest;
+use crate::vm::{Guest, unusable_path};
 
 /// The files of hosts, as they were laid out last.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +65,16 @@ impl Network {
         self.programs.states()
     }
 
+    /// Refuses guests that could not be started from where they are.
+    pub(super) fn check_guests(&self, fabric: &Fabric, folder: &Path) -> Result<(), Error> {
+        let guests = self.below_runtime_folder("guests");
+        let unusable = |(host, setup): (&String, &fabric::HostSetup)| {
+            let path = unusable_path(setup.vm.as_ref()?, &guests.join(host), folder)?;
+            Some(Error::GuestPath { host: host.clone(), path })
+        };
+        fabric.setups.iter().find_map(unusable).map_or(Ok(()), Err)
+    }
+
     /// Starts the programs of hosts that do not run yet, and ends those that are not to run any more.
     pub(super) fn start_programs(&mut self, folder: &Path) {
         let Some(fabric) = self.fabric() else { return };
@@ -90,6 +100,7 @@ impl Network {
                     files: setup.files.clone(),
                     folder: folder.to_owned(),
                     output: output_path(&outputs, name, &program.name),
+                    guest_status: None,
                 });
             }
         }
@@ -114,10 +125,11 @@ impl Network {
                     output: output_path(outputs, name, &program.name),
                     program,
                     namespace: None,
-                    hosts_file,
+                    hosts_file: hosts_file.clone(),
                     mounts: Vec::new(),
                     files,
                     folder: folder.to_owned(),
+                    guest_status: Some(guest.status_file()),
                 }),
                 Err(error) => {
                     tracing::error!("virtual machine {name} is not started: {}: {error}", own.display());

@@ -20,6 +20,8 @@ ip link set lo up
 . "$HEDDLE_GUEST/network"
 sh "$HEDDLE_GUEST/run"
 status=$?
+# Whoever supervises the machine reads it.
+echo "$status" >"$HEDDLE_GUEST/status"
 if [ "$status" -ne 0 ]; then echo "heddle: the guest's command ended with status $status" >&2; fi
 echo o >/proc/sysrq-trigger
 sleep 10

@@ -11,6 +11,7 @@
 //! It is always so that each connection is in the index by both of its tuples, and in the list of its lifetime in the order in which connections end.
 
 pub mod ct_state;
+mod exhausted;
 mod icmp;
 mod index;
 mod lifetime;
@@ -22,7 +23,7 @@ mod tuple;
 
 pub use nat::{NatRange, TranslatedEnd};
 pub use segment::Segment;
-pub use table::{ConnectionStatus, Conntrack, ConntrackCounters, Request, Tracked, Translate};
+pub use table::{ConnectionStatus, Conntrack, ConntrackCounters, Refusal, Request, Tracked, Translate};
 pub use tcp::TcpState;
 pub use tuple::Tuple;
 

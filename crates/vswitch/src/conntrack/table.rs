@@ -6,6 +6,7 @@ use machine::{Rebase, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::ct_state::{DESTINATION_NAT, ESTABLISHED, INVALID, NEW, RELATED, REPLY, SOURCE_NAT, TRACKED};
+use super::exhausted::Exhausted;
 use super::index::Index;
 use super::lifetime::{EVICTED, LIFETIMES, Lifetime};
 use super::nat::NatRange;
@@ -37,6 +38,9 @@ pub struct Request {
     pub translate: Translate,
 }
 
+/// How many may have a part of the table each.
+const SHARES: usize = 2;
+
 /// Whether addresses are translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Translate {
@@ -67,6 +71,8 @@ pub struct Tracked {
     pub mark: u32,
     /// Whether it belongs to a connection that is kept.
     pub is_kept: bool,
+    /// Why a connection that was to be kept is not.
+    pub refusal: Option<Refusal>,
     /// What its addresses and ports are to become, if they are translated.
     pub tuple: Option<Tuple>,
     /// Of an ICMP error, what those of the packet are to become that it quotes.
@@ -76,6 +82,15 @@ pub struct Tracked {
     pub place: Option<u32>,
     /// Of TCP, how its connection stands now.
     pub tcp: Option<TcpState>,
+}
+
+/// Why a connection is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// All others are in use.
+    NoRoom,
+    /// No address and port is left for it; or answers to it would be another one's.
+    NoTuple,
 }
 
 /// What has been counted.
@@ -125,6 +140,7 @@ struct Connection {
     listed_until: Time,
     mark: u32,
     zone: u16,
+    share: u8,
     /// [`SOURCE_NAT`] and [`DESTINATION_NAT`], as in the original direction.
     translated: u8,
     is_replied: bool,
@@ -166,7 +182,13 @@ pub struct Conntrack {
     /// Places of connections that are no more, as a list.
     free: u32,
     index: Index,
-    lists: [List; LIFETIMES],
+    /// By share and lifetime.
+    lists: [[List; LIFETIMES]; SHARES],
+    /// Connections, by share.
+    kept: [usize; SHARES],
+    /// Of this one are new connections.
+    share: u8,
+    exhausted: Exhausted,
     seed: u64,
     counters: ConntrackCounters,
     /// Places of connections that were removed, for whoever keeps something of each.
@@ -181,7 +203,10 @@ impl Conntrack {
             capacity,
             free: NONE,
             index: Index::new(capacity * 2),
-            lists: [List { head: NONE, tail: NONE }; LIFETIMES],
+            lists: [[List { head: NONE, tail: NONE }; LIFETIMES]; SHARES],
+            kept: [0; SHARES],
+            share: 0,
+            exhausted: Exhausted::default(),
             seed,
             counters: ConntrackCounters::default(),
             removed: None,
@@ -207,6 +232,15 @@ impl Conntrack {
     /// How many connections there may be.
     pub const fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// New connections are those of this end of the network from now on, of two: each may have half of the table, however many the other one begins.
+    ///
+    /// # Panics
+    /// If it is neither 0 nor 1.
+    pub fn begin_for(&mut self, end: usize) {
+        assert!(end < SHARES, "a network that is tracked has two ends");
+        self.share = end as u8;
     }
 
     /// What a packet is to the connections that there are; their states move on.
@@ -286,7 +320,7 @@ impl Conntrack {
         state |= if is_translated { connection.translations(is_reply) } else { 0 };
         let tuple = if is_translated { connection.target(is_reply) } else { None };
         let (mark, tcp) = (connection.mark, connection.tcp);
-        Tracked { state, mark, is_kept: true, tuple, quoted: None, place: Some(id), tcp }
+        Tracked { state, mark, is_kept: true, tuple, place: Some(id), tcp, ..Tracked::default() }
     }
 
     /// An ICMP error goes in the direction opposite to that of the packet that it is about.
@@ -327,10 +361,10 @@ impl Conntrack {
             return tracked;
         }
         let (original, range) = (segment.tuple, request.range_for(&segment.tuple));
-        let target = self.choose(now, &original, request);
+        let target = self.choose_unless_exhausted(now, &original, request);
         let Some((target, reply)) = target.and_then(|target| Some((target, target.reversed()?))) else {
             self.counters.no_tuple += 1;
-            return Tracked { state: INVALID | TRACKED, ..tracked };
+            return Tracked { state: INVALID | TRACKED, refusal: Some(Refusal::NoTuple), ..tracked };
         };
         // One whose time has come makes room.
         self.find(now, request.zone, &reply);
@@ -344,6 +378,7 @@ impl Conntrack {
             listed_until: now + lifetime.timeout(),
             mark: value & mask,
             zone: request.zone,
+            share: self.share,
             translated,
             is_replied: false,
             tcp,
@@ -353,13 +388,26 @@ impl Conntrack {
         };
         let Some(place) = self.insert(now, connection) else {
             self.counters.full += 1;
-            return tracked;
+            return Tracked { refusal: Some(Refusal::NoRoom), ..tracked };
         };
         (tracked.mark, tracked.is_kept) = (value & mask, true);
         (tracked.place, tracked.tcp) = (Some(place), tcp);
         tracked.state |= translated;
         tracked.tuple = range.map(|_| target);
         tracked
+    }
+
+    /// The same as [`Conntrack::choose`], unless there was nothing to choose a short while ago: what that costs is bounded, whoever sends however much.
+    fn choose_unless_exhausted(&mut self, now: Time, original: &Tuple, request: &Request) -> Option<Tuple> {
+        let key = request.range_for(original).and_then(|range| range.contested(original, self.seed, request.zone));
+        if key.is_some_and(|key| self.exhausted.contains(now, key)) {
+            return None;
+        }
+        let chosen = self.choose(now, original, request);
+        if let (None, Some(key)) = (chosen, key) {
+            self.exhausted.insert(now, key);
+        }
+        chosen
     }
 
     /// What packets of a new connection become, so that answers to them are known for what they are.
@@ -428,7 +476,7 @@ impl Conntrack {
     fn insert(&mut self, now: Time, connection: Connection) -> Option<u32> {
         self.expire(now);
         let full = self.free == NONE && self.connections.len() == self.capacity;
-        if full && !self.evict() {
+        if full && !self.evict(usize::from(connection.share)) {
             return None;
         }
         let id = if self.free == NONE {
@@ -443,6 +491,7 @@ impl Conntrack {
         self.index.insert(connection.original.hash(self.seed, connection.zone), id << 1);
         self.index.insert(connection.reply.hash(self.seed, connection.zone), id << 1 | 1);
         self.link(id);
+        self.kept[usize::from(connection.share)] += 1;
         self.counters.committed += 1;
         self.counters.connections += 1;
         Some(id)
@@ -450,7 +499,8 @@ impl Conntrack {
 
     fn remove(&mut self, id: u32) {
         self.unlink(id);
-        let Connection { original, reply, zone, .. } = self.connections[id as usize];
+        let Connection { original, reply, zone, share, .. } = self.connections[id as usize];
+        self.kept[usize::from(share)] -= 1;
         self.index.remove(original.hash(self.seed, zone), id << 1);
         self.index.remove(reply.hash(self.seed, zone), id << 1 | 1);
         let place = &mut self.connections[id as usize];
@@ -471,7 +521,7 @@ impl Conntrack {
     /// Puts a connection at the end of the list of its lifetime.
     fn link(&mut self, id: u32) {
         let connection = &mut self.connections[id as usize];
-        let list = &mut self.lists[connection.lifetime as usize];
+        let list = &mut self.lists[usize::from(connection.share)][connection.lifetime as usize];
         connection.listed_until = connection.expires_at;
         (connection.before, connection.next) = (list.tail, NONE);
         let last = std::mem::replace(&mut list.tail, id);
@@ -483,8 +533,8 @@ impl Conntrack {
     }
 
     fn unlink(&mut self, id: u32) {
-        let Connection { lifetime, before, next, .. } = self.connections[id as usize];
-        let list = &mut self.lists[lifetime as usize];
+        let Connection { lifetime, before, next, share, .. } = self.connections[id as usize];
+        let list = &mut self.lists[usize::from(share)][lifetime as usize];
         match before {
             NONE => list.head = next,
             before => self.connections[before as usize].next = next,
@@ -497,9 +547,9 @@ impl Conntrack {
 
     /// Clears away some of the connections whose time has come.
     fn expire(&mut self, now: Time) {
-        for list in 0..LIFETIMES {
+        for (share, lifetime) in (0..SHARES).flat_map(|share| (0..LIFETIMES).map(move |lifetime| (share, lifetime))) {
             for _ in 0..EXPIRED_AT_ONCE {
-                let head = self.lists[list].head;
+                let head = self.lists[share][lifetime].head;
                 if head == NONE || self.connections[head as usize].listed_until > now {
                     break;
                 }
@@ -515,9 +565,11 @@ impl Conntrack {
         }
     }
 
-    /// The connection that is worth least makes room, if one may.
-    fn evict(&mut self) -> bool {
-        let Some(list) = self.lists[..EVICTED].iter().find(|list| list.head != NONE) else { return false };
+    /// The connection that is worth least makes room for one of a share, if one may: of that share, if it has its part of the table, else of the other one, which has more.
+    fn evict(&mut self, share: usize) -> bool {
+        let has_its_part = self.kept[share] >= self.capacity / SHARES;
+        let lists = &self.lists[if has_its_part { share } else { SHARES - 1 - share }];
+        let Some(list) = lists[..EVICTED].iter().find(|list| list.head != NONE) else { return false };
         self.remove(list.head);
         self.counters.evicted += 1;
         true
@@ -584,8 +636,21 @@ impl fmt::Display for ConnectionStatus {
 
 impl Rebase for Conntrack {
     fn rebase(&mut self, by: Span) {
-        let Self { connections, capacity: _, free: _, index: _, lists: _, seed: _, counters: _, removed: _ } = self;
+        let Self {
+            connections,
+            capacity: _,
+            free: _,
+            index: _,
+            lists: _,
+            kept: _,
+            share: _,
+            exhausted,
+            seed: _,
+            counters: _,
+            removed: _,
+        } = self;
         connections.rebase(by);
+        exhausted.rebase(by);
     }
 }
 
@@ -598,6 +663,7 @@ impl Rebase for Connection {
             listed_until,
             mark: _,
             zone: _,
+            share: _,
             translated: _,
             is_replied: _,
             tcp: _,

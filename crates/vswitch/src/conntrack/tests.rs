@@ -105,6 +105,69 @@ fn what_belongs_to_no_connection_is_invalid() {
 }
 
 #[test]
+fn a_range_of_which_nothing_is_left_is_not_searched_again_at_once() {
+    let mut table = Conntrack::new(1, 10);
+    let request = Request { translate: source(9, 9, Some((5_000, 5_001))), ..COMMIT };
+    let server = (2, 53);
+    for client in [1, 4] {
+        assert!(table.process(at(0), &udp((client, 4_000), server), &request).is_kept);
+    }
+    // Both ports are free again after 30 s.
+    let refused = |table: &mut Conntrack, now, server| table.process(now, &udp((3, 4_000), server), &request).refusal;
+    let ms = |ms: u64| at(30) + Span::from_ms(ms);
+    let before = Time::from_ps(at(30).as_ps() - Span::from_ms(5).as_ps());
+    assert_eq!(refused(&mut table, before, server), Some(Refusal::NoTuple));
+    assert_eq!(refused(&mut table, ms(1), server), Some(Refusal::NoTuple), "nobody has looked");
+    assert_eq!(refused(&mut table, ms(1), (2, 54)), None, "another port is another matter");
+    assert_eq!(refused(&mut table, ms(6), server), None);
+    assert_eq!(table.counters().no_tuple, 2);
+}
+
+#[test]
+fn who_begins_many_connections_takes_away_nothing_of_the_others_part() {
+    let mut table = Conntrack::new(1, 10);
+    let ping = |id| {
+        let tuple = Tuple { src_port: id, dst_port: 0x800, ..tuple(protocol::ICMP, (1, 0), (2, 0)) };
+        Segment { tuple, tcp_flags: 0, quoted: None }
+    };
+    let begin = |table: &mut Conntrack, id, end| {
+        table.begin_for(end);
+        assert!(table.process(at(0), &ping(id), &COMMIT).is_kept);
+    };
+    let has = |table: &Conntrack, ids: std::ops::Range<u16>| {
+        let is_known = |id: &u16| table.peek(at(0), &ping(*id), &LOOK).is_kept;
+        ids.filter(is_known).count()
+    };
+    // One alone may have all.
+    for id in 0..20 {
+        begin(&mut table, id, 0);
+    }
+    assert_eq!(has(&table, 0..20), 10);
+    // The other one gets its half, and keeps it.
+    for id in 100..103 {
+        begin(&mut table, id, 1);
+    }
+    for id in 20..60 {
+        begin(&mut table, id, 0);
+    }
+    assert_eq!((has(&table, 100..103), has(&table, 0..60)), (3, 7));
+    for id in 103..160 {
+        begin(&mut table, id, 1);
+    }
+    assert_eq!((has(&table, 100..160), has(&table, 0..60)), (5, 5));
+    assert_eq!(table.counters().connections, 10);
+}
+
+#[test]
+fn a_table_that_is_full_of_connections_in_use_says_so() {
+    let mut table = Conntrack::new(1, 1);
+    for (from, to) in [((1, 1), (2, 2)), ((2, 2), (1, 1))] {
+        assert!(table.process(at(0), &udp(from, to), &COMMIT).is_kept);
+    }
+    assert_eq!(table.process(at(0), &udp((3, 3), (4, 4)), &COMMIT).refusal, Some(Refusal::NoRoom));
+}
+
+#[test]
 fn addresses_are_translated_and_back() {
     let mut table = Conntrack::new(1, 10);
     let request = Request { translate: source(9, 9, Some((5_000, 5_001))), ..COMMIT };

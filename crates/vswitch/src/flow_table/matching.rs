@@ -191,6 +191,13 @@ impl Match {
         bits & self.mask.get(Slot::IP_PROTO) == 0
     }
 
+    /// A field that is matched though it is none of a packet's, but what a switch knows of one: its port, its connection, its metadata. [`Match::has_frame`] has none of them.
+    pub fn of_switch(&self) -> Option<&'static str> {
+        let slots = [Slot::CT_STATE, Slot::CT_ZONE, Slot::CT_MARK, Slot::METADATA, Slot::IN_PORT];
+        let slot = slots.into_iter().find(|slot| self.mask.get(*slot) != 0)?;
+        FIELDS.iter().find(|field| field.slot == slot).map(|field| field.name)
+    }
+
     /// The port that packets have come in by, if that is matched.
     pub fn in_port(&self) -> Option<PortId> {
         (self.mask.get(Slot::IN_PORT) != 0).then(|| PortId(self.key.get(Slot::IN_PORT) as u16))

@@ -99,7 +99,10 @@ impl Ports {
 
     /// Which there are.
     fn list(&self) -> String {
-        let mut known = self.known();
+        let mut known = self.known().peekable();
+        if known.peek().is_none() {
+            return "it has no ports".to_owned();
+        }
         let few = known.by_ref().take(LISTED_MAX);
         let few: Vec<String> =
             few.map(|port| format!("{} ({})", port.0, self.peer(port).unwrap_or_default())).collect();

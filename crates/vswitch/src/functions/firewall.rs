@@ -3,15 +3,14 @@
 //! ```text
 //! packet -> connection known, or an ICMP error about one -----------------------------------------------> pass
 //!           | new -> rules of its course, the first one that fits, else outbound: allow, inbound: deny --> pass, kept | drop
-//!           | neither: a segment out of the blue, a fragment ---------------------------------------------> drop
+//!           | neither: a segment out of the blue, a fragment, what is behind a second tag ----------------> drop
 //! ```
 
 use machine::{Rebase, Span, Time};
-use wire::{EthernetPacket, ethertype};
 
-use super::connections::{connections, count_of};
+use super::connections::{Content, connections, count_of};
 use super::service_function::{Course, FunctionCount, PassingPacket, ServiceFunction, Verdict, nonzero};
-use crate::conntrack::{Conntrack, Request, Segment, Translate, ct_state};
+use crate::conntrack::{Conntrack, Refusal, Request, Segment, Translate, ct_state};
 use crate::field::Field;
 use crate::flow_table::Match;
 
@@ -53,16 +52,12 @@ pub struct Firewall {
     invalid: u64,
     /// Fragments, which do not say what they belong to, and IP packets that are malformed.
     fragments: u64,
-    /// Connections that could not be kept.
+    /// Frames with several tags: what is in them is not looked at.
+    nested: u64,
+    /// Connections that could not be kept since the table is full.
     full: u64,
-}
-
-/// Neighbour discovery is about no connection, and nothing works without it (RFC 4890, 4.4.1).
-fn is_neighbour_discovery(segment: &Segment) -> bool {
-    const ROUTER_SOLICITATION: u16 = 133;
-    const REDIRECT: u16 = 137;
-    let tuple = &segment.tuple;
-    tuple.is_ipv6 && tuple.is_icmp() && (ROUTER_SOLICITATION..=REDIRECT).contains(&(tuple.dst_port >> 8))
+    /// Connections that could not be kept since answers to them would be another one's, or are no others than they themselves.
+    no_tuple: u64,
 }
 
 impl Firewall {
@@ -75,7 +70,9 @@ impl Firewall {
             rules: rules.clone(),
             invalid: 0,
             fragments: 0,
+            nested: 0,
             full: 0,
+            no_tuple: 0,
         }
     }
 
@@ -88,9 +85,7 @@ impl Firewall {
     }
 
     fn process_ip(&mut self, now: Time, packet: &PassingPacket<'_>, segment: &Segment) -> Verdict {
-        if is_neighbour_discovery(segment) {
-            return Verdict::Pass;
-        }
+        self.conntrack.begin_for(packet.course.index());
         let request = Request { zone: 0, commit: false, force: false, mark: None, translate: Translate::No };
         let tracked = self.conntrack.process(now, segment, &request);
         if tracked.state & ct_state::INVALID != 0 {
@@ -103,27 +98,28 @@ impl Firewall {
         if !self.may_begin(packet) {
             return Verdict::Drop;
         }
-        if self.conntrack.process(now, segment, &Request { commit: true, ..request }).is_kept {
+        let begun = self.conntrack.process(now, segment, &Request { commit: true, ..request });
+        if begun.is_kept {
             return Verdict::Pass;
         }
-        self.full += 1;
+        match begun.refusal {
+            Some(Refusal::NoTuple) => self.no_tuple += 1,
+            Some(Refusal::NoRoom) | None => self.full += 1,
+        }
         Verdict::Drop
     }
 }
 
 impl ServiceFunction for Firewall {
     fn process(&mut self, now: Time, packet: &PassingPacket<'_>, _: &mut Vec<Field>) -> Verdict {
-        let ethernet = EthernetPacket::new_checked(packet.headers).ok();
-        let is_ipv6 = match ethernet.as_ref().map(EthernetPacket::ethertype) {
-            Some(ethertype::IPV4) => false,
-            Some(ethertype::IPV6) => true,
-            _ => return if self.may_begin(packet) { Verdict::Pass } else { Verdict::Drop },
+        let unreadable = match Content::of(packet.headers) {
+            Content::Ip(segment) => return self.process_ip(now, packet, &segment),
+            Content::NeighbourDiscovery => return Verdict::Pass,
+            Content::Other => return if self.may_begin(packet) { Verdict::Pass } else { Verdict::Drop },
+            Content::Fragment => &mut self.fragments,
+            Content::Nested => &mut self.nested,
         };
-        let segment = ethernet.and_then(|ethernet| Segment::parse(is_ipv6, ethernet.payload()));
-        if let Some(segment) = segment {
-            return self.process_ip(now, packet, &segment);
-        }
-        self.fragments += 1;
+        *unreadable += 1;
         Verdict::Drop
     }
 
@@ -143,7 +139,9 @@ impl ServiceFunction for Firewall {
         counts.extend([
             FunctionCount::new("invalid", self.invalid),
             FunctionCount::new("fragments", self.fragments),
+            FunctionCount::new("several tags", self.nested),
             FunctionCount::new("no room for connections", self.full),
+            FunctionCount::new("no tuple for connections", self.no_tuple),
         ]);
         nonzero(counts)
     }
@@ -151,7 +149,7 @@ impl ServiceFunction for Firewall {
 
 impl Rebase for Firewall {
     fn rebase(&mut self, by: Span) {
-        let Self { rules: _, conntrack, decided: _, invalid: _, fragments: _, full: _ } = self;
+        let Self { rules: _, conntrack, decided: _, invalid: _, fragments: _, nested: _, full: _, no_tuple: _ } = self;
         conntrack.rebase(by);
     }
 }

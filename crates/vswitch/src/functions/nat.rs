@@ -1,11 +1,13 @@
 //! `nat`: connections that the chain's `from` begins seem to come from other addresses, and ports of an address lead to hosts (RFC 3022).
 
 use machine::{Rebase, Span, Time};
-use wire::{EthernetPacket, ethertype, protocol};
+use wire::{EthernetPacket, protocol};
 
-use super::connections::{connections, count_of};
+use super::connections::{Content, connections, count_of};
 use super::service_function::{Course, FunctionCount, PassingPacket, ServiceFunction, Verdict, nonzero};
-use crate::conntrack::{Conntrack, NatRange, Request, Segment, Translate, TranslatedEnd, Tuple, ct_state};
+use crate::conntrack::{
+    Conntrack, NatRange, Refusal, Request, Segment, Tracked, Translate, TranslatedEnd, Tuple, ct_state,
+};
 use crate::field::Field;
 use crate::translation::translate;
 
@@ -78,67 +80,100 @@ impl NatRules {
 pub struct Nat {
     rules: NatRules,
     conntrack: Conntrack,
+    /// By connection: the MAC address that its packets come from, where their source is translated. Answers go there, though nobody else knows that it has this IP address.
+    stations: Vec<[u8; 6]>,
     /// Packets in which something was written.
     translated: u64,
     /// Packets to an address of the function that no connection has and no port leads on from.
     unsolicited: u64,
-    /// Packets that belong to no connection and begin none; or no address and port is left for theirs.
+    /// Packets that belong to no connection and begin none.
     invalid: u64,
+    /// Packets for whose connection no address and port is left.
+    no_tuple: u64,
     /// Fragments, which do not say what they belong to, and IP packets that are malformed.
     fragments: u64,
-    /// Connections that could not be kept.
+    /// Frames with several tags: what is in them is not looked at.
+    nested: u64,
+    /// Packets for whose connection the table has no room.
     full: u64,
 }
 
 impl Nat {
     /// `seed` is where the hashes of its connections start.
     pub fn new(rules: &NatRules, seed: u64) -> Self {
+        let conntrack = connections(seed);
         Self {
             rules: rules.clone(),
-            conntrack: connections(seed),
+            stations: vec![[0; 6]; if rules.source.is_some() { conntrack.capacity() } else { 0 }],
+            conntrack,
             translated: 0,
             unsolicited: 0,
             invalid: 0,
+            no_tuple: 0,
             fragments: 0,
+            nested: 0,
             full: 0,
         }
     }
 
-    fn process_ip(&mut self, now: Time, course: Course, segment: &Segment, fields: &mut Vec<Field>) -> Verdict {
+    fn process_ip(
+        &mut self,
+        now: Time,
+        packet: &PassingPacket<'_>,
+        segment: &Segment,
+        fields: &mut Vec<Field>,
+    ) -> Verdict {
         let tuple = &segment.tuple;
-        let range = self.rules.range_for(course, tuple);
+        let range = self.rules.range_for(packet.course, tuple);
+        let is_unsolicited = range.is_none() && self.rules.owns(tuple.is_ipv6, tuple.dst);
         let translates = range.map_or(Translate::Existing, Translate::New);
-        let request = Request { zone: 0, commit: range.is_some(), force: false, mark: None, translate: translates };
+        // What stays as it is is a connection as well: answers to it begin none that would be translated.
+        self.conntrack.begin_for(packet.course.index());
+        let request = Request { zone: 0, commit: !is_unsolicited, force: false, mark: None, translate: translates };
         let tracked = self.conntrack.process(now, segment, &request);
-        let is_invalid = tracked.state & ct_state::INVALID != 0;
-        let lost = if !tracked.is_kept && self.rules.owns(tuple.is_ipv6, tuple.dst) && range.is_none() {
-            &mut self.unsolicited
-        } else if is_invalid && range.is_some() {
-            &mut self.invalid
-        } else if !tracked.is_kept && range.is_some() {
-            &mut self.full
-        } else {
-            translate(segment, &tracked, |field| fields.push(field));
-            self.translated += u64::from(!fields.is_empty());
-            return Verdict::Pass;
+        let lost = match tracked.refusal {
+            _ if tracked.is_kept => {
+                self.write(packet, segment, &tracked, fields);
+                return Verdict::Pass;
+            }
+            _ if is_unsolicited => &mut self.unsolicited,
+            Some(Refusal::NoTuple) => &mut self.no_tuple,
+            Some(Refusal::NoRoom) => &mut self.full,
+            None if range.is_some() => &mut self.invalid,
+            None => return Verdict::Pass,
         };
         *lost += 1;
         Verdict::Drop
+    }
+
+    /// Says what is written into a packet of a connection.
+    fn write(&mut self, packet: &PassingPacket<'_>, segment: &Segment, tracked: &Tracked, fields: &mut Vec<Field>) {
+        let is_reply = tracked.state & ct_state::REPLY != 0;
+        if let Some(new) = tracked.tuple
+            && let Some(station) = tracked.place.and_then(|place| self.stations.get_mut(place as usize))
+            && let Ok(ethernet) = EthernetPacket::new_checked(packet.headers)
+        {
+            if !is_reply && new.src != segment.tuple.src {
+                *station = ethernet.src();
+            } else if is_reply && new.dst != segment.tuple.dst && *station != ethernet.dst() {
+                // A host that is known has its own address written behind the IP address.
+                fields.push(Field::EthDst(*station));
+            }
+        }
+        translate(segment, tracked, |field| fields.push(field));
+        self.translated += u64::from(!fields.is_empty());
     }
 }
 
 impl ServiceFunction for Nat {
     fn process(&mut self, now: Time, packet: &PassingPacket<'_>, fields: &mut Vec<Field>) -> Verdict {
-        let Ok(ethernet) = EthernetPacket::new_checked(packet.headers) else { return Verdict::Pass };
-        let is_ipv6 = match ethernet.ethertype() {
-            ethertype::IPV4 => false,
-            ethertype::IPV6 => true,
-            _ => return Verdict::Pass,
+        let unreadable = match Content::of(packet.headers) {
+            Content::Ip(segment) => return self.process_ip(now, packet, &segment, fields),
+            Content::NeighbourDiscovery | Content::Other => return Verdict::Pass,
+            Content::Fragment => &mut self.fragments,
+            Content::Nested => &mut self.nested,
         };
-        if let Some(segment) = Segment::parse(is_ipv6, ethernet.payload()) {
-            return self.process_ip(now, packet.course, &segment, fields);
-        }
-        self.fragments += 1;
+        *unreadable += 1;
         Verdict::Drop
     }
 
@@ -148,7 +183,9 @@ impl ServiceFunction for Nat {
             FunctionCount::new("translated", self.translated),
             FunctionCount::new("unsolicited", self.unsolicited),
             FunctionCount::new("invalid", self.invalid),
+            FunctionCount::new("no address and port left", self.no_tuple),
             FunctionCount::new("fragments", self.fragments),
+            FunctionCount::new("several tags", self.nested),
             FunctionCount::new("no room for connections", self.full),
         ])
     }
@@ -156,7 +193,18 @@ impl ServiceFunction for Nat {
 
 impl Rebase for Nat {
     fn rebase(&mut self, by: Span) {
-        let Self { rules: _, conntrack, translated: _, unsolicited: _, invalid: _, fragments: _, full: _ } = self;
+        let Self {
+            rules: _,
+            conntrack,
+            stations: _,
+            translated: _,
+            unsolicited: _,
+            invalid: _,
+            no_tuple: _,
+            fragments: _,
+            nested: _,
+            full: _,
+        } = self;
         conntrack.rebase(by);
     }
 }

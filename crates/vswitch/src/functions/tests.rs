@@ -179,7 +179,76 @@ fn nat_translates_sources_and_forwards_ports() {
     assert_eq!(answer.as_deref(), Some("10.0.1.1:8080 > 10.0.0.2:4000"));
     let plain = becomes(REVERSE, &b, &a, (4_000, 22), syn);
     assert_eq!(plain.as_deref(), Some("10.0.0.2:4000 > 10.0.0.1:22"), "what is for somebody else stays as it is");
-    assert_eq!(shown(&*nat), ["connections 3", "translated 5", "unsolicited 1", "invalid 1"]);
+    let counted = ["connections 4", "translated 5", "unsolicited 1", "no address and port left 1"];
+    assert_eq!(shown(&*nat), counted);
+}
+
+/// A function that translates sources to 10.0.1.1.
+fn source_nat() -> Box<dyn ServiceFunction> {
+    let source = nat_range(TranslatedEnd::Source, "10.0.1.1");
+    BuiltIn::Nat(NatRules { source, forwards: Vec::new() }).make(1)
+}
+
+#[test]
+fn nat_leaves_answers_as_they_are_to_what_the_outside_has_begun() {
+    let mut nat = source_nat();
+    let (a, b) = (address(1), address(2));
+    let (syn, ack) = (tcp_flags::SYN, tcp_flags::ACK);
+    let datagram = |from: &HostAddress, to: &HostAddress, ports| ipv4_udp(from, to, ports, 10, (0, false));
+    for (question, answer) in [
+        (segment(&b, &a, (4_000, 22), syn), segment(&a, &b, (22, 4_000), syn | ack)),
+        (datagram(&b, &a, (4_000, 53)), datagram(&a, &b, (53, 4_000))),
+    ] {
+        assert_eq!(pass(&mut *nat, at(1), REVERSE, &question).as_ref(), Some(&question));
+        assert_eq!(pass(&mut *nat, at(2), FORWARD, &answer).as_ref(), Some(&answer));
+    }
+    // What it begins itself with the same peer is translated.
+    let own = pass(&mut *nat, at(3), FORWARD, &datagram(&a, &b, (53, 4_001))).expect("it passes");
+    assert_eq!(ends(&own).0, "10.0.1.1:53");
+    assert_eq!(shown(&*nat), ["connections 3", "translated 1"]);
+}
+
+#[test]
+fn answers_of_nat_go_to_the_station_that_has_asked() {
+    let mut nat = source_nat();
+    let (known, b) = (address(1), address(2));
+    let station = HostAddress { mac: [2, 0xaa, 0, 0, 0, 7], ..address(77) };
+    let out = pass(&mut *nat, at(1), FORWARD, &ipv4_udp(&station, &b, (5, 6), 10, (0, false))).expect("it passes");
+    assert_eq!(ends(&out).0, "10.0.1.1:5");
+    // Whoever asks for the address that it has outside is answered with that of a host.
+    let public = HostAddress { ipv4: Ipv4Addr::new(10, 0, 1, 1), ..known };
+    let back = pass(&mut *nat, at(2), REVERSE, &ipv4_udp(&b, &public, (6, 5), 10, (0, false))).expect("it passes");
+    assert_eq!(ends(&back).1, format!("{}:5", station.ipv4));
+    assert_eq!(back[..6], station.mac);
+}
+
+/// A frame with tags of VLAN 0 behind its addresses.
+fn tagged(frame: &[u8], tags: &[u16]) -> Vec<u8> {
+    let tags = tags.iter().flat_map(|tpid| [tpid.to_be_bytes(), [0, 0]]).flatten();
+    frame[..12].iter().copied().chain(tags).chain(frame[12..].iter().copied()).collect()
+}
+
+#[test]
+fn what_is_behind_a_second_tag_passes_neither_firewall_nor_nat() {
+    let rules = FirewallRules { outbound: Vec::new(), inbound: vec![rule(true, "ip")] };
+    let mut firewall = BuiltIn::Firewall(rules).make(1);
+    let mut nat = source_nat();
+    let datagram = ipv4_udp(&address(1), &address(2), (5, 6), 10, (0, false));
+    for function in [&mut *firewall, &mut *nat] {
+        assert!(passes(function, FORWARD, &tagged(&datagram, &[0x8100])), "a priority");
+        for tags in [&[0x8100, 0x8100][..], &[0x8100, 0x88a8], &[0x88a8], &[0x88a8, 0x8100]] {
+            assert!(!passes(function, FORWARD, &tagged(&datagram, tags)), "{tags:x?}");
+        }
+        assert!(shown(function).contains(&"several tags 4".to_owned()), "{:?}", shown(function));
+    }
+}
+
+#[test]
+fn a_firewall_counts_what_cannot_be_told_from_its_answer() {
+    let mut firewall = BuiltIn::Firewall(FirewallRules::default()).make(1);
+    let a = address(1);
+    assert!(!passes(&mut *firewall, FORWARD, &segment(&a, &a, (80, 80), tcp_flags::SYN)));
+    assert_eq!(shown(&*firewall), ["outbound allow by default 1", "no tuple for connections 1"]);
 }
 
 #[test]
