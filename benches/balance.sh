@@ -124,7 +124,7 @@ measure() { # HOW URL PROGRAM..
 peer=(ip netns exec "$prefix-c")
 own=("$heddle" exec --name "$name" c --)
 printf '%s, %s, load %s\n' "$(date +%F)" "$(nproc) CPUs" "$(cut -d' ' -f1 /proc/loadavg)"
-for round in $(seq "$rounds"); do
+for _ in $(seq "$rounds"); do
     for how in new keep; do
         echo "$how none $(measure "$how" http://10.210.1.2/ "${peer[@]}")"
         echo "$how heddle-nat $(measure "$how" http://nat/ "${own[@]}")"

@@ -294,6 +294,7 @@ impl ServiceState {
             let opened = &mut self.opened[place as usize];
             if asks && !opened.waits {
                 (opened.waits, opened.asked_at) = (true, now);
+                self.running[running].machine.asked(now, opened.server);
             }
             self.note_end(now, place, tracked.tcp, false);
         }
@@ -392,7 +393,11 @@ impl ServiceState {
         if let Some(place) = tracked.place.filter(|_| is_reply) {
             let opened = &mut self.opened[place as usize];
             let says = tracked.tcp.is_none() || segment.tcp_flags & (tcp_flags::PSH | tcp_flags::FIN) != 0;
-            if says && opened.waits {
+            if opened.waits && tracked.tcp == Some(TcpState::SynReceived) {
+                // It has accepted. What the client will ask is not waited for before it has asked.
+                opened.waits = false;
+                self.running[running].machine.withdrawn(opened.server);
+            } else if says && opened.waits {
                 (opened.waits, opened.is_answered) = (false, true);
                 let (server, latency) = (opened.server, now.since(opened.asked_at));
                 self.running[running].machine.answered(now, server, latency);
@@ -416,11 +421,12 @@ impl ServiceState {
         let Some(conntrack) = &mut self.conntrack else { return };
         for place in conntrack.take_removed() {
             let Some(opened) = self.opened.get_mut(place as usize) else { continue };
-            let outcome = match (opened.phase, opened.is_answered) {
+            // A client that asks nothing, or nothing more, says nothing of its server.
+            let outcome = match (opened.phase, opened.waits) {
                 (Phase::Closed, _) => continue,
                 (Phase::Idle, _) => Outcome::Completed,
-                (Phase::Active, true) => Outcome::Expired,
-                (Phase::Active, false) => Outcome::TimedOut,
+                (Phase::Active, false) => Outcome::Expired,
+                (Phase::Active, true) => Outcome::TimedOut,
             };
             let machine = &mut self.running[opened.running as usize].machine;
             machine.close(now, opened.server, opened.phase == Phase::Idle, outcome);
