@@ -4,7 +4,7 @@ mod availability;
 
 use machine::{Rebase, Rng, Span, Step, Time};
 
-use crate::agent::{AgentCheck, State};
+use crate::agent::{Admin, AgentCheck, State};
 use crate::client_limit::Limiter;
 use crate::config::{ServiceSpec, SpecError, WEIGHT_MAX};
 use crate::event::{Event, Events};
@@ -173,6 +173,33 @@ impl Service {
     /// Whether a server may get new connections now.
     pub fn is_candidate(&self, server: ServerId) -> bool {
         self.servers.get(server).is_some_and(|server| server.is_candidate)
+    }
+
+    /// Whether a server is there no more, as far as is known: it is down or ejected.
+    pub fn is_dead(&self, server: ServerId) -> bool {
+        let why = self.servers.get(server).and_then(|server| server.unavailable(false));
+        matches!(why, Some(Unavailable::Down | Unavailable::Ejected))
+    }
+
+    /// Whether no server has any connection.
+    pub fn is_idle(&self) -> bool {
+        self.servers.all().all(|server| server.connections() == 0)
+    }
+
+    /// What an agent has wanted, and what health checks have said, holds no longer: nobody says it any more.
+    pub fn forget_checks(&mut self, now: Time, server: ServerId) {
+        self.change(now, server, |server| {
+            (server.weight_percent, server.agent_connections_max) = (100, None);
+            (server.admin, server.is_up, server.is_healthy) = (Admin::Ready, true, true);
+        });
+    }
+
+    /// The same of its agent alone, which has fallen silent.
+    pub fn forget_agent(&mut self, now: Time, server: ServerId) {
+        self.change(now, server, |server| {
+            (server.weight_percent, server.agent_connections_max) = (100, None);
+            (server.admin, server.is_up) = (Admin::Ready, true);
+        });
     }
 
     /// Chooses a server for a new connection, which counts as active there from now on.

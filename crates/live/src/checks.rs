@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a thread a service: Health (when, whom) --job--> a thread a server, in the network namespace of its host --result--> Health --> worker: up, down
-//!                                                     asks the agent there -----------------------------------------------> worker: report
+//!   a thread a server asks its agent there -----------------------------------------------------------------------------------> worker: report
 //! ```
 //!
 //! A probe comes from the server's own host, to its own address: it says how the server does, not the network before it. That is known to the fabric itself.
@@ -10,6 +10,7 @@
 mod probe;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -18,12 +19,15 @@ use std::time::{Duration, Instant};
 use balance::health::{Health, HealthSpec, Input, Output};
 use datapath::{AgentSpec, Service};
 use fabric::Fabric;
-use machine::{Control as _, Step, Time, mix};
+use machine::{Control as _, Span, Step, Time, mix};
 
 use crate::dataplane::{OrderKind, ServerOrder, ServerOrders};
 use crate::host::Host;
 use crate::namespace::Namespace;
 use probe::Job;
+
+/// The longest wait for an event at once.
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 /// The stack of a thread that probes: it keeps what it reads on the heap.
 const STACK: usize = 128 << 10;
@@ -51,6 +55,9 @@ struct Plan {
 struct Checker {
     plan: Plan,
     events: Sender<Event>,
+    /// Those that ask agents end when these are gone.
+    _asking: Vec<Sender<Infallible>>,
+    orders: ServerOrders,
 }
 
 /// What a checker hears of.
@@ -76,7 +83,11 @@ impl Checks {
             let (plan, namespaces) = plan(fabric, service, hosts);
             let checker = match before.remove(&service.name) {
                 Some(checker) if checker.plan == plan => checker,
-                _ => start(plan, namespaces, orders, fabric.seed),
+                other => {
+                    // What it forgets comes before what the next one finds.
+                    drop(other);
+                    start(plan, namespaces, (orders, service.spec.report_expiry), fabric.seed)
+                }
             };
             self.checkers.insert(service.name.clone(), checker);
         }
@@ -87,19 +98,24 @@ impl Drop for Checker {
     fn drop(&mut self) {
         // It has ended if nobody hears it.
         let _ = self.events.send(Event::End);
+        // What was said by nobody any more holds no longer.
+        for server in &self.plan.servers {
+            self.orders.send(ServerOrder::new(&self.plan.service, &server.name, OrderKind::Forget));
+        }
     }
 }
 
 /// Servers that are hosts of their own: who is behind a device is nobody's to enter.
 fn plan(fabric: &Fabric, service: &Service, hosts: &[Host]) -> (Plan, Vec<Namespace>) {
     let (mut servers, mut namespaces) = (Vec::new(), Vec::new());
+    let is_ipv6 = service.addresses.first().is_some_and(|address| address.is_ipv6);
     for (server, spec) in service.servers.iter().zip(&service.spec.servers) {
         let host = hosts.iter().find(|host| host.spec().name == fabric.topology.nodes[server.host].name);
         let namespace = host.map(|host| host.namespace().try_clone());
         let (Some(Ok(namespace)), Some(own)) = (namespace, fabric.topology.address(server.host)) else { continue };
         servers.push(CheckedServer {
             name: spec.name.clone(),
-            address: SocketAddr::new(own.ipv4.into(), spec.port),
+            address: SocketAddr::new(if is_ipv6 { own.ipv6.into() } else { own.ipv4.into() }, spec.port),
             namespace: namespace.inode(),
         });
         namespaces.push(namespace);
@@ -108,24 +124,31 @@ fn plan(fabric: &Fabric, service: &Service, hosts: &[Host]) -> (Plan, Vec<Namesp
     (Plan { service: service.name.clone(), health, agent, servers }, namespaces)
 }
 
-fn start(plan: Plan, namespaces: Vec<Namespace>, orders: &ServerOrders, seed: u64) -> Checker {
+fn start(plan: Plan, namespaces: Vec<Namespace>, (orders, expiry): (&ServerOrders, Span), seed: u64) -> Checker {
     let (events, heard) = mpsc::channel();
-    let mut probers = Vec::with_capacity(namespaces.len());
+    let (mut probers, mut asking) = (Vec::with_capacity(namespaces.len()), Vec::new());
     for (number, (server, namespace)) in plan.servers.iter().zip(namespaces).enumerate() {
+        if let (Some(agent), Ok(namespace)) = (plan.agent, namespace.try_clone()) {
+            let (alive, ended) = mpsc::channel();
+            let asker = Asker {
+                at: SocketAddr::new(server.address.ip(), agent.port),
+                interval: Duration::from_nanos(agent.interval.as_ns()),
+                expiry: Duration::from_nanos(expiry.as_ns()),
+                service: plan.service.clone(),
+                server: server.name.clone(),
+                orders: orders.clone(),
+            };
+            spawn("asker", move || asker.run(&namespace, &ended));
+            asking.push(alive);
+        }
         let (jobs, queue) = mpsc::channel();
-        let prober = Prober {
-            number,
-            service: plan.service.clone(),
-            server: server.name.clone(),
-            results: events.clone(),
-            orders: orders.clone(),
-        };
+        let prober = Prober { number, server: server.name.clone(), results: events.clone() };
         spawn("prober", move || prober.run(&namespace, &queue));
         probers.push(jobs);
     }
-    let (own, orders) = (plan.clone(), orders.clone());
-    spawn("checker", move || check(&own, &heard, &probers, &orders, seed));
-    Checker { plan, events }
+    let (own, own_orders) = (plan.clone(), orders.clone());
+    spawn("checker", move || check(&own, &heard, &probers, &own_orders, seed));
+    Checker { plan, events, _asking: asking, orders: orders.clone() }
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
@@ -146,18 +169,8 @@ fn check(plan: &Plan, events: &Receiver<Event>, probers: &[Sender<Job>], orders:
             health.handle(now(), Input::Add(server));
         }
     }
-    let mut asked = Time::ZERO;
     loop {
         let mut next = Time::NEVER;
-        if let Some(agent) = &plan.agent {
-            if now() >= asked {
-                for (jobs, server) in probers.iter().zip(&plan.servers) {
-                    let _ = jobs.send(Job::Ask { at: SocketAddr::new(server.address.ip(), agent.port) });
-                }
-                asked = now() + agent.interval;
-            }
-            next = asked;
-        }
         while let Some(health) = &mut health {
             match health.poll(now()) {
                 Step::Wait(until) => {
@@ -169,13 +182,14 @@ fn check(plan: &Plan, events: &Receiver<Event>, probers: &[Sender<Job>], orders:
                     let at = SocketAddr::new(plan.servers[server].address.ip(), port);
                     let patience = Duration::from_nanos(deadline.since(now()).as_ns());
                     let check = health.spec().check.clone();
-                    let _ = probers[server].send(Job::Probe { number: probe, check, at, patience });
+                    let _ = probers[server].send(Job { number: probe, check, at, patience });
                 }
                 Step::Do(Output::Up(server)) => say(plan, server, true, orders),
                 Step::Do(Output::Down(server)) => say(plan, server, false, orders),
             }
         }
-        let wait = Duration::from_nanos(next.since(now()).as_ns());
+        // Without health checks there is nothing to wait for but the end.
+        let wait = Duration::from_nanos(next.since(now()).as_ns()).min(LONGEST_WAIT);
         match events.recv_timeout(wait) {
             Ok(Event::Result { server, probe, is_good }) => {
                 if let Some(health) = &mut health {
@@ -201,10 +215,8 @@ fn say(plan: &Plan, server: usize, is_up: bool, orders: &ServerOrders) {
 /// Who speaks to one server, in the namespace of its host.
 struct Prober {
     number: usize,
-    service: String,
     server: String,
     results: Sender<Event>,
-    orders: ServerOrders,
 }
 
 impl Prober {
@@ -212,17 +224,43 @@ impl Prober {
         if let Err(error) = namespace.enter() {
             return tracing::error!("server {} is not checked: {error}", self.server);
         }
-        while let Ok(job) = jobs.recv() {
-            match job {
-                Job::Probe { number, check, at, patience } => {
-                    let is_good = probe::probe(&check, at, patience);
-                    let _ = self.results.send(Event::Result { server: self.number, probe: number, is_good });
-                }
-                Job::Ask { at } => {
-                    // Who does not answer is not known: what it has said before expires.
-                    let Some(said) = probe::ask(at) else { continue };
+        while let Ok(Job { number, check, at, patience }) = jobs.recv() {
+            let is_good = probe::probe(&check, at, patience);
+            let _ = self.results.send(Event::Result { server: self.number, probe: number, is_good });
+        }
+    }
+}
+
+/// Who asks the agent of one server, in the namespace of its host.
+struct Asker {
+    at: SocketAddr,
+    interval: Duration,
+    expiry: Duration,
+    service: String,
+    server: String,
+    orders: ServerOrders,
+}
+
+impl Asker {
+    fn run(self, namespace: &Namespace, ended: &Receiver<Infallible>) {
+        if let Err(error) = namespace.enter() {
+            return tracing::error!("the agent of {} is not asked: {error}", self.server);
+        }
+        // When it was heard last, while that holds.
+        let mut heard: Option<Instant> = None;
+        while ended.recv_timeout(self.interval) == Err(RecvTimeoutError::Timeout) {
+            let said = probe::ask(self.at);
+            match (said, heard) {
+                (Some(said), _) => {
+                    heard = Some(Instant::now());
                     self.orders.send(ServerOrder::new(&self.service, &self.server, said));
                 }
+                (None, Some(last)) if last.elapsed() > self.expiry => {
+                    heard = None;
+                    tracing::warn!("the agent of {} at {} has fallen silent", self.server, self.service);
+                    self.orders.send(ServerOrder::new(&self.service, &self.server, OrderKind::ForgetAgent));
+                }
+                (None, _) => {}
             }
         }
     }

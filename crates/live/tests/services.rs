@@ -108,13 +108,16 @@ fn datagrams_of_a_port_stay_with_their_server() {
     let _servers = ["h3", "h4"].map(|host| Running::server(&network, host, "5353"));
     let answers = bed::output(network.command("h1", bed::program(), ["ask-udp", "10.1.0.53:53", "8"]));
     assert_eq!(count(&answers), counts(&[("h3", 4), ("h4", 4)]));
+    let nobody = network.command("h1", bed::program(), ["ask-udp", "10.1.0.53:54", "1"]).unwrap().output().unwrap();
+    let said = String::from_utf8_lossy(&nobody.stderr).into_owned();
+    assert!(!nobody.status.success() && said.contains("Connection refused"), "{said}");
     network.down().unwrap();
 }
 
 #[test]
 fn connections_outlive_changes_of_their_service() {
     let Some(bed) = Bed::new() else { return };
-    let network = bed.up("changing", &network(&[WEB, DIRECT]));
+    let network = bed.up("changing", &network(&[DIRECT, WEB]));
     let _servers = ["h2", "h3", "h4"].map(|host| Running::server(&network, host, "80"));
     let mut held: Vec<(Holding, String)> = (0..3)
         .map(|_| {
@@ -164,9 +167,14 @@ fn who_is_refused_hears_it() {
     let mut client = Holding::open(&network, "h1", "one:80");
     assert_eq!(client.ask(), "h2");
     assert_eq!(asked(&network, "h1", "one:80", "1"), counts(&[("connection refused", 1)]));
-    let status = status(&network, "one");
-    assert_eq!((status.refused, status.servers[0].failed, status.servers[0].active), (1, 1, 1), "{status:?}");
+    let one = status(&network, "one");
+    assert_eq!((one.refused, one.servers[0].failed, one.servers[0].active), (1, 1, 1), "{one:?}");
     assert_eq!(client.ask(), "h2");
+    assert!(client.ends());
+    // A server that would talk to itself is not its own.
+    bed::wait_until("it has room", || status(&network, "one").servers[0].active == 0);
+    assert_eq!(asked(&network, "h2", "one:80", "1"), counts(&[("connection refused", 1)]));
+    assert_eq!(status(&network, "one").servers[0].failed, 1);
     network.down().unwrap();
 }
 
@@ -194,5 +202,10 @@ fn a_server_that_is_down_or_overloaded_gets_nothing() {
     let _agent = Running::start(network.command("h3", bed::program(), ["agent", "5555", "{\"cpu_utilization\": 1.0}"]));
     bed::wait_until("its agent is heard", || out("h3").as_deref() == Some("overloaded"));
     assert_eq!(asked(&network, "h1", "web:80", "3"), counts(&[("h2", 3)]));
+    // What nobody says any more holds no longer.
+    let unchecked = "  web: { address: '10.1.0.80:80', servers: [h2, h3, h4], scheduler: rr }\n";
+    let text = self::network(&[unchecked]);
+    network.apply(&source(&text), &Overrides::default()).unwrap();
+    bed::wait_until("all are up", || ["h2", "h3", "h4"].iter().all(|server| out(server).is_none()));
     network.down().unwrap();
 }

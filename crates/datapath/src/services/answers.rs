@@ -38,7 +38,7 @@ fn read<'a>(ethernet: &EthernetPacket<'a>) -> Option<Sent<'a>> {
 }
 
 /// A segment that resets the connection of another one (RFC 9293, 3.10.7.1). `None` if that is no segment of TCP, or resets one itself.
-pub(super) fn reset(frame: &[u8]) -> Option<Vec<u8>> {
+fn reset(frame: &[u8]) -> Option<Vec<u8>> {
     let ethernet = EthernetPacket::new_checked(frame).ok()?;
     let sent = read(&ethernet).filter(|sent| sent.protocol == protocol::TCP)?;
     let segment = TcpPacket::new_checked(sent.payload).ok()?;
@@ -75,6 +75,34 @@ pub(super) fn reset(frame: &[u8]) -> Option<Vec<u8>> {
         _ => return None,
     }
     Some(answer(&ethernet, &sent, &payload))
+}
+
+/// What the sender of a packet hears that nobody serves: a reset, or that the port cannot be reached (RFC 1122, 4.1.3.1; RFC 4443, 3.1). `None` if nothing is to be said.
+pub(super) fn refusal(frame: &[u8]) -> Option<Vec<u8>> {
+    /// Of the packet that an error is about: its header, and so much behind it.
+    const QUOTED: usize = 8;
+    if let Some(reset) = reset(frame) {
+        return Some(reset);
+    }
+    let ethernet = EthernetPacket::new_checked(frame).ok()?;
+    let sent = read(&ethernet).filter(|sent| sent.protocol == protocol::UDP)?;
+    let packet = ethernet.payload();
+    let header = packet.len().checked_sub(sent.payload.len()).filter(|header| *header < 256)?;
+    let quoted = packet.get(..(header + QUOTED).min(packet.len()))?;
+    let (kind, code, protocol) = match sent.src {
+        IpAddr::V4(_) => (3, 3, protocol::ICMP),
+        IpAddr::V6(_) => (1, 4, protocol::ICMPV6),
+    };
+    let mut payload = vec![kind, code, 0, 0, 0, 0, 0, 0];
+    payload.extend(quoted);
+    let sum = match (sent.src, sent.dst) {
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            checksum::transport(&Pseudo::V6 { src: dst, dst: src, protocol }, &payload)
+        }
+        _ => checksum::internet(&payload),
+    };
+    payload[2..4].copy_from_slice(&sum.to_be_bytes());
+    Some(answer(&ethernet, &Sent { protocol, ..sent }, &payload))
 }
 
 /// The answer to an echo request (RFC 792, RFC 4443). `None` if it is none, or too long.

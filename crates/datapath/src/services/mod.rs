@@ -20,8 +20,8 @@ use vswitch::AddressAlias;
 
 pub use state::{ServerCounters, ServiceCounters, ServiceState, ServiceView};
 
-/// Virtual addresses' MAC addresses: locally administered, the number of the service in the last two bytes.
-const MAC_PREFIX: [u8; 4] = [0x06, b'h', b'v', b'a'];
+/// Virtual addresses' MAC address, locally administered. All have the same, so that what hosts know of it holds whatever services come and go.
+const MAC: [u8; 6] = [0x06, b'h', b'v', b'a', 0, 1];
 
 /// The most services of a network.
 pub const SERVICES_MAX: usize = 1 << 10;
@@ -107,32 +107,21 @@ impl ForwardingMethod {
 }
 
 impl Service {
-    /// The MAC address by which the virtual addresses of a service are reached, by its number.
-    pub const fn mac(number: usize) -> [u8; 6] {
-        let [a, b, c, d] = MAC_PREFIX;
-        [a, b, c, d, (number >> 8) as u8, number as u8]
-    }
-
     /// Addresses of services, which no host has: packets for them are sent to the first server of each, if nobody balances them.
     pub fn aliases(services: &[Self]) -> impl Iterator<Item = AddressAlias> + '_ {
-        services.iter().enumerate().flat_map(|(number, service)| {
+        services.iter().flat_map(|service| {
             let host = service.servers.first().map(|server| server.host);
             service.addresses.iter().filter_map(move |it| {
                 let addresses = (it.address, it.address);
-                Some(AddressAlias { is_ipv6: it.is_ipv6, addresses, host: host?, mac: Some(Self::mac(number)) })
+                Some(AddressAlias { is_ipv6: it.is_ipv6, addresses, host: host?, mac: Some(MAC) })
             })
         })
     }
 
-    /// The service with this MAC address.
+    /// Whether a packet with this destination is for some service.
     #[inline]
-    const fn number(mac: [u8; 6]) -> Option<usize> {
-        let [a, b, c, d, high, low] = mac;
-        if u32::from_be_bytes([a, b, c, d]) == u32::from_be_bytes(MAC_PREFIX) {
-            Some((high as usize) << 8 | low as usize)
-        } else {
-            None
-        }
+    pub(crate) fn is_for_one(mac: [u8; 6]) -> bool {
+        mac == MAC
     }
 }
 
@@ -186,10 +175,11 @@ impl Services {
         Some(self.addresses[found].1)
     }
 
-    /// Whether a service has an address, be it with this port or another one.
-    fn has_address(&self, is_ipv6: bool, address: u128) -> bool {
+    /// A service that has an address, be it with this port or another one.
+    fn with_address(&self, is_ipv6: bool, address: u128) -> Option<usize> {
         let low = VirtualAddress { is_ipv6, address, protocol: 0, port: 0 };
         let from = self.addresses.partition_point(|(at, _)| *at < low);
-        self.addresses.get(from).is_some_and(|(at, _)| (at.is_ipv6, at.address) == (is_ipv6, address))
+        let (at, number) = self.addresses.get(from)?;
+        ((at.is_ipv6, at.address) == (is_ipv6, address)).then_some(*number)
     }
 }

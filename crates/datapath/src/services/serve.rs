@@ -20,11 +20,18 @@ impl<P> Graph<P> {
         port: NetPort,
         packet: P,
     ) -> Option<P> {
-        let Some(number) = Service::number(driver.destination(&packet)) else { return Some(packet) };
+        if !Service::is_for_one(driver.destination(&packet)) {
+            // A connection to a server itself is none of a service: one that has ended makes room for it.
+            if self.services.is_server(driver.forwarding(&packet).to) {
+                self.services.note_direct(moment.now, driver.headers(&packet));
+            }
+            return Some(packet);
+        }
         let mut fields = self.services.take_fields();
         let seen = (driver.headers(&packet), driver.bytes(&packet));
         let services = &moment.tables.services;
-        let decision = self.services.process_from_client(moment.now, (services, number), seen, &mut fields);
+        let sender = (&moment.tables.host_table, moment.tables.map.node(port));
+        let decision = self.services.process_from_client(moment.now, (services, sender), seen, &mut fields);
         let passed = self.carry_out_service(moment, driver, (decision, port), packet, &mut fields);
         self.services.keep_fields(fields);
         passed
@@ -69,7 +76,7 @@ impl<P> Graph<P> {
                 driver.set_forwarding(&mut packet, Forwarding { to: host, hash });
                 return Some(packet);
             }
-            Decision::Refuse => driver.frame(&packet).and_then(|_| answers::reset(&driver.finished(&packet))),
+            Decision::Refuse => driver.frame(&packet).and_then(|_| answers::refusal(&driver.finished(&packet))),
             Decision::Echo => driver.frame(&packet).and_then(answers::echo),
             Decision::Drop => None,
         };

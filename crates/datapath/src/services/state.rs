@@ -1,13 +1,14 @@
 //! Connections to services: which there are, and what schedulers hear of them. Bytes and the time go in; what is to be written, and where it goes, comes out.
 
+use std::net::IpAddr;
+
 use balance::{Client, Outcome, ServerId};
 use machine::{Rebase, Span, Time};
 use topology::{NodeId, TiVec};
-use vswitch::Field;
 use vswitch::conntrack::{
-    Conntrack, NatRange, Request, Segment, TcpState, Tracked, Translate, TranslatedEnd, ct_state,
+    Conntrack, NatRange, Request, Segment, TcpState, Tracked, Translate, TranslatedEnd, Tuple, ct_state,
 };
-use vswitch::translate;
+use vswitch::{Field, HostTable, translate};
 use wire::{EthernetPacket, ethertype, protocol, tcp_flags};
 
 use super::{ForwardingMethod, Services, VirtualAddress};
@@ -16,7 +17,13 @@ use super::{ForwardingMethod, Services, VirtualAddress};
 const CONNECTIONS_MAX: usize = 1 << 20;
 
 /// Bits of a connection's mark that say which server of the service it has; the service's number is above them.
-const SERVER_BITS: u32 = 20;
+const SERVER_BITS: u32 = 16;
+
+/// Connections whose time has come are cleared away this often, if packets come.
+const SWEEP: Span = Span::from_ms(250);
+
+/// So many of each lifetime at once: the worker is not to be kept by it.
+const SWEPT: u32 = 512;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +83,8 @@ struct Opened {
     waits: bool,
     /// The server has answered at all.
     is_answered: bool,
+    /// Whether its silence says anything of its server: whoever makes up addresses makes connections that nobody can answer.
+    is_from_host: bool,
     phase: Phase,
 }
 
@@ -124,6 +133,8 @@ pub struct ServiceState {
     by_number: Vec<u32>,
     /// By host: whether it may have connections of a service.
     is_server: TiVec<NodeId, bool>,
+    /// When connections are cleared away that have expired.
+    sweeps_at: Time,
     /// What is written into a packet.
     fields: Vec<Field>,
 }
@@ -162,15 +173,23 @@ impl ServiceState {
     }
 
     fn add(&mut self, machine: balance::Service, name: &str) {
-        self.by_number.push(self.running.len() as u32);
-        self.running.push(Running {
+        let new = Running {
             name: name.to_owned(),
             machine,
             hosts: Vec::new(),
             servers: Vec::new(),
             counters: ServiceCounters::default(),
             is_there: true,
-        });
+        };
+        // One that no file has, nor any connection, makes room.
+        let is_over = |running: &Running| !running.is_there && running.machine.is_idle();
+        if let Some(at) = self.running.iter().position(is_over) {
+            self.running[at] = new;
+            self.by_number.push(at as u32);
+        } else {
+            self.by_number.push(self.running.len() as u32);
+            self.running.push(new);
+        }
     }
 
     /// Where servers are now. Those that no file has any more keep what connections they have.
@@ -209,7 +228,7 @@ impl ServiceState {
         let made = std::mem::take(self);
         std::mem::swap(self, old);
         for running in &mut self.running {
-            running.is_there = false;
+            running.is_there = services.all().iter().any(|service| service.name == running.name);
             for at in &mut running.hosts {
                 *at = at.and_then(|place| Some(ServerLocation { host: nodes[place.host]?, ..place }));
             }
@@ -232,25 +251,34 @@ impl ServiceState {
     pub(super) fn process_from_client(
         &mut self,
         now: Time,
-        (services, number): (&Services, usize),
+        (services, (host_table, from)): (&Services, (&HostTable, NodeId)),
         (headers, bytes): (&[u8], u32),
         fields: &mut Vec<Field>,
     ) -> Decision {
-        let Some(own) = self.by_number.get(number).copied() else { return Decision::Drop };
+        self.sweep(now);
         let Some(segment) = parse(headers) else {
-            self.running[own as usize].counters.fragments += 1;
+            // It does not say whose it is.
+            if let Some(own) = self.by_number.first() {
+                self.running[*own as usize].counters.fragments += 1;
+            }
             return Decision::Drop;
         };
         let tuple = segment.tuple;
+        let at_address = services.with_address(tuple.is_ipv6, tuple.dst);
+        let own = at_address.and_then(|number| self.by_number.get(number).copied());
         let tracked = self.track(now, &segment, EXISTING);
-        if tracked.is_kept {
-            if let Some(decision) = self.follow(now, (&segment, &tracked), bytes, fields) {
-                return decision;
-            }
-        } else if tracked.place.is_some() {
+        if tracked.is_kept
+            && let Some(decision) = self.follow(now, (&segment, &tracked), bytes, fields)
+        {
+            return decision;
+        }
+        // Nobody's address any more.
+        let Some(own) = own else { return Decision::Drop };
+        if tracked.place.is_some() && !tracked.is_kept {
             self.running[own as usize].counters.invalid += 1;
             return Decision::Drop;
-        } else if tuple.is_icmp() && segment.quoted.is_none() && services.has_address(tuple.is_ipv6, tuple.dst) {
+        }
+        if tuple.is_icmp() && segment.quoted.is_none() {
             return if tracked.state & ct_state::NEW != 0 { Decision::Echo } else { Decision::Drop };
         }
         let wanted = VirtualAddress {
@@ -269,7 +297,11 @@ impl ServiceState {
             self.running[own as usize].counters.invalid += 1;
             return Decision::Refuse;
         }
-        self.open(now, services, (number, &segment), bytes, fields)
+        let owner = match tuple.address(tuple.src) {
+            IpAddr::V4(address) => host_table.by_ipv4(address),
+            IpAddr::V6(address) => host_table.by_ipv6(address),
+        };
+        self.open(now, services, (number, &segment, (from, owner == Some(from))), bytes, fields)
     }
 
     /// A packet of a connection that is known has come from its client. `None`: its connection is no more, and it begins another one.
@@ -282,9 +314,14 @@ impl ServiceState {
     ) -> Option<Decision> {
         let (running, server) = of_mark(tracked.mark);
         if let Some(place) = tracked.place {
+            let (machine, server) = (&self.running[running].machine, self.opened[place as usize].server);
             let is_first = tracked.tcp == Some(TcpState::SynSent) && segment.tcp_flags & tcp_flags::SYN != 0;
-            if is_first && !self.running[running].machine.is_candidate(self.opened[place as usize].server) {
+            let moves = match tracked.tcp {
                 // Nobody has answered yet: whoever is there may.
+                Some(_) => is_first && !machine.is_candidate(server),
+                None => machine.is_dead(server),
+            };
+            if moves {
                 self.running[running].counters.moved += 1;
                 self.conntrack.as_mut()?.remove_at(place);
                 self.note_removed(now);
@@ -315,7 +352,7 @@ impl ServiceState {
         &mut self,
         now: Time,
         services: &Services,
-        (number, segment): (usize, &Segment),
+        (number, segment, (from, is_from_host)): (usize, &Segment, (NodeId, bool)),
         bytes: u32,
         fields: &mut Vec<Field>,
     ) -> Decision {
@@ -333,6 +370,12 @@ impl ServiceState {
             running.counters.refused += 1;
             return Decision::Refuse;
         };
+        if host == from {
+            // It would talk to itself, with its own address at both ends.
+            running.machine.close(now, server, false, Outcome::Expired);
+            running.counters.refused += 1;
+            return Decision::Refuse;
+        }
         let translated = match service.forwarding {
             ForwardingMethod::Nat => {
                 let address = services.server_addresses[number][of_file][usize::from(tuple.is_ipv6)];
@@ -345,7 +388,22 @@ impl ServiceState {
         };
         let mark = Some(((own as u32) << SERVER_BITS | server.index() as u32, u32::MAX));
         let request = Request { zone: 0, commit: true, force: false, mark, translate: translated };
-        let tracked = self.track(now, segment, request);
+        let mut tracked = self.track(now, segment, request);
+        if tracked.place.is_none()
+            && let (Translate::New(range), Some(conntrack)) = (translated, &mut self.conntrack)
+        {
+            // Two services, or two ports of one, may share a server: what has ended makes room.
+            let answers = Tuple {
+                dst: range.addresses.0,
+                dst_port: range.ports.map_or(tuple.dst_port, |ports| ports.0),
+                ..tuple
+            };
+            if let Some(answers) = answers.reversed() {
+                conntrack.clear_ended(now, 0, &answers);
+                self.note_removed(now);
+                tracked = self.track(now, segment, request);
+            }
+        }
         let running = &mut self.running[own];
         let Some(place) = tracked.place else {
             running.machine.close(now, server, false, Outcome::Expired);
@@ -358,6 +416,7 @@ impl ServiceState {
             asked_at: now,
             waits: true,
             is_answered: false,
+            is_from_host,
             phase: Phase::Active,
         };
         let counters = &mut running.servers[server.index()];
@@ -422,11 +481,11 @@ impl ServiceState {
         for place in conntrack.take_removed() {
             let Some(opened) = self.opened.get_mut(place as usize) else { continue };
             // A client that asks nothing, or nothing more, says nothing of its server.
-            let outcome = match (opened.phase, opened.waits) {
-                (Phase::Closed, _) => continue,
-                (Phase::Idle, _) => Outcome::Completed,
-                (Phase::Active, false) => Outcome::Expired,
-                (Phase::Active, true) => Outcome::TimedOut,
+            let outcome = match opened.phase {
+                Phase::Closed => continue,
+                Phase::Idle => Outcome::Completed,
+                Phase::Active if opened.waits && opened.is_from_host => Outcome::TimedOut,
+                Phase::Active => Outcome::Expired,
             };
             let machine = &mut self.running[opened.running as usize].machine;
             machine.close(now, opened.server, opened.phase == Phase::Idle, outcome);
@@ -476,7 +535,25 @@ impl ServiceState {
     /// Forgets connections whose time has come.
     pub fn clear_expired(&mut self, now: Time) {
         if let Some(conntrack) = &mut self.conntrack {
-            conntrack.clear_expired(now);
+            conntrack.clear_expired(now, SWEPT);
+            self.note_removed(now);
+        }
+    }
+
+    /// The same, now and then.
+    #[inline]
+    fn sweep(&mut self, now: Time) {
+        if now >= self.sweeps_at {
+            self.sweeps_at = now + SWEEP;
+            self.clear_expired(now);
+        }
+    }
+
+    /// A packet goes to a server itself. If it begins a connection, one of a service between the same two ends that has ended is forgotten: answers are not its.
+    pub(super) fn note_direct(&mut self, now: Time, headers: &[u8]) {
+        let Some(segment) = parse(headers).filter(|segment| segment.tcp_flags == tcp_flags::SYN) else { return };
+        if let (Some(conntrack), Some(answers)) = (&mut self.conntrack, segment.tuple.reversed()) {
+            conntrack.clear_ended(now, 0, &answers);
             self.note_removed(now);
         }
     }
@@ -530,7 +607,8 @@ fn parse(headers: &[u8]) -> Option<Segment> {
 
 impl Rebase for ServiceState {
     fn rebase(&mut self, by: Span) {
-        let Self { conntrack, opened, running, by_number: _, is_server: _, fields: _ } = self;
+        let Self { conntrack, opened, running, by_number: _, is_server: _, sweeps_at, fields: _ } = self;
+        sweeps_at.rebase(by);
         if let Some(conntrack) = conntrack {
             conntrack.rebase(by);
         }

@@ -14,7 +14,7 @@ pub(crate) use text::ServiceText;
 use crate::document::File;
 use crate::error::Problems;
 use crate::graph::{Graph, IPV4, IPV6};
-use crate::names::canonical;
+use crate::names::{canonical, reaches};
 use crate::quantity::Whole;
 use crate::read::{Name, Text};
 use crate::source::At;
@@ -23,7 +23,9 @@ use text::{CheckWord, HealthText, ServedProtocol, ServerText};
 /// The most services of a file.
 const MOST: usize = datapath::SERVICES_MAX;
 
-/// How often agents are asked.
+/// How often agents are asked at most.
+const AGENT_INTERVAL_MIN: Span = Span::from_ms(10);
+/// How often they are asked if nothing is said.
 const AGENT_INTERVAL: Span = Span::from_secs(1);
 /// Clients whose limits are known at once.
 const CLIENTS_LIMITED: u32 = 65_536;
@@ -62,6 +64,10 @@ fn service(
         let message = format!("there is a node `{}` already", name.value.0);
         problems.add(name.place, message, "there already", "give the service another name: hosts find it by that");
     }
+    if let Some(whom) = reaches(&name.value.0) {
+        let message = format!("by the name `{}` programs reach {whom}", name.value.0);
+        problems.add(name.place, message, "reaches somebody else", "give the service another name");
+    }
     let protocol = if text.protocol == Some(ServedProtocol::Udp) { UDP } else { TCP };
     let addresses = addresses(graph, others, (text, protocol), problems);
     let (servers, specs) = servers(graph, text, &addresses, problems);
@@ -84,11 +90,21 @@ fn service(
         problems.add(text.servers.place, error.to_string(), "cannot be", "see `heddle help file`, services");
     }
     let forwarding = text.forward.map(|choice| choice.0).unwrap_or_default();
+    if let Some(health) = text.health.as_ref().filter(|health| protocol == UDP && health.value.port.is_none()) {
+        let message = "nobody can say by a connection whether a server of datagrams is well";
+        problems.add(health.place, message, "needs a `port`", "name a port at which it takes connections of TCP");
+    }
     let health = text.health.as_ref().map(|text| health(text, problems));
     let agent = text.agent.as_ref().map(|At { value: text, .. }| AgentSpec {
         port: text.port.value.get() as u16,
         interval: text.every.as_ref().map_or(AGENT_INTERVAL, |every| every.0),
     });
+    if let (Some(agent), Some(text)) = (agent, &text.agent)
+        && agent.interval < AGENT_INTERVAL_MIN
+    {
+        let message = format!("{} is too often for a question over a connection of its own", agent.interval);
+        problems.add(text.place, message, "too short", format!("`every: {AGENT_INTERVAL_MIN}` is the least"));
+    }
     let name = name.value.0.clone();
     (problems.noted() == before).then_some(Service { name, addresses, forwarding, servers, spec, health, agent })
 }
@@ -145,7 +161,11 @@ fn addresses(
             IpAddr::V4(ip) => ip.octets()[0] == IPV4.0.octets()[0],
             IpAddr::V6(ip) => ip.segments()[..4] == IPV6.0.segments()[..4],
         };
-        if !is_near || ip.is_multicast() || ip.is_unspecified() {
+        let is_of_nobody = match ip {
+            IpAddr::V4(ip) => ip.to_bits() << IPV4.1 == 0 || ip.to_bits() | !(u32::MAX >> IPV4.1) == u32::MAX,
+            IpAddr::V6(ip) => ip.to_bits() << IPV6.1 == 0,
+        };
+        if !is_near || is_of_nobody {
             let message = format!("no host could reach {ip}: it is not of the hosts' network");
             let hint = "take an address of 10.0.0.0/8 or fd68:6564:646c::/64 that no host has";
             problems.add(*place, message, "of another network", hint);

@@ -15,25 +15,17 @@ const AGENT_PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of an HTTP answer that are looked at.
 const ANSWER_MAX: usize = 64 << 10;
 
-/// What a prober does.
+/// A probe.
 #[derive(Debug)]
-pub(super) enum Job {
-    /// Probe the server.
-    Probe {
-        /// For whoever waits for the result.
-        number: u64,
-        /// What is done.
-        check: Check,
-        /// Where.
-        at: SocketAddr,
-        /// How long it may take.
-        patience: Duration,
-    },
-    /// Ask its agent.
-    Ask {
-        /// Where it answers.
-        at: SocketAddr,
-    },
+pub(super) struct Job {
+    /// For whoever waits for the result.
+    pub number: u64,
+    /// What is done.
+    pub check: Check,
+    /// Where.
+    pub at: SocketAddr,
+    /// How long it may take.
+    pub patience: Duration,
 }
 
 /// Whether a server is well.
@@ -45,7 +37,8 @@ pub(super) fn probe(check: &Check, at: SocketAddr, patience: Duration) -> bool {
             let host = host.clone().unwrap_or_else(|| at.to_string());
             let request =
                 format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: heddle\r\nConnection: close\r\n\r\n");
-            let Ok(answer) = exchange(at, deadline, request.as_bytes(), ANSWER_MAX) else { return false };
+            let is_enough = |answer: &[u8]| is_whole(answer) || contains.is_none() && read_answer(answer).is_some();
+            let Ok(answer) = exchange((at, deadline), request.as_bytes(), ANSWER_MAX, is_enough) else { return false };
             let Some((status, body)) = read_answer(&answer) else { return false };
             (*status_min..=*status_max).contains(&status)
                 && contains.as_ref().is_none_or(|wanted| String::from_utf8_lossy(body).contains(&**wanted))
@@ -61,17 +54,33 @@ pub(super) fn probe(check: &Check, at: SocketAddr, patience: Duration) -> bool {
 
 /// The status of an HTTP answer, and its body as far as it is there.
 fn read_answer(answer: &[u8]) -> Option<(u16, &[u8])> {
-    let status = answer.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5))?;
+    let rest = answer.strip_prefix(b"HTTP/1.1 ").or_else(|| answer.strip_prefix(b"HTTP/1.0 "))?;
+    let status = rest.get(..3).filter(|status| status.iter().all(u8::is_ascii_digit))?;
     let status = str::from_utf8(status).ok()?.parse().ok()?;
-    let body = answer.windows(4).position(|end| end == b"\r\n\r\n").map_or(answer.len(), |end| end + 4);
+    let body = end_of_head(answer).unwrap_or(answer.len());
     Some((status, &answer[body..]))
+}
+
+fn end_of_head(answer: &[u8]) -> Option<usize> {
+    answer.windows(4).position(|end| end == b"\r\n\r\n").map(|end| end + 4)
+}
+
+/// Whether an HTTP answer that says how long it is has come.
+fn is_whole(answer: &[u8]) -> bool {
+    let Some(end) = end_of_head(answer) else { return false };
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    length.is_some_and(|length| answer.len() - end >= length)
 }
 
 /// What an agent says: a load report in JSON, by HTTP or not, or the line that `HAProxy` expects. `None` if it says nothing that is understood.
 pub(super) fn ask(at: SocketAddr) -> Option<OrderKind> {
     // An agent of HAProxy's kind says its line to whoever connects; one that speaks HTTP waits for the request.
-    let request = format!("GET /load HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
-    let answer = exchange(at, Instant::now() + AGENT_PATIENCE, request.as_bytes(), TEXT_MAX).ok()?;
+    // Of version 1.0, so that the answer comes in one piece.
+    let request = format!("GET /load HTTP/1.0\r\nHost: {at}\r\nConnection: close\r\n\r\n");
+    let is_line = |answer: &[u8]| !answer.starts_with(b"HTTP/") && !answer.starts_with(b"{") && answer.contains(&b'\n');
+    let is_enough = |answer: &[u8]| is_whole(answer) || is_line(answer);
+    let answer = exchange((at, Instant::now() + AGENT_PATIENCE), request.as_bytes(), TEXT_MAX, is_enough).ok()?;
     let text = match read_answer(&answer) {
         Some((200, body)) => body,
         Some(_) => return None,
@@ -93,15 +102,20 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// Says something, and reads what comes until the other side ends, or so many bytes.
-fn exchange(at: SocketAddr, deadline: Instant, request: &[u8], most: usize) -> io::Result<Vec<u8>> {
+/// Says something, and reads what comes until the other side ends, or so many bytes, or what is enough.
+fn exchange(
+    (at, deadline): (SocketAddr, Instant),
+    request: &[u8],
+    most: usize,
+    is_enough: impl Fn(&[u8]) -> bool,
+) -> io::Result<Vec<u8>> {
     let mut stream = connect(at, deadline)?;
     stream.set_write_timeout(Some(left(deadline)?))?;
     // Who closes at once has said what he had to say.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     let mut piece = [0; 2_048];
-    while answer.len() < most {
+    while answer.len() < most && !is_enough(&answer) {
         stream.set_read_timeout(Some(left(deadline)?))?;
         match stream.read(&mut piece) {
             Ok(0) => break,
@@ -154,6 +168,7 @@ mod tests {
             (b"HTTP/1.1 200 OK\r\n\r\nfine", Some("fine"), true),
             (b"HTTP/1.1 200 OK\r\nx: fine\r\n\r\nbad", Some("fine"), false),
             (b"HTTP/1.0 503 Service Unavailable\r\n\r\n", None, false),
+            (b"HTTP/1.9x200 OK\r\n\r\n", None, false),
             (b"SSH-2.0", None, false),
             (b"", None, false),
         ] {

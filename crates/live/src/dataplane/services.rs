@@ -87,6 +87,10 @@ pub enum OrderKind {
     Agent(AgentCheck),
     /// What an agent says in numbers.
     Report(LoadReport),
+    /// Nobody checks it any more, nor asks its agent.
+    Forget,
+    /// Its agent has fallen silent.
+    ForgetAgent,
 }
 
 impl ServerOrder {
@@ -126,6 +130,8 @@ impl Worker {
             OrderKind::Healthy(is_healthy) => service.set_healthy(now, server, is_healthy),
             OrderKind::Agent(said) => service.agent_check(now, server, &said),
             OrderKind::Report(report) => service.report(now, server, report),
+            OrderKind::Forget => service.forget_checks(now, server),
+            OrderKind::ForgetAgent => service.forget_agent(now, server),
         }
         true
     }

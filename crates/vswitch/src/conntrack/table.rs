@@ -224,9 +224,19 @@ impl Conntrack {
         self.removed.iter_mut().flat_map(|removed| removed.drain(..))
     }
 
-    /// Clears away some of the connections whose time has come, as each new one does.
-    pub fn clear_expired(&mut self, now: Time) {
-        self.expire(now);
+    /// Clears away connections whose time has come, at most so many of each lifetime.
+    pub fn clear_expired(&mut self, now: Time, at_once: u32) {
+        self.expire(now, at_once);
+    }
+
+    /// A connection that has ended, and only waits for what may still come of it, makes room for another one between the same two ends.
+    pub fn clear_ended(&mut self, now: Time, zone: u16, tuple: &Tuple) {
+        let found = self.find(now, zone, tuple);
+        let is_over = |id: u32| matches!(self.connections[id as usize].tcp, Some(TcpState::TimeWait | TcpState::Close));
+        if let Some((id, _)) = found.filter(|(id, _)| is_over(*id)) {
+            self.counters.reopened += 1;
+            self.remove(id);
+        }
     }
 
     /// How many connections there may be.
@@ -474,7 +484,7 @@ impl Conntrack {
 
     /// The place that it has now; `None` if all are taken.
     fn insert(&mut self, now: Time, connection: Connection) -> Option<u32> {
-        self.expire(now);
+        self.expire(now, EXPIRED_AT_ONCE);
         let full = self.free == NONE && self.connections.len() == self.capacity;
         if full && !self.evict(usize::from(connection.share)) {
             return None;
@@ -546,9 +556,9 @@ impl Conntrack {
     }
 
     /// Clears away some of the connections whose time has come.
-    fn expire(&mut self, now: Time) {
+    fn expire(&mut self, now: Time, at_once: u32) {
         for (share, lifetime) in (0..SHARES).flat_map(|share| (0..LIFETIMES).map(move |lifetime| (share, lifetime))) {
-            for _ in 0..EXPIRED_AT_ONCE {
+            for _ in 0..at_once {
                 let head = self.lists[share][lifetime].head;
                 if head == NONE || self.connections[head as usize].listed_until > now {
                     break;
