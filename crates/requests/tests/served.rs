@@ -1,7 +1,7 @@
 //! A real server and real clients.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -145,6 +145,21 @@ fn pages_that_no_turn_reads_as_a_whole_are_read_to_their_end() {
     let server = Running::start(ServeConfig { body_bytes: 16 << 20, ..config() });
     let measured = load(server.address, spec(Workload::FineGrain, CLOSED), Connections::KeepAlive);
     assert!(measured.done() > 0 && measured.failures().total() == 0, "{measured:?}");
+}
+
+#[test]
+fn at_all_addresses_clients_of_both_families_are_answered() {
+    let server = Running::start(ServeConfig { listen: vec!["[::]:0".parse().expect("an address")], ..config() });
+    let has_ipv6 = TcpListener::bind("[::1]:0").is_ok();
+    let addresses = ["127.0.0.1", "::1"].map(|address| address.parse::<IpAddr>().expect("an address"));
+    for address in addresses.into_iter().filter(|address| address.is_ipv4() || has_ipv6) {
+        let target = SocketAddr::new(address, server.address.port());
+        let measured = load(target, spec(Workload::FineGrain, CLOSED), Connections::KeepAlive);
+        assert!(measured.done() > 0 && measured.failures().total() == 0, "{target}: {measured:?}");
+    }
+    // The port is taken.
+    let taken = Serving::open(ServeConfig { listen: vec![server.address], ..config() });
+    assert!(matches!(taken, Err(Error::Listen { .. })));
 }
 
 #[test]
