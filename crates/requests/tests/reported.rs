@@ -120,7 +120,7 @@ fn who_asks_for_json_gets_what_the_kernel_and_the_application_say() {
     let memory = load["mem_utilization"].as_f64().expect("it is known");
     assert!(memory > 0.0 && memory < 1.0, "{load}");
     let named = &load["named_metrics"];
-    assert!(named["queue"] == 3.0 && named["run_queue"].as_f64() >= Some(1.0), "{load}");
+    assert!(named["queue"] == 3.0 && named["run_queue"].as_f64() > Some(0.0), "{load}");
     assert!(named["connections"].is_number(), "{load}");
 }
 
