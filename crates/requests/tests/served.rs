@@ -228,7 +228,7 @@ fn what_nobody_answers_has_failed_by_its_kind() {
     hanging.until(|stats| stats["withdrawn"] == stats["hung"]);
 }
 
-/// Answers the first connections, so many, in chunks of a byte each without an end: they are sent faster than anybody reads them.
+/// Answers the first connections, so many, in chunks of a byte each without an end, as fast as they are read.
 fn answer_without_end(connections: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
