@@ -11,7 +11,8 @@ pub struct LoadReport {
     pub cpu_permille: Option<u32>,
     /// Of its memory, how much is in use.
     pub memory_permille: Option<u32>,
-    /// Of the last ten seconds, how long somebody waited for processor, memory or disk (`some avg10` of Linux's pressure stall information, the greatest one).
+    /// Of the time since the report before, or of the last ten seconds, how long somebody waited for processor, memory or disk (`some` of Linux's pressure stall
+    /// information, the greatest one).
     pub pressure_permille: Option<u32>,
     /// Tasks that want to run, or requests that wait, for each processor.
     pub run_queue_permille: Option<u32>,

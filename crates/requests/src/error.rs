@@ -64,7 +64,13 @@ impl Error {
                 io::ErrorKind::PermissionDenied => Some("ports below 1024 need root, or a higher port".to_owned()),
                 _ => None,
             },
-            Self::ListenUnix { .. } => Some("the folder has to be there, and writable".to_owned()),
+            Self::ListenUnix { source, .. } => Some(match source.kind() {
+                io::ErrorKind::AddrInUse => {
+                    "`ss -lxp` shows who listens there; a file that is no socket is not replaced".to_owned()
+                }
+                io::ErrorKind::InvalidInput => "a socket's path has 107 bytes at most".to_owned(),
+                _ => "the folder has to be there, and writable".to_owned(),
+            }),
             Self::SourceFamily { .. } => {
                 Some("give an IPv4 source for IPv4 targets, an IPv6 one for IPv6 targets".to_owned())
             }

@@ -1,7 +1,7 @@
 //! A real server and real clients.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -141,6 +141,28 @@ fn every_workload_is_answered() {
 }
 
 #[test]
+fn pages_that_no_turn_reads_as_a_whole_are_read_to_their_end() {
+    let server = Running::start(ServeConfig { body_bytes: 16 << 20, ..config() });
+    let measured = load(server.address, spec(Workload::FineGrain, CLOSED), Connections::KeepAlive);
+    assert!(measured.done() > 0 && measured.failures().total() == 0, "{measured:?}");
+}
+
+#[test]
+fn at_all_addresses_clients_of_both_families_are_answered() {
+    let server = Running::start(ServeConfig { listen: vec!["[::]:0".parse().expect("an address")], ..config() });
+    let has_ipv6 = TcpListener::bind("[::1]:0").is_ok();
+    let addresses = ["127.0.0.1", "::1"].map(|address| address.parse::<IpAddr>().expect("an address"));
+    for address in addresses.into_iter().filter(|address| address.is_ipv4() || has_ipv6) {
+        let target = SocketAddr::new(address, server.address.port());
+        let measured = load(target, spec(Workload::FineGrain, CLOSED), Connections::KeepAlive);
+        assert!(measured.done() > 0 && measured.failures().total() == 0, "{target}: {measured:?}");
+    }
+    // The port is taken.
+    let taken = Serving::open(ServeConfig { listen: vec![server.address], ..config() });
+    assert!(matches!(taken, Err(Error::Listen { .. })));
+}
+
+#[test]
 fn keep_alive_opens_a_connection_a_client() {
     let server = Running::start(config());
     load(server.address, spec(Workload::FineGrain, CLOSED), Connections::KeepAlive);
@@ -204,6 +226,48 @@ fn what_nobody_answers_has_failed_by_its_kind() {
     let failed = run(&config, &AtomicBool::new(false), |_| {}).expect("it runs");
     assert!(failed.failures().of(Failure::TimedOut) > 0 && failed.done() == 0, "{failed:?}");
     hanging.until(|stats| stats["withdrawn"] == stats["hung"]);
+}
+
+/// Answers the first connections, so many, in chunks of a byte each without an end, as fast as they are read.
+fn answer_without_end(connections: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(connections) {
+            let mut stream = stream.expect("it is accepted");
+            std::thread::spawn(move || {
+                let mut bytes = &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"[..];
+                let chunks = b"1\r\nx\r\n".repeat(100_000);
+                while stream.write_all(bytes).is_ok() {
+                    bytes = &chunks;
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn an_answer_without_an_end_takes_no_more_than_its_timeout() {
+    let arrivals = Arrivals::Closed { clients: 1, think: None, ramp: Span::ZERO };
+    let config = LoadConfig {
+        // It listens no more after the first: the requests that follow are refused.
+        targets: vec![answer_without_end(1)],
+        sources: Vec::new(),
+        host: None,
+        path: None,
+        connections: Connections::KeepAlive,
+        generator: GeneratorSpec { lasts: Span::from_secs(3_600), ..spec(Workload::FineGrain, arrivals) },
+        timeout: Span::from_ms(100),
+        seed: 1,
+    };
+    // It is asked to end as somebody does who sees that nothing goes on.
+    let ending = AtomicBool::new(false);
+    let measured = run(&config, &ending, |progress| {
+        ending.store(progress.failed > 0, Ordering::Relaxed);
+    });
+    let failed = measured.expect("it runs");
+    assert!(failed.failures().of(Failure::TimedOut) > 0 && failed.done() == 0, "{failed:?}");
 }
 
 #[test]

@@ -6,10 +6,15 @@
 //! JSON {"cpu_utilization": 0.3, "named_metrics": {"run_queue": 2}}
 //! ```
 //!
-//! What ORCA has no field for is a named metric: `pressure`, `run_queue` (for each processor), `connections`. Other keys are read over.
+//! What ORCA has no field for is a named metric: `pressure` (or `pressure.cpu`, `pressure.memory` and `pressure.io`, of which the greatest counts), `run_queue` (for each
+//! processor), `connections`. Other keys are read over.
 
 use super::{AgentError, json, shown, text};
 use crate::load::LoadReport;
+
+/// Pressure by what is waited for, as `heddle agent` reports it.
+const PRESSURES: [&str; 3] =
+    ["named_metrics.pressure.cpu", "named_metrics.pressure.memory", "named_metrics.pressure.io"];
 
 /// Reads a load report.
 ///
@@ -18,12 +23,14 @@ use crate::load::LoadReport;
 pub fn parse_report(bytes: &[u8]) -> Result<LoadReport, AgentError> {
     let text = text(bytes)?.trim();
     let mut report = LoadReport::default();
-    let mut take = |name: &str, value: f64| take(&mut report, name, value);
+    let mut pressures = [None; PRESSURES.len()];
+    let mut take = |name: &str, value: f64| take(&mut report, &mut pressures, name, value);
     match text.split_once(' ') {
         Some(("TEXT", pairs)) => parse_pairs(pairs, &mut take)?,
         Some(("JSON", object)) => json::numbers(object, &mut take)?,
         _ => json::numbers(text, &mut take)?,
     }
+    report.pressure_permille = report.pressure_permille.or(pressures.into_iter().flatten().max());
     Ok(report)
 }
 
@@ -44,7 +51,12 @@ fn parse_pairs(text: &str, take: &mut dyn FnMut(&str, f64) -> Result<(), AgentEr
 }
 
 /// Takes over a value, if it is one of those that are known.
-fn take(report: &mut LoadReport, name: &str, value: f64) -> Result<(), AgentError> {
+fn take(
+    report: &mut LoadReport,
+    pressures: &mut [Option<u32>; PRESSURES.len()],
+    name: &str,
+    value: f64,
+) -> Result<(), AgentError> {
     if value < 0.0 {
         let expected = "a number that is not negative";
         return Err(AgentError::Value { name: shown(name), value: shown(&value.to_string()), expected });
@@ -60,7 +72,10 @@ fn take(report: &mut LoadReport, name: &str, value: f64) -> Result<(), AgentErro
         "named_metrics.connections" => return once(&mut report.connections, name, value as u32),
         "rps_fractional" => return once(&mut report.requests_per_kilosecond, name, thousandths as u64),
         "eps" => return once(&mut report.errors_per_kilosecond, name, thousandths as u64),
-        _ => return Ok(()),
+        _ => match PRESSURES.iter().position(|pressure| *pressure == name) {
+            Some(index) => &mut pressures[index],
+            None => return Ok(()),
+        },
     };
     once(part, name, thousandths as u32)
 }
@@ -148,6 +163,27 @@ mod tests {
         assert_eq!(parse(&format!("JSON {object}")), report);
         assert_eq!(parse(&write_report(&report)), report);
         assert_eq!(parse("{}"), LoadReport::default());
+    }
+
+    #[test]
+    fn the_greatest_pressure_counts_unless_there_is_one_of_it_all() {
+        // As `heddle agent` answers GET /load.
+        let agent = r#"{"cpu_utilization":0.5,"mem_utilization":0.25,"named_metrics":{"pressure.cpu":0.125,"pressure.memory":0.75,
+            "pressure.io":0.0,"run_queue":1.5,"connections":7.0}}"#;
+        let report = LoadReport {
+            cpu_permille: Some(500),
+            memory_permille: Some(250),
+            pressure_permille: Some(750),
+            run_queue_permille: Some(1_500),
+            connections: Some(7),
+            ..LoadReport::default()
+        };
+        assert_eq!(parse(agent), report);
+        let pressure = |text| parse(text).pressure_permille;
+        assert_eq!(pressure("TEXT named_metrics.pressure.io=0.5,named_metrics.pressure=0.25"), Some(250));
+        assert_eq!(pressure("TEXT named_metrics.pressure.disk=0.5,pressure.cpu=0.5"), None, "those are others' names");
+        let twice = "TEXT named_metrics.pressure.io=1,named_metrics.pressure.io=1";
+        assert_eq!(error(twice), "`named_metrics.pressure.io` stands there twice");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `heddle serve`, `load` and `agent`: the programs of a service.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -220,11 +220,11 @@ pub enum LoadSource {
     Application,
 }
 
-/// Where to listen.
+/// Where to listen. `[::]` is for all addresses, those of IPv4 as well.
 fn listen(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
-        return Ok(SocketAddr::from(([0, 0, 0, 0], port)));
+        return Ok(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
     }
     text.parse().map_err(|_| {
         format!("`{text}`: expected an address and a port, as in 127.0.0.1:8080 or [::1]:8080, or a port alone")
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn where_to_listen() {
         let address = |text| listen(text).map(|address| address.to_string());
-        assert_eq!((address("80"), address(":80")), (Ok("0.0.0.0:80".to_owned()), Ok("0.0.0.0:80".to_owned())));
+        assert_eq!((address("80"), address(":80")), (Ok("[::]:80".to_owned()), Ok("[::]:80".to_owned())));
         assert_eq!(
             (address("127.0.0.1:0"), address("[::1]:9")),
             (Ok("127.0.0.1:0".to_owned()), Ok("[::1]:9".to_owned()))

@@ -21,9 +21,13 @@ pub mod parse {
         Some((all.saturating_sub(known[3]).saturating_sub(known[4]), all))
     }
 
-    /// Processes that run or could run, of `/proc/stat`.
-    pub fn run_queue(stat: &str) -> Option<u64> {
-        stat.lines().find_map(|line| line.strip_prefix("procs_running "))?.trim().parse().ok()
+    /// Tasks that run or could run, for each of the machine's processors that are online, of `/proc/stat`.
+    pub fn run_queue(stat: &str) -> Option<f64> {
+        let tasks: u32 = stat.lines().find_map(|line| line.strip_prefix("procs_running "))?.trim().parse().ok()?;
+        let is_processor =
+            |line: &&str| line.strip_prefix("cpu").is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit()));
+        let processors = stat.lines().filter(is_processor).count();
+        (processors > 0).then(|| f64::from(tasks) / processors as f64)
     }
 
     /// The part of the memory that is used, of `/proc/meminfo`, and all of it in bytes.
@@ -180,7 +184,7 @@ mod tests {
         write(
             folder.path(),
             &[
-                ("stat", "cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 1 1 1 1\nprocs_running 3\n"),
+                ("stat", "cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nprocs_running 3\n"),
                 ("meminfo", "MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    250 kB\n"),
                 ("pressure/cpu", &psi(1_000)),
                 ("net/sockstat", "sockets: used 9\nTCP: inuse 5 orphan 0 tw 2 alloc 10 mem 3\n"),
@@ -190,10 +194,13 @@ mod tests {
         let mut sampler = Sampler::new(&sources, at(0)).expect("they are there");
         let first = sampler.status();
         assert_eq!((first.report.cpu_utilization, first.report.mem_utilization), (None, Some(0.75)));
-        assert_eq!((first.run_queue, first.connections, first.pressure), (Some(3), Some(7), [None; 3]));
+        assert_eq!((first.run_queue, first.connections, first.pressure), (Some(1.5), Some(7), [None; 3]));
         write(
             folder.path(),
-            &[("stat", "cpu  160 0 120 810 10 0 0 0 0 0\nprocs_running 1\n"), ("pressure/cpu", &psi(26_000))],
+            &[
+                ("stat", "cpu  160 0 120 810 10 0 0 0 0 0\ncpu0 1\ncpu1 1\nprocs_running 1\n"),
+                ("pressure/cpu", &psi(26_000)),
+            ],
         );
         let second = sampler.sample(at(50));
         assert_eq!((second.report.cpu_utilization, second.pressure), (Some(0.8), [Some(0.5), None, None]));
@@ -201,7 +208,7 @@ mod tests {
         let third = sampler.sample(at(60));
         assert_eq!((third.report.cpu_utilization, third.pressure[0]), (Some(0.8), Some(0.0)));
         let text = third.json().to_string();
-        assert!(text.contains(r#""named_metrics":{"pressure.cpu":0.0,"run_queue":1.0,"connections":7.0}"#), "{text}");
+        assert!(text.contains(r#""named_metrics":{"pressure.cpu":0.0,"run_queue":0.5,"connections":7.0}"#), "{text}");
     }
 
     #[test]

@@ -14,8 +14,8 @@ pub(super) struct Status {
     pub report: LoadReport,
     /// The share of the last sample's time in which something waited, for each of [`PRESSURES`].
     pub pressure: [Option<f64>; 3],
-    /// Processes that run or could run.
-    pub run_queue: Option<u64>,
+    /// Tasks that run or could run, for each processor.
+    pub run_queue: Option<f64>,
     /// TCP connections of this network namespace.
     pub connections: Option<u64>,
 }
@@ -26,8 +26,9 @@ impl Status {
         let mut report = self.report.clone();
         let pressures = PRESSURES.iter().zip(self.pressure);
         let pressures = pressures.filter_map(|(name, share)| Some((format!("pressure.{name}"), share?)));
-        let counts = [("run_queue", self.run_queue), ("connections", self.connections)];
-        let counts = counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count? as f64)));
+        let connections = self.connections.map(|count| count as f64);
+        let counts = [("run_queue", self.run_queue), ("connections", connections)];
+        let counts = counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), count?)));
         // What the application calls as we do is the machine's.
         let own: Vec<(String, f64)> = pressures.chain(counts).collect();
         report.named_metrics.retain(|(name, _)| !own.iter().any(|(other, _)| other == name));

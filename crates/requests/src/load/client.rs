@@ -10,10 +10,17 @@ use workload::service::{Failure, Outcome};
 use super::connect::Connector;
 use crate::http::response::{Answer, AnswerReader};
 
+/// How often a connection is read in a turn: others, timeouts and the end have theirs, however fast a server sends.
+const READS_MAX: usize = 8;
+
 /// A client. It has one request under way at most.
 #[derive(Debug, Default)]
 pub(super) struct Client {
     stream: Option<TcpStream>,
+    /// The server sends nothing more on it, as epoll says.
+    is_closed: bool,
+    /// More may be there than a turn reads. No event will say so.
+    has_unread: bool,
     request: Vec<u8>,
     sent: usize,
     reader: AnswerReader,
@@ -89,9 +96,30 @@ impl Client {
         None
     }
 
-    /// Reads what is there. The outcome, if that completes the request.
+    /// Reads what is there, or as much of it as a turn may take ([`Self::has_unread`]). The outcome, if that completes the request.
     pub fn read(&mut self, scratch: &mut [u8], is_closed: bool) -> Option<Outcome> {
-        loop {
+        self.has_unread = false;
+        self.is_closed |= is_closed;
+        let outcome = self.read_turn(scratch);
+        if self.is_closed && outcome.is_some() {
+            // The server wants no more requests on it, whatever its answer says.
+            self.disconnect();
+        }
+        outcome
+    }
+
+    /// Whether a turn has ended before everything was read: another one is needed.
+    pub const fn has_unread(&self) -> bool {
+        self.has_unread
+    }
+
+    /// The same, and it is that turn that comes now.
+    pub const fn take_unread(&mut self) -> bool {
+        std::mem::replace(&mut self.has_unread, false)
+    }
+
+    fn read_turn(&mut self, scratch: &mut [u8]) -> Option<Outcome> {
+        for _ in 0..READS_MAX {
             let stream = self.stream.as_mut()?;
             match stream.read(scratch) {
                 Ok(0) => return self.closed(),
@@ -100,7 +128,7 @@ impl Client {
                         return Some(outcome);
                     }
                     // What was read is all that was there, unless the end of it all is there as well.
-                    if count < scratch.len() && !is_closed {
+                    if count < scratch.len() && !self.is_closed {
                         return None;
                     }
                 }
@@ -108,17 +136,19 @@ impl Client {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if self.began.is_some() => return self.fail(failure(&error)),
                 Err(_) => {
-                    self.stream = None;
+                    self.disconnect();
                     return None;
                 }
             }
         }
+        self.has_unread = self.stream.is_some();
+        None
     }
 
     fn take(&mut self, bytes: &[u8]) -> Option<Outcome> {
         if self.began.is_none() {
             // Nobody has asked: such a server's next answer would not be the one to the next question.
-            self.stream = None;
+            self.disconnect();
             return None;
         }
         match self.reader.take(bytes) {
@@ -135,7 +165,7 @@ impl Client {
     fn complete(&mut self, answer: Answer, is_exact: bool) -> Outcome {
         self.began = None;
         if !answer.keep_alive || !is_exact {
-            self.stream = None;
+            self.disconnect();
         }
         match answer.status {
             400..=499 => Outcome::Failed(Failure::Status4xx),
@@ -147,12 +177,12 @@ impl Client {
     /// The server has closed the connection.
     fn closed(&mut self) -> Option<Outcome> {
         if self.began.is_none() {
-            self.stream = None;
+            self.disconnect();
             return None;
         }
         match self.reader.close() {
             Some(answer) => {
-                self.stream = None;
+                self.disconnect();
                 Some(self.complete(answer, true))
             }
             None => self.fail(Failure::Reset),
@@ -161,7 +191,7 @@ impl Client {
 
     /// The request has failed, and the connection with it.
     pub fn fail(&mut self, failure: Failure) -> Option<Outcome> {
-        self.stream = None;
+        self.disconnect();
         self.reader = AnswerReader::default();
         self.began.take().map(|_| Outcome::Failed(failure))
     }
@@ -169,15 +199,52 @@ impl Client {
     /// A connection that is not wanted any more.
     pub fn disconnect(&mut self) {
         self.stream = None;
+        (self.is_closed, self.has_unread) = (false, false);
     }
 
     /// The error of a connection that was not made, if it has one.
     pub fn connection_error(&mut self) -> Option<Outcome> {
         let error = self.stream.as_ref()?.take_error().ok().flatten()?;
         if self.began.is_none() {
-            self.stream = None;
+            self.disconnect();
             return None;
         }
         self.fail(failure(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_turn_reads_a_bounded_part_and_says_that_more_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let mut connector = Connector::new(&[listener.local_addr().expect("it is bound")], &[]).expect("no sources");
+        let poll = mio::Poll::new().expect("an epoll");
+        let mut client = Client::default();
+        client.request_buffer().extend_from_slice(b"GET / HTTP/1.1\r\n\r\n");
+        assert_eq!(client.begin(Time::ZERO, 0, &mut connector, poll.registry()), None);
+        let (mut server, _) = listener.accept().expect("it comes");
+        while client.sent < client.request.len() {
+            assert_eq!(client.send(), None);
+        }
+        let answer = [&b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"[..], &[b'x'; 1_000]].concat();
+        server.write_all(&answer).expect("it is sent");
+        let mut all = vec![0; answer.len()];
+        while client.stream.as_ref().is_none_or(|stream| stream.peek(&mut all).ok() != Some(answer.len())) {
+            std::thread::yield_now();
+        }
+        let mut scratch = [0; 10];
+        let full_turns = answer.len() / (scratch.len() * READS_MAX);
+        assert!(full_turns > 1, "however fast it comes, it is not read in one turn");
+        for _ in 0..full_turns {
+            assert_eq!((client.read(&mut scratch, false), client.take_unread()), (None, true));
+        }
+        let outcome = client.read(&mut scratch, false);
+        assert_eq!((outcome, client.has_unread()), (Some(Outcome::Done { bytes: 1_000 }), false));
     }
 }

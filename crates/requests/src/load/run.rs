@@ -40,6 +40,7 @@ pub fn run(config: &LoadConfig, ending: &AtomicBool, progress: impl FnMut(&Progr
         scratch: vec![0; SCRATCH],
         failed_at_once: Vec::new(),
         happened: Vec::new(),
+        unread: Vec::new(),
     };
     load.run(ending, progress)
 }
@@ -74,6 +75,8 @@ struct Load<'a> {
     /// Requests that could not even begin. They count as ended once all that is due has begun.
     failed_at_once: Vec<Finished>,
     happened: Vec<Happened>,
+    /// Clients whose servers had sent more than a turn reads.
+    unread: Vec<usize>,
 }
 
 impl Load<'_> {
@@ -96,7 +99,8 @@ impl Load<'_> {
                 let in_flight = self.generator.in_flight();
                 progress(&Progress { passed: now.since(Time::ZERO), whole, done, failed, in_flight });
             }
-            self.poller.wait(due.min(next_sweep).since(self.clock.now()))?;
+            let until = if self.unread.is_empty() { due.min(next_sweep) } else { now };
+            self.poller.wait(until.since(self.clock.now()))?;
             self.handle_events();
         }
         Ok(self.generator.into_measured())
@@ -138,6 +142,16 @@ impl Load<'_> {
 
     fn handle_events(&mut self) {
         let mut happened = std::mem::take(&mut self.happened);
+        // A connection that was closed meanwhile has nothing left.
+        let clients = &mut self.clients;
+        let unread = self.unread.drain(..).filter(|&slot| clients[slot].take_unread());
+        happened.extend(unread.map(|slot| Happened {
+            slot,
+            is_readable: true,
+            is_writable: false,
+            is_closed: false,
+            is_error: false,
+        }));
         happened.extend(self.poller.events.iter().map(|event| Happened {
             slot: event.token().0,
             is_readable: event.is_readable(),
@@ -168,10 +182,10 @@ impl Load<'_> {
         if !event.is_readable && !event.is_closed {
             return None;
         }
+        let was_listed = client.has_unread();
         let outcome = client.read(&mut self.scratch, event.is_closed);
-        if event.is_closed && outcome.is_some() {
-            // The server wants no more requests on it, whatever its answer says.
-            client.disconnect();
+        if client.has_unread() && !was_listed {
+            self.unread.push(event.slot);
         }
         outcome
     }

@@ -1,13 +1,17 @@
 //! Where a server listens: TCP, and Unix sockets.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket, sockopt,
+};
 
 use crate::error::Error;
 
@@ -35,13 +39,14 @@ enum ListeningSocket {
 }
 
 impl Listener {
-    /// Takes a TCP port; port 0 is any that is free.
+    /// Takes a TCP port; port 0 is any that is free. At `[::]` it listens for IPv4 as well, and for IPv4 alone where there is no IPv6.
     ///
     /// # Errors
     /// [`Error::Listen`].
     pub fn tcp(address: SocketAddr, protocol: Protocol) -> Result<Self, Error> {
         let failed = |source| Error::Listen { address, source };
-        let socket = TcpListener::bind(address).map_err(failed)?;
+        let bound = if address.ip() == Ipv6Addr::UNSPECIFIED { bind_all(address) } else { TcpListener::bind(address) };
+        let socket = bound.map_err(failed)?;
         // Connections inherit it: answers go out at once.
         setsockopt(&socket, sockopt::TcpNoDelay, &true).map_err(|errno| failed(errno.into()))?;
         Ok(Self { socket: ListeningSocket::Tcp(socket), protocol })
@@ -92,6 +97,30 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Listens at all addresses of both families, `address` being `[::]`.
+fn bind_all(address: SocketAddr) -> io::Result<TcpListener> {
+    match bind_dual_stack(address) {
+        Ok(socket) => Ok(socket),
+        // A kernel without IPv6 (`ipv6.disable=1`).
+        Err(Errno::EAFNOSUPPORT | Errno::EADDRNOTAVAIL) => {
+            TcpListener::bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port()))
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn bind_dual_stack(address: SocketAddr) -> nix::Result<TcpListener> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let descriptor = socket(AddressFamily::Inet6, SockType::Stream, flags, None)?;
+    // As the standard library has it: a port whose connections are in TIME-WAIT is free.
+    setsockopt(&descriptor, sockopt::ReuseAddr, &true)?;
+    // Whatever `net.ipv6.bindv6only` says.
+    setsockopt(&descriptor, sockopt::Ipv6V6Only, &false)?;
+    bind(descriptor.as_raw_fd(), &SockaddrStorage::from(address))?;
+    listen(&descriptor, Backlog::MAXCONN)?;
+    Ok(TcpListener::from_std(std::net::TcpListener::from(descriptor)))
 }
 
 /// Whether a socket is there at which nobody listens.
