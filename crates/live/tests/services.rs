@@ -182,7 +182,7 @@ fn who_is_refused_hears_it() {
 #[test]
 fn a_server_that_is_down_or_overloaded_gets_nothing() {
     let Some(bed) = Bed::new() else { return };
-    let checked = "  web: { address: '10.1.0.80:80', servers: [h2, h3, h4], scheduler: arr, report-expiry: 60min, health: { interval: 20ms, fall: 1, rise: 1 }, agent: { port: 5555, every: 20ms } }\n";
+    let checked = "  web: { address: '10.1.0.80:80', servers: [h2, h3, h4], scheduler: arr, report-expiry: 60min, health: { interval: 20ms, timeout: 60s, fall: 1, rise: 1 }, agent: { port: 5555, every: 20ms } }\n";
     let network = bed.up("checked", &network(&[checked]));
     let out = |server: &str| {
         let servers = status(&network, "web").servers;
