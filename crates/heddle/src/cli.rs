@@ -179,7 +179,7 @@ pub enum Command {
     Show(Show),
     /// Have switches of a running network forget what they have learned
     ///
-    /// What is for an address that was forgotten is flooded until something comes from it again.
+    /// What is for an address that was forgotten is flooded to ports that may have it (guests, devices, `flood: true`) until something comes from it again; where there are none, it is lost.
     #[command(after_help = "Examples:\n  heddle flush macs leaf1\n  heddle flush macs")]
     Flush(Flush),
     /// Print what programs of hosts have said (`programs:` of the file)
