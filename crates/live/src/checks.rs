@@ -47,6 +47,8 @@ struct Plan {
     service: String,
     health: Option<HealthSpec>,
     agent: Option<AgentSpec>,
+    /// How long what an agent has said holds.
+    report_expiry: Span,
     servers: Vec<CheckedServer>,
 }
 
@@ -54,7 +56,8 @@ struct Plan {
 #[derive(Debug)]
 struct Checker {
     plan: Plan,
-    events: Sender<Event>,
+    /// The way to who checks health, if somebody does.
+    events: Option<Sender<Event>>,
     /// Those that ask agents end when these are gone.
     _asking: Vec<Sender<Infallible>>,
     orders: ServerOrders,
@@ -86,7 +89,7 @@ impl Checks {
                 other => {
                     // What it forgets comes before what the next one finds.
                     drop(other);
-                    start(plan, namespaces, (orders, service.spec.report_expiry), fabric.seed)
+                    start(plan, namespaces, orders, fabric.seed)
                 }
             };
             self.checkers.insert(service.name.clone(), checker);
@@ -97,7 +100,7 @@ impl Checks {
 impl Drop for Checker {
     fn drop(&mut self) {
         // It has ended if nobody hears it.
-        let _ = self.events.send(Event::End);
+        self.events.iter().for_each(|events| drop(events.send(Event::End)));
         // What was said by nobody any more holds no longer.
         for server in &self.plan.servers {
             self.orders.send(ServerOrder::new(&self.plan.service, &server.name, OrderKind::Forget));
@@ -121,10 +124,13 @@ fn plan(fabric: &Fabric, service: &Service, hosts: &[Host]) -> (Plan, Vec<Namesp
         namespaces.push(namespace);
     }
     let (health, agent) = (service.health.clone(), service.agent);
-    (Plan { service: service.name.clone(), health, agent, servers }, namespaces)
+    let report_expiry = service.spec.report_expiry;
+    (Plan { service: service.name.clone(), health, agent, report_expiry, servers }, namespaces)
 }
 
-fn start(plan: Plan, namespaces: Vec<Namespace>, (orders, expiry): (&ServerOrders, Span), seed: u64) -> Checker {
+fn start(plan: Plan, namespaces: Vec<Namespace>, orders: &ServerOrders, seed: u64) -> Checker {
+    // A wrong one was refused with its file.
+    let health = plan.health.clone().and_then(|spec| Health::new(spec, mix(seed)).ok());
     let (events, heard) = mpsc::channel();
     let (mut probers, mut asking) = (Vec::with_capacity(namespaces.len()), Vec::new());
     for (number, (server, namespace)) in plan.servers.iter().zip(namespaces).enumerate() {
@@ -133,7 +139,7 @@ fn start(plan: Plan, namespaces: Vec<Namespace>, (orders, expiry): (&ServerOrder
             let asker = Asker {
                 at: SocketAddr::new(server.address.ip(), agent.port),
                 interval: Duration::from_nanos(agent.interval.as_ns()),
-                expiry: Duration::from_nanos(expiry.as_ns()),
+                expiry: Duration::from_nanos(plan.report_expiry.as_ns()),
                 service: plan.service.clone(),
                 server: server.name.clone(),
                 orders: orders.clone(),
@@ -141,13 +147,19 @@ fn start(plan: Plan, namespaces: Vec<Namespace>, (orders, expiry): (&ServerOrder
             spawn("asker", move || asker.run(&namespace, &ended));
             asking.push(alive);
         }
+        if health.is_none() {
+            continue;
+        }
         let (jobs, queue) = mpsc::channel();
         let prober = Prober { number, server: server.name.clone(), results: events.clone() };
         spawn("prober", move || prober.run(&namespace, &queue));
         probers.push(jobs);
     }
-    let (own, own_orders) = (plan.clone(), orders.clone());
-    spawn("checker", move || check(&own, &heard, &probers, &own_orders, seed));
+    let events = health.map(|health| {
+        let (own, own_orders) = (plan.clone(), orders.clone());
+        spawn("checker", move || check(&own, health, &heard, (&probers, &own_orders)));
+        events
+    });
     Checker { plan, events, _asking: asking, orders: orders.clone() }
 }
 
@@ -159,24 +171,21 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
 }
 
 /// Says when who is probed, and what follows.
-fn check(plan: &Plan, events: &Receiver<Event>, probers: &[Sender<Job>], orders: &ServerOrders, seed: u64) {
+fn check(
+    plan: &Plan,
+    mut health: Health<usize>,
+    events: &Receiver<Event>,
+    (probers, orders): (&[Sender<Job>], &ServerOrders),
+) {
     let began = Instant::now();
     let now = || Time::from_ns(began.elapsed().as_nanos() as u64);
-    // A wrong one was refused with its file.
-    let mut health = plan.health.clone().and_then(|spec| Health::new(spec, mix(seed)).ok());
     for server in 0..plan.servers.len() {
-        if let Some(health) = &mut health {
-            health.handle(now(), Input::Add(server));
-        }
+        health.handle(now(), Input::Add(server));
     }
     loop {
-        let mut next = Time::NEVER;
-        while let Some(health) = &mut health {
+        let next = loop {
             match health.poll(now()) {
-                Step::Wait(until) => {
-                    next = next.min(until);
-                    break;
-                }
+                Step::Wait(until) => break until,
                 Step::Do(Output::Probe { server, probe, deadline }) => {
                     let port = health.spec().port.unwrap_or(plan.servers[server].address.port());
                     let at = SocketAddr::new(plan.servers[server].address.ip(), port);
@@ -187,14 +196,12 @@ fn check(plan: &Plan, events: &Receiver<Event>, probers: &[Sender<Job>], orders:
                 Step::Do(Output::Up(server)) => say(plan, server, true, orders),
                 Step::Do(Output::Down(server)) => say(plan, server, false, orders),
             }
-        }
-        // Without health checks there is nothing to wait for but the end.
+        };
+        // A service whose servers are all behind devices has nobody to probe.
         let wait = Duration::from_nanos(next.since(now()).as_ns()).min(LONGEST_WAIT);
         match events.recv_timeout(wait) {
             Ok(Event::Result { server, probe, is_good }) => {
-                if let Some(health) = &mut health {
-                    health.handle(now(), Input::Result { server, probe, is_good });
-                }
+                health.handle(now(), Input::Result { server, probe, is_good });
             }
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return,
