@@ -1,29 +1,17 @@
 //! `show chains`: what passes each function of each service chain.
 
-use std::time::Duration;
-
 use fabric::Fabric;
 use live::Instance;
 use live::control::{ChainCounters, ChainHop, HopCount};
 use miette::Report;
 use serde_json::{Value, json};
 
-use super::explain;
+use super::instance::readings;
 use crate::output::Rows;
-
-/// Rates are those of this time.
-const RATED: Duration = Duration::from_millis(500);
 
 /// One row for what enters each course of each chain, one for each instance of its functions, and one for what leaves it.
 pub fn chains(instance: &Instance) -> Result<Rows, Report> {
-    let read = || instance.counters().map_err(explain);
-    let before = read()?;
-    if before.chains.is_empty() {
-        return Ok(rows(&[], &[], 1.0));
-    }
-    std::thread::sleep(RATED);
-    let after = read()?;
-    let seconds = after.at.as_ns().saturating_sub(before.at.as_ns()) as f64 / 1e9;
+    let (before, after, seconds) = readings(instance, |counters| !counters.chains.is_empty())?;
     Ok(rows(&before.chains, &after.chains, seconds))
 }
 

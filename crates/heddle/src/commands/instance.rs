@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use fabric::{Fabric, Overrides, Source};
+use live::control::Counters;
 use live::{Instance, Phase, Presence, ProgramState, StartOptions};
 use miette::{Report, miette};
 use serde_json::json;
@@ -249,4 +250,19 @@ fn nothing_runs() -> Report {
         "no network is running: the process of {} has died",
         crashed.join(", ")
     )
+}
+
+/// Counters at two moments, and the seconds between them, for rates; `has_any` says of the first ones whether there is anything to rate.
+pub fn readings(instance: &Instance, has_any: impl Fn(&Counters) -> bool) -> Result<(Counters, Counters, f64), Report> {
+    /// Rates are those of this time.
+    const RATED: Duration = Duration::from_millis(500);
+    let read = || instance.counters().map_err(explain);
+    let before = read()?;
+    if !has_any(&before) {
+        return Ok((before.clone(), before, 1.0));
+    }
+    std::thread::sleep(RATED);
+    let after = read()?;
+    let seconds = after.at.as_ns().saturating_sub(before.at.as_ns()) as f64 / 1e9;
+    Ok((before, after, seconds))
 }

@@ -1,7 +1,5 @@
 //! `show services`, `service`: who serves, and what is said about servers while they do.
 
-use std::time::Duration;
-
 use fabric::{Fabric, socket_address};
 use live::Instance;
 use live::control::{ServerChange, ServerStatus, ServiceStatus};
@@ -9,23 +7,13 @@ use miette::Report;
 use serde_json::{Value, json};
 
 use super::explain;
-use super::instance::{connect, running};
+use super::instance::{connect, readings, running};
 use crate::cli::{Format, Service, ServiceAction};
 use crate::output::{Rows, print_json, put};
 
-/// Rates are those of this time.
-const RATED: Duration = Duration::from_millis(500);
-
 /// One row for each server of each service, and one for what no server has got.
 pub fn services(instance: &Instance) -> Result<Rows, Report> {
-    let read = || instance.counters().map_err(explain);
-    let before = read()?;
-    if before.services.is_empty() {
-        return Ok(rows(&[], &[], 1.0));
-    }
-    std::thread::sleep(RATED);
-    let after = read()?;
-    let seconds = after.at.as_ns().saturating_sub(before.at.as_ns()) as f64 / 1e9;
+    let (before, after, seconds) = readings(instance, |counters| !counters.services.is_empty())?;
     Ok(rows(&before.services, &after.services, seconds))
 }
 
