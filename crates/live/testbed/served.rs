@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
+use nix::sys::socket::{setsockopt, sockopt};
+
 /// Answers each line of each connection, and each datagram, at a port of all addresses. Says when it listens, and ends with its starter.
 pub fn serve(port: u16) -> Result<(), Box<dyn Error>> {
     let name = nix::unistd::gethostname()?.to_string_lossy().into_owned();
@@ -23,6 +25,20 @@ pub fn serve(port: u16) -> Result<(), Box<dyn Error>> {
     for stream in listener.incoming() {
         let (stream, name) = (stream?, name.clone());
         thread::spawn(move || answer(&stream, &name));
+    }
+    Ok(())
+}
+
+/// Answers one line of each connection, and resets it.
+pub fn serve_and_reset(port: u16) -> Result<(), Box<dyn Error>> {
+    let listener = TcpListener::bind(("::", port))?;
+    println!("ready");
+    for stream in listener.incoming() {
+        let mut stream = stream?;
+        BufReader::new(&stream).read_line(&mut String::new())?;
+        stream.write_all(b"once\n")?;
+        // Without time to linger, a close is a reset (socket(7)).
+        setsockopt(&stream, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
     }
     Ok(())
 }

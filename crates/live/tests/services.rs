@@ -178,6 +178,19 @@ fn who_is_refused_hears_it() {
     network.down().unwrap();
 }
 
+/// A reset behind the answer is how some servers say good bye, and speaks against nobody.
+#[test]
+fn a_reset_behind_an_answer_is_no_failure() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("resetting", &network(&["  one: { address: '10.1.0.82:80', servers: [h2] }\n"]));
+    let _server = Running::listening(network.command("h2", bed::program(), ["serve-once", "80"]));
+    assert_eq!(asked(&network, "h1", "one:80", "7").values().sum::<usize>(), 7);
+    bed::wait_until("all have ended", || status(&network, "one").servers[0].completed == 7);
+    let one = status(&network, "one");
+    assert_eq!((one.servers[0].failed, one.servers[0].out.as_deref()), (0, None), "{one:?}");
+    network.down().unwrap();
+}
+
 /// What health checks and agents say decides who gets connections.
 #[test]
 fn a_server_that_is_down_or_overloaded_gets_nothing() {

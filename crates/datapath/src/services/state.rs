@@ -238,7 +238,6 @@ impl ServiceState {
             let known = self.running.iter().position(|running| running.name == service.name);
             if let Some(at) = known {
                 self.running[at].machine.apply(now, service.spec.clone()).expect("it was checked");
-                self.running[at].is_there = true;
                 self.by_number.push(at as u32);
             } else {
                 self.add(new.machine, &service.name);
@@ -365,17 +364,13 @@ impl ServiceState {
             return Decision::Refuse;
         };
         let place = running.hosts.get(server.index()).copied().flatten();
-        let Some((host, of_file)) = place.and_then(|place| Some((place.host, place.number?))) else {
+        let location = place.and_then(|place| Some((place.host, place.number?)));
+        // A server would talk to itself, with its own address at both ends.
+        let Some((host, of_file)) = location.filter(|(host, _)| *host != from) else {
             running.machine.close(now, server, false, Outcome::Expired);
             running.counters.refused += 1;
             return Decision::Refuse;
         };
-        if host == from {
-            // It would talk to itself, with its own address at both ends.
-            running.machine.close(now, server, false, Outcome::Expired);
-            running.counters.refused += 1;
-            return Decision::Refuse;
-        }
         let translated = match service.forwarding {
             ForwardingMethod::Nat => {
                 let address = services.server_addresses[number][of_file][usize::from(tuple.is_ipv6)];
@@ -505,8 +500,9 @@ impl ServiceState {
             (Phase::Active | Phase::Idle, Some(TcpState::Close)) => {
                 let outcome = match (is_from_server && opened.phase == Phase::Active, opened.is_answered) {
                     (true, false) => Outcome::Refused,
-                    (true, true) => Outcome::Reset,
-                    (false, _) => Outcome::Completed,
+                    (true, true) if opened.waits => Outcome::Reset,
+                    // Whoever has had his answer may be sent away so.
+                    (true, true) | (false, _) => Outcome::Completed,
                 };
                 machine.close(now, opened.server, opened.phase == Phase::Idle, outcome);
                 opened.phase = Phase::Closed;

@@ -155,7 +155,12 @@ impl Running {
 
     /// Starts a server that answers with the name of its host, at a port of it, and waits until it listens.
     pub fn server(network: &Instance, host: &str, port: &str) -> Self {
-        let mut command = network.command(host, program(), ["serve", port]).unwrap();
+        Self::listening(network.command(host, program(), ["serve", port]))
+    }
+
+    /// Starts a program that says `ready` when it listens, and waits for that.
+    pub fn listening(command: Result<Command, live::Error>) -> Self {
+        let mut command = command.unwrap();
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let line = BufReader::new(child.stdout.take().unwrap()).lines().next();
         assert_eq!(line.expect("it listens").unwrap(), "ready");
