@@ -5,8 +5,9 @@ use std::net::Ipv6Addr;
 
 use libfuzzer_sys::fuzz_target;
 use wire::{
-    ArpPacket, ArpRepr, EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, NeighbourPacket,
-    NeighbourRepr, TcpPacket, TcpRepr, UdpPacket, UdpRepr, VirtioNetLayout, VirtioNetPacket, VirtioNetRepr,
+    ArpPacket, ArpRepr, Encapsulation, EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr,
+    NeighbourPacket, NeighbourRepr, TcpPacket, TcpRepr, UdpPacket, UdpRepr, VirtioNetLayout, VirtioNetPacket,
+    VirtioNetRepr,
 };
 
 const SRC: Ipv6Addr = Ipv6Addr::LOCALHOST;
@@ -14,7 +15,7 @@ const DST: Ipv6Addr = Ipv6Addr::LOCALHOST;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&which, bytes)) = bytes.split_first() else { return };
-    match which % 9 {
+    match which % 10 {
         0 => ethernet(bytes),
         1 => arp(bytes),
         2 => ipv4(bytes),
@@ -23,9 +24,18 @@ fuzz_target!(|bytes: &[u8]| {
         5 => udp(bytes),
         6 => neighbour(bytes),
         7 => virtio_net(bytes, VirtioNetLayout::Short),
+        8 => tunnel(bytes),
         _ => virtio_net(bytes, VirtioNetLayout::Mergeable),
     }
 });
+
+fn tunnel(bytes: &[u8]) {
+    for kind in [Encapsulation::Vxlan, Encapsulation::Geneve] {
+        let Some((vni, at)) = kind.parse(bytes) else { continue };
+        let again = [&kind.emit(vni)[..], &bytes[at..]].concat();
+        assert_eq!(kind.parse(&again), Some((vni, Encapsulation::HEADER_LEN)));
+    }
+}
 
 fn ethernet(bytes: &[u8]) {
     let Ok(packet) = EthernetPacket::new_checked(bytes) else { return };

@@ -26,10 +26,7 @@ struct HostSide {
 
 /// Whether somebody may be behind a device whose address the file does not name: nobody is in a file, or behind a null device.
 fn may_have_others(device: &str) -> bool {
-    match DeviceName::parse(device) {
-        Ok(DeviceName::Kernel(_) | DeviceName::Xdp(_) | DeviceName::VhostUser(_)) => true,
-        Ok(DeviceName::Null(_) | DeviceName::Pcap(_)) | Err(_) => false,
-    }
+    !matches!(DeviceName::parse(device), Ok(DeviceName::Null(_) | DeviceName::Pcap(_)) | Err(_))
 }
 
 impl PortTable {

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod null;
+mod tunnel;
 pub(crate) mod vhost;
 
 use std::io;
@@ -21,6 +22,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProto
 use topology::{DeviceName, Node, NodeId};
 
 use self::null::{Destinations, NullPort};
+use self::tunnel::TunnelPort;
 use self::vhost::{Attachment, Places};
 use crate::Error;
 use crate::capture::PcapPort;
@@ -165,6 +167,10 @@ impl Device {
                 fault = attachment.fault();
                 (Source::Guest(attachment.descriptor().map_err(failed)?, attachment), Box::new(port))
             }
+            Ok(DeviceName::Tunnel(device)) => {
+                let port = TunnelPort::open(device).map_err(failed)?;
+                (Source::Port(port.descriptor().map_err(failed)?), Box::new(port))
+            }
             // What no name can be, the kernel does not find.
             Ok(DeviceName::Kernel(_)) | Err(_) => {
                 let (opened, port) = Opened::open(name, KernelPort::Packet).map_err(failed)?;
@@ -187,9 +193,10 @@ impl Device {
     /// [`Error::Device`] and [`Error::Capture`] say which one can't be opened.
     pub fn open_all(host: NodeId, surroundings: &Surroundings<'_>) -> Result<Vec<Arc<Self>>, Error> {
         let Node { name, devices, .. } = &surroundings.fabric.topology.nodes[host];
-        // Only devices of the kernel's are there. Who is not root may not go there, and has sockets, captures and null devices all the same.
+        // Only devices of the kernel's and tunnels are there. Who is not root may not go there, and has sockets, captures and null devices all the same.
         let is_kernel_s = |device: &&String| {
-            matches!(DeviceName::parse(device), Ok(DeviceName::Kernel(_) | DeviceName::Xdp(_)) | Err(_))
+            let parsed = DeviceName::parse(device);
+            matches!(parsed, Ok(DeviceName::Kernel(_) | DeviceName::Xdp(_) | DeviceName::Tunnel(_)) | Err(_))
         };
         in_namespace(|| {
             if let Some(device) = devices.iter().find(is_kernel_s) {

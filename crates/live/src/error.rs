@@ -365,6 +365,9 @@ impl Error {
             Self::Device { device, source, .. } if topology::VhostUserDevice::of(device).is_some() => {
                 socket_hint(source)
             }
+            Self::Device { device, source, .. } if topology::TunnelDevice::parse(device).is_some() => {
+                tunnel_hint(source)
+            }
             Self::Device { source, .. } => device_hint(source),
             Self::Capture { source, .. } => source.hint(),
             Self::ExternalHost { .. } => "run it where the host is: in the guest, or on the machine behind the cable",
@@ -487,6 +490,18 @@ fn device_hint(source: &io::Error) -> &'static str {
              that off; or leave `xdp:` out"
         }
         _ => "`ip link` shows the devices there are, and their state",
+    }
+}
+
+fn tunnel_hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            "`ss -ulpn` shows who has it: a program, the kernel's own tunnels, or another tunnel of this network, also one that a change would take away (`heddle port del`, or `heddle down`, first); \
+             the other end then names the other port"
+        }
+        io::ErrorKind::AddrNotAvailable => "`local` has to be an address of this machine: `ip address` shows them",
+        io::ErrorKind::PermissionDenied => "tunnels are for root: `sudo heddle up ..`",
+        _ => "`ip address` and `ip route` show what this machine has and reaches",
     }
 }
 

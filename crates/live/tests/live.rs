@@ -26,6 +26,7 @@ mod rootless;
 mod segments;
 mod services;
 mod setups;
+mod tunnels;
 mod two_hosts;
 mod vhost;
 mod vlans;

@@ -67,7 +67,7 @@ fn hosts_hear_those_of_their_vlan_and_nobody_else() {
         bed::wait_until("its frames are dropped", || network.counters().unwrap().refused.vlan > 3);
         drop(lost);
         let before = ["a2", "b1", "b2"].map(|host| received(&network, host));
-        bed::output(network.command("a1", "sh", ["-c", "ping -4 -b -q -c 300 -i 0.002 10.255.255.255 || true"]));
+        bed::output(network.command("a1", "sh", ["-c", "ping -4 -b -q -c 300 -i 0.002 -W 1 10.255.255.255 || true"]));
         bed::wait_until("all of its VLAN hear it", || received(&network, "a2") >= before[0] + 300);
         for (host, before) in ["b1", "b2"].into_iter().zip(&before[1..]) {
             assert!(received(&network, host) < before + 300, "{host} hears what is for another VLAN");

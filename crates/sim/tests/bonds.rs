@@ -92,14 +92,15 @@ fn tcp_gains_from_round_robin_once_arrivals_are_in_order() {
 
 #[test]
 fn every_mode_carries_every_number_of_members() {
+    let slower = PAIR.replace("1Gbit, delay: 20us", "100Mbit, delay: 200us");
     for mode in ["balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"] {
         for members in [1, 2, 8] {
             for kind in [TransportKind::Sack, TransportKind::Udp] {
-                let outcome = simulate(&fabric(PAIR, &case(mode, members, Reordering::On)), kind, 1);
+                let outcome = simulate(&fabric(&slower, &case(mode, members, Reordering::On)), kind, 1);
                 let one = goodput(&outcome);
-                assert!(one > 900.0, "{mode} over {members} members, {kind:?}: {one} Mbit/s");
+                assert!(one > 90.0, "{mode} over {members} members, {kind:?}: {one} Mbit/s");
                 let many = mode == "balance-rr" && members > 1;
-                assert!(many || one < 970.0, "{mode} over {members} members, {kind:?}: {one} Mbit/s of one flow");
+                assert!(many || one < 97.0, "{mode} over {members} members, {kind:?}: {one} Mbit/s of one flow");
             }
         }
     }

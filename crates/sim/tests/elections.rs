@@ -9,7 +9,7 @@ use sim::cluster::session::Setting;
 use sim::cluster::{Quality, Speed};
 
 /// Elections of each kind.
-const HELD: u64 = 30;
+const HELD: u64 = 16;
 
 fn elections(fixed: bool, pre_vote: bool) -> Vec<Election> {
     let least = Span::from_ms(100);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{NotPcap, NotVhostUser, NullDevice, PcapDevice, VhostUserDevice};
+use crate::{NotPcap, NotTunnel, NotVhostUser, NullDevice, PcapDevice, TunnelDevice, VhostUserDevice};
 
 /// What is at the end of a link of a host that is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum DeviceName<'a> {
     Pcap(PcapDevice<'a>),
     /// A socket.
     VhostUser(VhostUserDevice<'a>),
+    /// Another machine.
+    Tunnel(TunnelDevice<'a>),
 }
 
 /// What is wrong with the name of a device.
@@ -26,6 +28,8 @@ pub enum WhyNot<'a> {
     Pcap(NotPcap<'a>),
     /// Of a socket of vhost-user.
     VhostUser(NotVhostUser<'a>),
+    /// Of a tunnel.
+    Tunnel(NotTunnel<'a>),
 }
 
 impl fmt::Display for WhyNot<'_> {
@@ -33,6 +37,7 @@ impl fmt::Display for WhyNot<'_> {
         match self {
             Self::Pcap(why) => why.fmt(f),
             Self::VhostUser(why) => why.fmt(f),
+            Self::Tunnel(why) => why.fmt(f),
         }
     }
 }
@@ -96,23 +101,46 @@ impl<'a> DeviceName<'a> {
                      connects to it",
                 ),
             },
+            Some(("vxlan" | "geneve", _)) => match TunnelDevice::parse(text).transpose() {
+                Ok(Some(device)) => return Ok(Self::Tunnel(device)),
+                failed => (
+                    "is no tunnel",
+                    failed.err().map(WhyNot::Tunnel),
+                    "not the end of a tunnel",
+                    "`vxlan:192.0.2.7,vni=42` is a tunnel to that machine, `geneve:192.0.2.7,vni=42` another kind; `192.0.2.7:4790` has a port of its own, and so has \
+                     `local=192.0.2.1:4790`, where datagrams come to",
+                ),
+            },
             _ if is_of_kernel(text) => return Ok(Self::Kernel(text)),
             _ => (
                 "can't be a network device",
                 None,
                 "not a device's name",
-                "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them; `xdp:DEVICE`, the same by AF_XDP; `null:`, where nobody is; `pcap:FILE`, a capture; or `vhost-user:SOCKET`, a guest",
+                "up to 15 characters without `/`, `:` and spaces, as `ip link` shows them; `xdp:DEVICE`, the same by AF_XDP; `null:`, where nobody is; `pcap:FILE`, a capture; `vhost-user:SOCKET`, a guest; or `vxlan:ADDRESS,vni=N`, a tunnel",
             ),
         };
         Err(NotADevice { what, why, label, hint })
     }
 
-    /// What of it can be the end of one link only: a device of the machine, a capture that is written, a socket.
+    /// The kind of its port, in a word.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Kernel(_) => "af-packet",
+            Self::Xdp(_) => "af-xdp",
+            Self::Null(_) => "null",
+            Self::Pcap(_) => "pcap",
+            Self::VhostUser(_) => "vhost-user",
+            Self::Tunnel(tunnel) => tunnel.kind.name(),
+        }
+    }
+
+    /// What of it can be the end of one link only: a device of the machine, a capture that is written, a socket, a tunnel.
     pub const fn exclusive(self) -> Option<&'a str> {
         match self {
             Self::Kernel(name) | Self::Xdp(name) => Some(name),
             Self::Pcap(capture) => capture.tx,
             Self::VhostUser(device) => device.socket,
+            Self::Tunnel(device) => Some(device.name),
             Self::Null(_) => None,
         }
     }
@@ -143,6 +171,8 @@ mod tests {
                 "pcap:rx=a,tx=b",
                 "vhost-user:",
                 "vhost-user:a,client",
+                "vxlan:192.0.2.7,vni=42",
+                "geneve:[::1]:7000,vni=42",
                 &"x".repeat(15)
             ]
             .into_iter()
@@ -163,6 +193,7 @@ mod tests {
                 "pcap:",
                 "pcap:a,a",
                 "vhost-user:a,b",
+                "vxlan:192.0.2.7",
                 &"x".repeat(16)
             ]
             .into_iter()

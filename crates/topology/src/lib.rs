@@ -21,6 +21,7 @@ mod pcap;
 mod routes;
 #[cfg(test)]
 mod testing;
+mod tunnel;
 mod vhost;
 
 pub use build::Group;
@@ -30,5 +31,6 @@ pub use index::{BondEndId, Direction, LinkId, NetPort, NodeId, PortId};
 pub use null::NullDevice;
 pub use pcap::{NotPcap, PcapDevice, Speed};
 pub use routes::{Rerouting, Routes};
+pub use tunnel::{Endpoint, NotTunnel, TunnelDevice};
 pub use typed_index_collections::{TiSlice, TiVec, ti_vec};
 pub use vhost::{NotVhostUser, VhostUserDevice};

@@ -24,6 +24,7 @@
 //! | [`LacpPacket`] | IEEE 802.1AX-2014, 6.4.2: LACPDU, version 1 |
 //! | [`MarkerPacket`] | IEEE 802.1AX-2014, 6.5.3: marker and marker response |
 //! | [`LldpPacket`] | IEEE 802.1AB-2016: mandatory TLVs, and those of organisations |
+//! | [`Encapsulation`] | RFC 7348 (VXLAN), RFC 8926 (Geneve) |
 //! | [`VirtioNetPacket`] | virtio 1.2, 5.1.6: what a TAP puts before each frame |
 #![forbid(unsafe_code)]
 
@@ -40,6 +41,7 @@ mod offload;
 mod slow;
 mod tcp;
 mod transport;
+mod tunnel;
 mod udp;
 mod virtio_net;
 
@@ -60,6 +62,7 @@ pub use offload::undone_checksum;
 pub use slow::{MarkerPacket, MarkerRepr, SLOW_PAYLOAD, SLOW_PROTOCOLS, subtype as slow_subtype};
 pub use tcp::{TcpPacket, TcpRepr, Timestamps, tcp_flags};
 pub use transport::TransportPacketMut;
+pub use tunnel::Encapsulation;
 pub use udp::{UdpPacket, UdpRepr};
 pub use virtio_net::{
     ChecksumRequest, Segmentation, SegmentationKind, VirtioNetLayout, VirtioNetPacket, VirtioNetRepr,

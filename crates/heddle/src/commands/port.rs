@@ -113,14 +113,8 @@ fn kind(topology: &Topology, peer: NodeId, device: Option<&str>) -> &'static str
     if !topology.is_host(peer) {
         return "switch";
     }
-    match device.map(DeviceName::parse) {
-        None => "host",
-        Some(Ok(DeviceName::Kernel(_)) | Err(_)) => "af-packet",
-        Some(Ok(DeviceName::Xdp(_))) => "af-xdp",
-        Some(Ok(DeviceName::Null(_))) => "null",
-        Some(Ok(DeviceName::Pcap(_))) => "pcap",
-        Some(Ok(DeviceName::VhostUser(_))) => "vhost-user",
-    }
+    let Some(device) = device else { return "host" };
+    DeviceName::parse(device).unwrap_or(DeviceName::Kernel(device)).kind()
 }
 
 /// `access 10`, `trunk 10,20`, `native-untagged 10 of 10,20`.

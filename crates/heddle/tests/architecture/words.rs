@@ -1,5 +1,7 @@
 //! Identifiers against the list of words that have another name in the field (`docs/glossary.md`).
 
+use std::collections::HashMap;
+
 use super::{assert_none, files, read, root};
 
 /// Words that are no part of an identifier, and the field's words in their place.
@@ -39,6 +41,13 @@ fn bare(text: &str) -> String {
     let mut bare = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
+        // Of most characters there is nothing to ask.
+        let plain = rest.find(['/', '"', '\'', 'b', 'r']).unwrap_or(rest.len());
+        if plain > 0 {
+            bare.push_str(&rest[..plain]);
+            rest = &rest[plain..];
+            continue;
+        }
         let raw = rest.trim_start_matches('b').strip_prefix('r').map(|raw| raw.trim_start_matches('#'));
         let quoted =
             raw.filter(|raw| raw.starts_with('"') && !bare.ends_with(|c: char| c.is_alphanumeric() || c == '_'));
@@ -96,18 +105,24 @@ fn words(identifier: &str) -> Vec<String> {
     words
 }
 
+/// The field's words for an identifier with a banned one.
+fn instead_of(identifier: &str) -> Option<&'static str> {
+    let words = words(identifier);
+    let is_banned = |(banned, _): &&(&[&str], &str)| banned.iter().any(|it| words.iter().any(|word| word == it));
+    BANNED.iter().find(is_banned).map(|(_, instead)| *instead)
+}
+
 /// What is wrong with a file's identifiers.
 fn complaints(name: &str, text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
-    for (number, line) in bare(text).lines().enumerate() {
+    let bare = bare(text);
+    let mut known = HashMap::new();
+    for (number, line) in bare.lines().enumerate() {
         let identifiers: Vec<&str> =
             line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|it| !it.is_empty()).collect();
         let place = format!("{name}:{}", number + 1);
         for identifier in &identifiers {
-            let words = words(identifier);
-            let is_banned =
-                |(banned, _): &&(&[&str], &str)| banned.iter().any(|it| words.iter().any(|word| word == it));
-            if let Some((_, instead)) = BANNED.iter().find(is_banned) {
+            if let Some(instead) = known.entry(*identifier).or_insert_with(|| instead_of(identifier)) {
                 complaints.push(format!("{place}: `{identifier}`: the field says {instead}"));
             }
         }

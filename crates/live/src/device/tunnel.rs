@@ -1,0 +1,270 @@
+//! The end of a tunnel as a port: frames come and go in UDP datagrams, by VXLAN (RFC 7348) or Geneve (RFC 8926).
+//!
+//! A socket is of one tunnel, so two of one machine need different ports. What comes from another address than the other end's, or is of another network, is lost and
+//! counted: whoever can forge that address can send frames all the same, as in every tunnel that is not encrypted. Datagrams that are longer than what the way takes are
+//! cut and put together again by the kernels, which costs; `mtu: 1450` keeps them whole where it takes 1,500 bytes.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use nix::sys::socket::{setsockopt, sockopt};
+use topology::TunnelDevice;
+use vswitch::segmentation::LargeSegment;
+use wire::{Encapsulation, VirtioNetPacket};
+
+use crate::port::Port;
+use crate::tap::{VNET_HEADER, VNET_LAYOUT};
+
+/// The longest frame that is sent, in bytes: jumbo frames with a tag.
+const FRAME_MAX: usize = 9_234;
+
+/// What the kernel keeps of datagrams that have come and have not been read, in bytes.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// So many datagrams that are not of the tunnel are passed over before the worker does something else.
+const PASSED_OVER_MAX: usize = 64;
+
+/// Where a tunnel's header begins in front of a frame: its end is where the frame begins, behind a virtio-net header that is not needed there.
+const HEADER_AT: usize = VNET_HEADER - Encapsulation::HEADER_LEN;
+
+/// A frame of an Ethernet has two addresses and a type at least.
+const FRAME_MIN: usize = 14;
+
+/// The end of a tunnel.
+#[derive(Debug)]
+pub struct TunnelPort {
+    socket: UdpSocket,
+    kind: Encapsulation,
+    vni: u32,
+    remote: SocketAddr,
+    /// A frame as it is sent.
+    frame: Box<[u8]>,
+    /// Datagrams that were not of the tunnel, or too long, since they were asked for last.
+    lost: u64,
+}
+
+impl TunnelPort {
+    /// Opens the end of a tunnel in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// If another program, or another tunnel, has the port; or whatever else the kernel says.
+    pub fn open(tunnel: TunnelDevice<'_>) -> io::Result<Self> {
+        let port = tunnel.kind.port();
+        let remote = SocketAddr::new(tunnel.remote.address, tunnel.remote.port.unwrap_or(port));
+        let any = if remote.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+        let local = SocketAddr::new(
+            tunnel.local.map_or(any, |local| local.address),
+            tunnel.local.and_then(|local| local.port).unwrap_or(port),
+        );
+        let socket = UdpSocket::bind(local).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                let taken = format!("UDP port {} is taken: `local={any}:PORT` has it use another one", local.port());
+                io::Error::new(error.kind(), taken)
+            }
+            _ => error,
+        })?;
+        socket.set_nonblocking(true)?;
+        // Who may not have as much gets what there is.
+        if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+            setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
+        }
+        let frame = vec![0; VNET_HEADER + FRAME_MAX].into();
+        Ok(Self { socket, kind: tunnel.kind, vni: tunnel.vni, remote, frame, lost: 0 })
+    }
+
+    /// Readable when a frame waits.
+    ///
+    /// # Errors
+    /// If the kernel has no descriptor left.
+    pub fn descriptor(&self) -> io::Result<Arc<OwnedFd>> {
+        Ok(Arc::new(self.socket.as_fd().try_clone_to_owned()?))
+    }
+
+    /// Sends a frame that `fill` writes behind its virtio-net header, which may ask for a checksum, but for nothing else.
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> Option<usize>) -> io::Result<()> {
+        let len = fill(&mut self.frame).ok_or(io::ErrorKind::InvalidInput)?;
+        let header = VirtioNetPacket::new_checked(&self.frame[..len], VNET_LAYOUT);
+        if let Some((at, sum)) = header.ok().and_then(|header| header.missing_checksum()) {
+            self.frame[VNET_HEADER + at..VNET_HEADER + at + 2].copy_from_slice(&sum.to_be_bytes());
+        }
+        self.frame[HEADER_AT..VNET_HEADER].copy_from_slice(&self.kind.emit(self.vni));
+        self.socket.send_to(&self.frame[HEADER_AT..len], self.remote).map(drop)
+    }
+
+    /// The length of the frame in a datagram that came from `from`, and is then where it belongs, behind an empty virtio-net header; `None` if it is none of the tunnel.
+    fn unwrap(&self, buffer: &mut [u8], datagram: usize, from: SocketAddr) -> Option<usize> {
+        let (vni, at) = self.kind.parse(&buffer[HEADER_AT..HEADER_AT + datagram])?;
+        let len = datagram - at;
+        // One that was cut off fills the buffer.
+        let is_whole = HEADER_AT + datagram < buffer.len();
+        if vni != self.vni || from.ip() != self.remote.ip() || len < FRAME_MIN || !is_whole {
+            return None;
+        }
+        buffer.copy_within(HEADER_AT + at..HEADER_AT + datagram, VNET_HEADER);
+        buffer[..VNET_HEADER].fill(0);
+        Some(len)
+    }
+}
+
+impl AsFd for TunnelPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Port for TunnelPort {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        for _ in 0..PASSED_OVER_MAX {
+            let (datagram, from) = match self.socket.recv_from(&mut buffer[HEADER_AT..]) {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            if let Some(len) = self.unwrap(buffer, datagram, from) {
+                return Ok(Some(VNET_HEADER + len));
+            }
+            self.lost += 1;
+        }
+        Ok(None)
+    }
+
+    fn write(&mut self, frame: &[u8]) -> io::Result<()> {
+        match LargeSegment::find(frame) {
+            Ok(Some(segment)) => (0..segment.count()).try_for_each(|piece| self.send(|out| segment.emit(piece, out))),
+            // What claims to be a segment and is none goes as it is, as to a wire.
+            Ok(None) | Err(_) => self.send(|out| {
+                out.get_mut(..frame.len())?.copy_from_slice(frame);
+                Some(frame.len())
+            }),
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        false
+    }
+
+    fn new_losses(&mut self) -> io::Result<u64> {
+        Ok(std::mem::take(&mut self.lost))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+
+    const HERE: &str = "127.0.0.1";
+    const THERE: &str = "127.0.0.2";
+
+    /// A UDP port that nobody has.
+    fn free_port() -> u16 {
+        UdpSocket::bind((HERE, 0)).unwrap().local_addr().unwrap().port()
+    }
+
+    fn open(name: &str) -> io::Result<TunnelPort> {
+        TunnelPort::open(TunnelDevice::parse(name).unwrap().unwrap())
+    }
+
+    /// The two ends of a tunnel over the loopback device.
+    fn ends(kind: &str) -> [TunnelPort; 2] {
+        let port = free_port();
+        [(HERE, THERE), (THERE, HERE)]
+            .map(|(from, to)| open(&format!("{kind}:{to}:{port},vni=7,local={from}:{port}")).unwrap())
+    }
+
+    fn frame(len: usize, mark: u8) -> Vec<u8> {
+        let mut frame = vec![mark; VNET_HEADER + len];
+        frame[..VNET_HEADER].fill(0);
+        frame[VNET_HEADER + 12..VNET_HEADER + 14].copy_from_slice(&[0x88, 0xb5]);
+        frame
+    }
+
+    fn receive(port: &mut TunnelPort) -> Vec<u8> {
+        let mut buffer = vec![0xff; 70_000];
+        loop {
+            if let Some(len) = port.read(&mut buffer).unwrap() {
+                buffer.truncate(len);
+                return buffer;
+            }
+            poll(&mut [PollFd::new(port.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).unwrap();
+        }
+    }
+
+    #[test]
+    fn frames_of_all_lengths_cross_in_both_directions() {
+        for kind in ["vxlan", "geneve"] {
+            let [mut one, mut other] = ends(kind);
+            for len in [14, 60, 1_514, FRAME_MAX] {
+                one.write(&frame(len, 1)).unwrap();
+                assert_eq!(receive(&mut other), frame(len, 1), "{kind}");
+                other.write(&frame(len, 2)).unwrap();
+                assert_eq!(receive(&mut one), frame(len, 2), "{kind}");
+            }
+            assert_eq!(one.write(&frame(FRAME_MAX + 1, 1)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn what_is_not_of_the_tunnel_is_lost_and_counted() {
+        let [mut one, mut other] = ends("vxlan");
+        let to = other.socket.local_addr().unwrap();
+        let [friend, stranger] = [HERE, "127.0.0.3"].map(|from| UdpSocket::bind((from, 0)).unwrap());
+        let datagram = |vni: u32, len| [&Encapsulation::Vxlan.emit(vni)[..], &vec![0; len]].concat();
+        // Of another network, no frame, no header, too long for who reads it; then the right ones from another address.
+        for nonsense in [datagram(8, 60), datagram(7, 13), vec![8, 0, 0], datagram(7, 2_000)] {
+            friend.send_to(&nonsense, to).unwrap();
+        }
+        for _ in 0..100 {
+            stranger.send_to(&datagram(7, 60), to).unwrap();
+        }
+        one.write(&frame(60, 9)).unwrap();
+        let mut buffer = vec![0; 1_600];
+        let mut reads = 0;
+        let len = loop {
+            reads += 1;
+            if let Some(len) = other.read(&mut buffer).unwrap() {
+                break len;
+            }
+            poll(&mut [PollFd::new(other.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).unwrap();
+        };
+        assert_eq!(buffer[..len], frame(60, 9));
+        assert!(reads > 1, "others have their turn in between");
+        assert_eq!((other.new_losses().unwrap(), other.new_losses().unwrap()), (104, 0));
+        // Linux's tunnels send from any port.
+        friend.send_to(&datagram(7, 60), to).unwrap();
+        assert_eq!(receive(&mut other).len(), VNET_HEADER + 60);
+    }
+
+    #[test]
+    fn large_segments_are_cut_and_checksums_completed() {
+        let [mut one, mut other] = ends("geneve");
+        let payload: Vec<u8> = (0..3_500_u32).map(|n| (n % 251) as u8).collect();
+        // UDP that is to be cut after 1,000 bytes (`VIRTIO_NET_HDR_GSO_UDP_L4`).
+        let mut large = vec![1, 5, 42, 0, 0xe8, 3, 34, 0, 6, 0];
+        large.extend([2, 0, 0, 0, 0, 0x0b, 2, 0, 0, 0, 0, 0x0a, 8, 0]);
+        large.extend([0x45, 0, 0x0d, 0xc8, 0, 1, 0, 0, 64, 17, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
+        large.extend([0, 7, 0, 7, 0x0d, 0xb4, 0, 0]);
+        large.extend(&payload);
+        one.write(&large).unwrap();
+        let pieces: Vec<_> = (0..4).map(|_| receive(&mut other)).collect();
+        assert_eq!(pieces.iter().flat_map(|piece| &piece[VNET_HEADER + 42..]).copied().collect::<Vec<_>>(), payload);
+        for piece in &pieces {
+            assert_eq!(piece[..VNET_HEADER], [0; VNET_HEADER], "nothing is left to be done");
+            let ip = wire::Ipv4Packet::new_checked(&piece[VNET_HEADER + 14..]).unwrap();
+            assert!(wire::UdpPacket::new_checked(ip.payload()).is_ok());
+            assert_ne!(piece[VNET_HEADER + 40..VNET_HEADER + 42], [0, 0]);
+        }
+    }
+
+    #[test]
+    fn a_port_is_of_one_tunnel() {
+        let port = free_port();
+        let _one = open(&format!("vxlan:{THERE},vni=7,local={HERE}:{port}")).unwrap();
+        let error = open(&format!("vxlan:{THERE},vni=8,local={HERE}:{port}")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(error.to_string(), format!("UDP port {port} is taken: `local=0.0.0.0:PORT` has it use another one"));
+    }
+}

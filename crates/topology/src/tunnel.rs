@@ -1,0 +1,141 @@
+//! Devices that are the end of a tunnel: another machine is behind them.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use wire::Encapsulation;
+
+/// A tunnel. Its name is `vxlan:REMOTE[:PORT],vni=N` or `geneve:..`, with `,local=ADDRESS[:PORT]` behind it where frames come to one address of this machine, or to
+/// another port than they are sent to. An IPv6 address with a port stands in brackets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelDevice<'a> {
+    /// How frames are put into datagrams.
+    pub kind: Encapsulation,
+    /// Where the other end is.
+    pub remote: Endpoint,
+    /// Which network it is (VXLAN Network Identifier, Virtual Network Identifier): 24 bits.
+    pub vni: u32,
+    /// Where datagrams come to.
+    pub local: Option<Endpoint>,
+    /// The whole name.
+    pub name: &'a str,
+}
+
+/// An address, and a port unless it is that of the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Of a machine.
+    pub address: IpAddr,
+    /// Of UDP.
+    pub port: Option<u16>,
+}
+
+/// Why a name that begins with `vxlan:` or `geneve:` is no such device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTunnel<'a> {
+    /// Something is no address with or without a port.
+    Address(&'a str),
+    /// Nobody can be at this address alone.
+    NotUnicast(IpAddr),
+    /// No network is given.
+    NoVni,
+    /// The network is no number of 24 bits.
+    Vni(&'a str),
+    /// No option has this name.
+    Unknown(&'a str),
+    /// Both addresses are of different families.
+    Families,
+}
+
+impl Endpoint {
+    fn parse(text: &str) -> Result<Self, NotTunnel<'_>> {
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        match (bare.parse(), text.parse::<SocketAddr>()) {
+            (Ok(address), _) => Ok(Self { address, port: None }),
+            (_, Ok(both)) if both.port() != 0 => Ok(Self { address: both.ip(), port: Some(both.port()) }),
+            _ => Err(NotTunnel::Address(text)),
+        }
+    }
+}
+
+impl<'a> TunnelDevice<'a> {
+    /// The device with this name; `None` if it does not begin as theirs do.
+    ///
+    /// # Errors
+    /// [`NotTunnel`] if it begins so and goes on in another way.
+    pub fn parse(name: &'a str) -> Option<Result<Self, NotTunnel<'a>>> {
+        let (prefix, options) = name.split_once(':')?;
+        let kind = [Encapsulation::Vxlan, Encapsulation::Geneve].into_iter().find(|kind| kind.name() == prefix)?;
+        Some(Self::options(kind, name, options))
+    }
+
+    fn options(kind: Encapsulation, name: &'a str, text: &'a str) -> Result<Self, NotTunnel<'a>> {
+        let mut options = text.split(',');
+        let remote = Endpoint::parse(options.next().unwrap_or_default())?;
+        if remote.address.is_multicast() || remote.address.is_unspecified() {
+            return Err(NotTunnel::NotUnicast(remote.address));
+        }
+        let (mut vni, mut local) = (None, None);
+        for option in options {
+            match option.split_once('=') {
+                Some(("vni", number)) if vni.is_none() => {
+                    let parsed = number.parse().ok().filter(|vni| *vni < 1 << 24);
+                    vni = Some(parsed.ok_or(NotTunnel::Vni(number))?);
+                }
+                Some(("local", endpoint)) if local.is_none() => local = Some(Endpoint::parse(endpoint)?),
+                _ => return Err(NotTunnel::Unknown(option)),
+            }
+        }
+        let vni = vni.ok_or(NotTunnel::NoVni)?;
+        if local.is_some_and(|local| local.address.is_ipv4() != remote.address.is_ipv4()) {
+            return Err(NotTunnel::Families);
+        }
+        Ok(Self { kind, remote, vni, local, name })
+    }
+}
+
+impl fmt::Display for NotTunnel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(text) => write!(f, "`{text}` is no address, and no address with a port"),
+            Self::NotUnicast(address) => write!(f, "{address} is no address of one machine"),
+            Self::NoVni => f.write_str("it does not say which network (`vni=`)"),
+            Self::Vni(text) => write!(f, "`{text}` is no network: 0 to 16777215"),
+            Self::Unknown(option) => write!(f, "`{option}` is no option, or is there twice"),
+            Self::Families => f.write_str("one address is of IPv4, the other of IPv6"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tunnels_have_two_ends_and_a_network() {
+        let of = |name| TunnelDevice::parse(name).unwrap().unwrap();
+        let tunnel = of("vxlan:192.0.2.7,vni=42");
+        assert_eq!((tunnel.kind, tunnel.vni, tunnel.local), (Encapsulation::Vxlan, 42, None));
+        assert_eq!(tunnel.remote, Endpoint { address: "192.0.2.7".parse().unwrap(), port: None });
+        let tunnel = of("geneve:[2001:db8::7]:7000,vni=0,local=[2001:db8::1]");
+        assert_eq!((tunnel.kind, tunnel.remote.port), (Encapsulation::Geneve, Some(7000)));
+        assert_eq!(tunnel.local, Some(Endpoint { address: "2001:db8::1".parse().unwrap(), port: None }));
+        assert_eq!(of("vxlan:2001:db8::7,vni=1").remote.address.to_string(), "2001:db8::7");
+        assert_eq!(TunnelDevice::parse("vxlan"), None);
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        let why = |name| TunnelDevice::parse(name).unwrap().unwrap_err();
+        assert_eq!(why("vxlan:,vni=1"), NotTunnel::Address(""));
+        assert_eq!(why("vxlan:peer.example,vni=1"), NotTunnel::Address("peer.example"));
+        assert_eq!(why("vxlan:192.0.2.7:0,vni=1"), NotTunnel::Address("192.0.2.7:0"));
+        assert_eq!(why("vxlan:239.1.1.1,vni=1"), NotTunnel::NotUnicast("239.1.1.1".parse().unwrap()));
+        assert_eq!(why("geneve:0.0.0.0,vni=1"), NotTunnel::NotUnicast("0.0.0.0".parse().unwrap()));
+        assert_eq!(why("vxlan:192.0.2.7"), NotTunnel::NoVni);
+        assert_eq!(why("vxlan:192.0.2.7,vni=16777216"), NotTunnel::Vni("16777216"));
+        assert_eq!(why("vxlan:192.0.2.7,vni=1,vni=1"), NotTunnel::Unknown("vni=1"));
+        assert_eq!(why("vxlan:192.0.2.7,vni=1,key=2"), NotTunnel::Unknown("key=2"));
+        assert_eq!(why("vxlan:192.0.2.7,vni=1,local=::1"), NotTunnel::Families);
+    }
+}
