@@ -165,7 +165,12 @@ impl<P> Graph<P> {
                 bond = None;
             }
             match exit {
-                Some(Exit::Host(port)) => driver.deliver(moment.now, port, packet),
+                Some(Exit::Host(port)) => {
+                    if !moment.tables.steering.is_empty() {
+                        self.count_arrival(&moment.tables.steering, moment.tables.map.node(port));
+                    }
+                    driver.deliver(moment.now, port, packet);
+                }
                 Some(Exit::Bond(end)) => {
                     bond = Some(end);
                     run.push(packet);

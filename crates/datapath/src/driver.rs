@@ -6,7 +6,7 @@ use bond::end::{Output, Received};
 use bond::{Config, End, MemberId, Summary, Transmit};
 use machine::Time;
 use topology::{BondEndId, NetPort, NodeId};
-use vswitch::{Field, Forwarding};
+use vswitch::{Action, Field, Forwarding};
 
 /// What an end of a bond writes on what it sends, as a tag would before the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,52 @@ pub enum Loss {
     Loop,
     /// It is for a service, which has counted why nobody gets it.
     Service,
+    /// A meter of a switch's pipeline drops it.
+    Meter,
+    /// A built-in function of its chain drops it, and has counted why.
+    Function,
+    /// A function of its chain is down, and the chain lets nobody pass unchecked.
+    FunctionDown,
+    /// It is for a chain, or comes from a function of one, and is for everybody or nobody.
+    Stray,
+}
+
+impl Loss {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::NoRoute,
+        Self::NoMember,
+        Self::Cut,
+        Self::Storm,
+        Self::Malformed,
+        Self::Pipeline,
+        Self::Vlan,
+        Self::Loop,
+        Self::Service,
+        Self::Meter,
+        Self::Function,
+        Self::FunctionDown,
+        Self::Stray,
+    ];
+
+    /// Its name in counters and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoRoute => "no route to host",
+            Self::NoMember => "bond without a usable member",
+            Self::Cut => "link or host removed",
+            Self::Storm => "storm control",
+            Self::Malformed => "malformed",
+            Self::Pipeline => "dropped by a flow",
+            Self::Vlan => "not in its VLAN",
+            Self::Loop => "forwarding loop",
+            Self::Service => "not served",
+            Self::Meter => "dropped by a meter",
+            Self::Function => "dropped by a function of a chain",
+            Self::FunctionDown => "function of a chain down",
+            Self::Stray => "stray in a chain",
+        }
+    }
 }
 
 /// What a driver wakes.
@@ -85,6 +131,16 @@ pub trait Driver {
     /// A function of a chain, by its ingress, has gone down or come back.
     fn function_changed(&mut self, now: Time, ingress: NodeId, up: bool) {
         let _ = (now, ingress, up);
+    }
+
+    /// A packet has been shown to a built-in function of a chain, by its number among those.
+    fn met_function(&mut self, packet: &mut Self::Packet, number: usize) {
+        let _ = (packet, number);
+    }
+
+    /// A packet has been shown to the pipeline of a switch, which wants this.
+    fn met_pipeline(&mut self, packet: &mut Self::Packet, switch: usize, actions: &[Action]) {
+        let _ = (packet, switch, actions);
     }
 
     /// What the end of a bond that sent it has written on it.

@@ -505,6 +505,9 @@ impl<P> Graph<P> {
     ) -> Option<(NetPort, P)> {
         let Moment { tables, now } = moment;
         let Some(at) = tables.map.switch(node) else {
+            if !tables.steering.is_empty() {
+                self.count_arrival(&tables.steering, node);
+            }
             driver.deliver(now, port, packet);
             return None;
         };

@@ -32,6 +32,7 @@ mod pipeline;
 mod port_table;
 mod rewrite;
 mod services;
+mod tracer;
 mod vlan;
 
 pub use chains::{BuiltInState, ChainState, CourseCounters, HopCounters, InstanceState, Steering};
@@ -48,3 +49,4 @@ pub use services::{
     AgentSpec, ForwardingMethod, SERVICES_MAX, Server, ServerCounters, Service, ServiceCounters, ServiceState,
     ServiceView, Services, VirtualAddress,
 };
+pub use tracer::{TraceEnd, TraceStep, TracedPacket, Tracer};

@@ -73,6 +73,7 @@ impl<P> Graph<P> {
         let mut actions = std::mem::take(&mut self.actions);
         let (in_port, bytes) = (moment.tables.map.number(port), driver.bytes(&packet));
         installed.pipeline.process(moment.now, &PacketIn { in_port, key: &key, headers, bytes }, &mut actions);
+        driver.met_pipeline(&mut packet, switch, &actions);
         let left = self.carry_out(moment, driver, Visit { switch, node, port }, packet, &actions);
         actions.clear();
         self.actions = actions;
@@ -89,7 +90,7 @@ impl<P> Graph<P> {
         actions: &[Action],
     ) -> Option<(NetPort, P)> {
         // The last one that sends it takes the packet itself; what comes behind that has no effect.
-        let Some(last) = last_that_sends(actions) else { return lose(driver, Loss::Pipeline, packet) };
+        let Some(last) = last_that_sends(actions) else { return self.lose_at(driver, visit, packet) };
         let mut has_destination = true;
         let mut number = 0;
         while let Some(action) = actions.get(number).filter(|_| number <= last) {
@@ -137,6 +138,18 @@ impl<P> Graph<P> {
         }
         driver.free(packet);
         None
+    }
+
+    /// A pipeline has no use for a packet.
+    #[cold]
+    fn lose_at<D: Driver<Packet = P>>(
+        &self,
+        driver: &mut D,
+        Visit { switch, .. }: Visit,
+        packet: P,
+    ) -> Option<(NetPort, P)> {
+        let is_metered = self.pipelines[switch].as_ref().is_some_and(|installed| installed.pipeline.has_metered());
+        lose(driver, if is_metered { Loss::Meter } else { Loss::Pipeline }, packet)
     }
 
     /// Sends a copy by each port of the tree that spans the network, but for the one by which the packet came.

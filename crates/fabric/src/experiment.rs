@@ -15,7 +15,7 @@ use crate::faults::Run;
 use crate::graph::Graph;
 use crate::overrides::{bond_settings, traffic_settings};
 use crate::pattern::PatternText;
-use crate::quantity::Whole;
+use crate::quantity::{PacketRate, Whole};
 use crate::read::Name;
 use crate::source::{At, Place};
 use crate::traffic::{DelayedAck, TrafficSetting, TrafficText};
@@ -219,7 +219,21 @@ impl<'a> Context<'a> {
             }
         };
         let streams = text.value.streams.map_or(1, Whole::get);
-        let rate_pps = text.value.rate.as_ref().map(|rate| rate.value.0);
+        let payload = transport.as_ref().map_or(1, |transport| transport.segment_bytes);
+        let rate_pps = text.value.rate.as_ref().map(|rate| rate.value.pps(payload));
+        if let (Some(rate), Some(pps)) = (&text.value.rate, rate_pps)
+            && pps > PacketRate::FASTEST_PPS
+        {
+            problems.add(
+                rate.place,
+                format!(
+                    "in segments of {payload} bytes these are {pps} packets a second, more than {}",
+                    PacketRate::FASTEST_PPS
+                ),
+                "too fast",
+                "write a lower rate, or a larger `segment`",
+            );
+        }
         let transfers = text.value.transfers.as_ref().map(|text| text.value.transfers());
         let traffic = Traffic { pattern: pattern?, transport: transport?, streams, rate_pps, transfers, faults };
         (rate_fits && transfers_fit).then_some(traffic)
@@ -362,7 +376,7 @@ impl<'a> Context<'a> {
 
     /// Whether a rate or a queue of links can be varied; notes it at `place` if not.
     pub fn some_link_has_a_rate(&self, place: Place, problems: &mut Problems<'_>) -> bool {
-        let any = self.graph.topology.links.iter().any(|link| link.spec.rate_bps.is_some());
+        let any = self.graph.topology.links.iter().any(|link| link.specs().any(|spec| spec.rate_bps.is_some()));
         if !any {
             problems.add(
                 place,

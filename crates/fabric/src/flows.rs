@@ -71,21 +71,28 @@ impl Serialize for SwitchTables {
 impl Fabric {
     /// What switches do that have tables, or VLANs; to be made anew when `flow_tables` or `switches` change. `seed` is where their hashes start.
     pub fn pipelines(&self, seed: u64) -> Pipelines {
+        self.pipelines_with(self.flow_tables.iter().map(|(id, tables)| (*id, tables.changes())).collect(), seed)
+    }
+
+    /// The same, if these switches have tables, which new ones become by these changes.
+    ///
+    /// # Panics
+    /// Where a pipeline is made, if a change cannot be.
+    pub fn pipelines_with(&self, tables: BTreeMap<NodeId, Vec<TableChange>>, seed: u64) -> Pipelines {
         let has_vlans = self.has_vlans();
-        if self.flow_tables.is_empty() && !has_vlans {
+        if tables.is_empty() && !has_vlans {
             return Pipelines::default();
         }
-        let all = self.flow_tables.clone();
-        Pipelines::new_at(move |now, topology, switch| match all.get(&switch) {
-            Some(tables) => Some(Box::new(tables_of(now, topology, switch, seed, tables)) as Box<dyn Pipeline>),
+        Pipelines::new_at(move |now, topology, switch| match tables.get(&switch) {
+            Some(changes) => Some(Box::new(tables_of(now, topology, switch, seed, changes)) as Box<dyn Pipeline>),
             None => has_vlans.then(|| Box::new(NormalPipeline) as Box<dyn Pipeline>),
         })
     }
 }
 
-fn tables_of(now: Time, topology: &Topology, switch: NodeId, seed: u64, tables: &SwitchTables) -> FlowTables {
+fn tables_of(now: Time, topology: &Topology, switch: NodeId, seed: u64, changes: &[TableChange]) -> FlowTables {
     let seed = mix(seed ^ mix(u64::from(switch.0)));
-    FlowTables::new(now, Ports::of(topology, switch), seed, &tables.changes()).expect("the file was checked")
+    FlowTables::new(now, Ports::of(topology, switch), seed, changes).expect("changes were checked")
 }
 
 /// A flow, a group or a meter as written.

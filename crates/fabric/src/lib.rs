@@ -68,6 +68,7 @@ mod shards;
 mod source;
 mod switches;
 mod sysctl;
+mod tables;
 mod template;
 mod time_series;
 mod topologies;

@@ -119,8 +119,9 @@ impl Fabric {
     pub fn with_links(mut self, changed: &[ChangedLink]) -> Result<Self, Error> {
         for ChangedLink { a, b, number, change } in changed {
             for link in find_links(&self.topology, a, b, Some(*number)).unwrap_or_default() {
-                let spec = &mut self.topology.links[link].spec;
-                *spec = change.read(|reading, _| reading.change(spec))?;
+                for spec in self.topology.links[link].specs_mut() {
+                    *spec = change.read(|reading, _| reading.change(spec))?;
+                }
             }
         }
         Ok(self)

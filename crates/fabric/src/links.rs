@@ -248,6 +248,8 @@ section! {
     LinkEntry {
         /// The two nodes that it joins.
         "between" => between: At<NamePair>,
+        /// What is otherwise in the direction from the second node to the first.
+        "back" => back: Option<At<LinkText>>,
     }
     ..own: LinkText
 }
@@ -295,6 +297,11 @@ pub(crate) fn merged(own: &LinkText, defaults: Option<&LinkText>) -> LinkSpec {
         None => own.spec(),
         Some(defaults) => own.or(defaults).spec(),
     }
+}
+
+/// What a link does on the way back, of which this is written besides what holds for both directions.
+pub(crate) fn merged_back(own: &LinkText, back: &LinkText, defaults: Option<&LinkText>) -> LinkSpec {
+    merged(&back.or(own), defaults)
 }
 
 /// Notes what is written in vain for a link on which nothing takes time. `sound`: all that is written about it could be read, its rate and delay among it.

@@ -2,7 +2,7 @@
 
 use link::LinkSpec;
 use serde::{Deserialize, Serialize};
-use topology::Rerouting;
+use topology::{Link, Rerouting};
 use vswitch::Spread;
 
 use crate::bonds::BondSetting;
@@ -110,7 +110,9 @@ impl Override {
     fn apply(&self, fabric: &mut Fabric) {
         match self {
             Self::Network(setting) => setting.apply(fabric),
-            Self::Link(setting) => fabric.topology.links.iter_mut().for_each(|link| setting.apply(&mut link.spec)),
+            Self::Link(setting) => {
+                fabric.topology.links.iter_mut().flat_map(Link::specs_mut).for_each(|spec| setting.apply(spec));
+            }
             Self::Bond(setting) => setting.apply(fabric),
             Self::Controllers(setting) => fabric.controllers.iter_mut().for_each(|block| setting.apply(block)),
         }

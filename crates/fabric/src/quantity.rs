@@ -121,20 +121,40 @@ impl WrittenBack for Rate {
     }
 }
 
-/// A rate in packets a second.
+/// A rate in packets a second, or in bits of their payload.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PacketRate(pub u64);
+pub(crate) enum PacketRate {
+    Packets(u64),
+    Bits(u64),
+}
 
 impl PacketRate {
     /// The highest: one a microsecond.
-    const FASTEST_PPS: u64 = 1_000_000;
+    pub const FASTEST_PPS: u64 = 1_000_000;
+
+    /// In packets a second, each with so many bytes of payload: one at least.
+    pub fn pps(self, payload_bytes: u32) -> u64 {
+        match self {
+            Self::Packets(pps) => pps,
+            Self::Bits(bps) => (bps / (8 * u64::from(payload_bytes.max(1)))).max(1),
+        }
+    }
 }
 
 impl Read for PacketRate {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let what = "a rate of packets like `500 pps` or `10 kpps`";
-        let rate = quantity(node, units::packet_rate, what, &["pps", "kpps", "Mpps"], problems)?;
-        in_range(rate, 1, Self::FASTEST_PPS, " pps", node, problems).then_some(Self(rate))
+        let read = |text: &str| match units::packet_rate(text) {
+            Ok(packets) => Ok(Self::Packets(packets)),
+            Err(Fault::Unit) => units::rate(text).map(Self::Bits),
+            Err(fault) => Err(fault),
+        };
+        let what = "a rate of packets like `500 pps`, or of their payload like `10 Mbit/s`";
+        let rate = quantity(node, read, what, &["pps", "kpps", "Mpps", "kbit", "Mbit", "Gbit"], problems)?;
+        let (value, most, unit) = match rate {
+            Self::Packets(packets) => (packets, Self::FASTEST_PPS, " pps"),
+            Self::Bits(bits) => (bits, FASTEST_BPS, " bit/s"),
+        };
+        in_range(value, 1, most, unit, node, problems).then_some(rate)
     }
 }
 

@@ -121,8 +121,8 @@ schema!([] Rate, "Rate", |_g| json_schema!({
 }));
 schema!([] PacketRate, "PacketRate", |_g| json_schema!({
     "type": "string",
-    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *[kM]?pps$",
-    "examples": ["500 pps", "10 kpps"],
+    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *([kM]?pps|[kMGT]?bit(/s|ps)?)$",
+    "examples": ["500 pps", "10 kpps", "10 Mbit/s"],
 }));
 schema!([] StormRate, "StormRate", |_g| json_schema!({
     "type": "string",

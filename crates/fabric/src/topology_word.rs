@@ -36,9 +36,19 @@ fn in_word(error: &Error, file: &Source, word: &str) -> Error {
         let before = &file.text[..problem.span.offset()];
         let key = before.rsplit(['{', ',']).next().and_then(|text| Some(text.split_once(':')?.0.trim()));
         let place = key.and_then(|key| place_of(word, key, &keys)).unwrap_or(Place { offset: 0, len: word.len() });
-        problems.add(place, problem.message.clone(), problem.label.clone(), problem.hint.clone());
+        let hint = match example(word).filter(|_| problem.code() == "missing-key") {
+            Some(example) => format!("write it as in `{example}`"),
+            None => problem.hint.clone(),
+        };
+        problems.add(place, problem.message.clone(), problem.label.clone(), hint);
     }
     problems.into_error()
+}
+
+/// A word of the same topology.
+fn example(word: &str) -> Option<String> {
+    let topology = word.split(',').next().unwrap_or_default();
+    TopologyText::words().into_iter().find(|other| other.split(',').next() == Some(topology))
 }
 
 /// Where the number of a key stands in a word.
@@ -113,8 +123,8 @@ fn line(word: &str, problems: &mut Problems<'_>) -> Option<String> {
         if units::whole(value).is_none() {
             let message =
                 format!("expected a whole number, not negative, for `{}`, found `{}`", shown(key), shown(value));
-            let example = TopologyText::words().into_iter().find(|word| word.starts_with(topology));
-            problems.add(place, message, "no number", format!("write it as in `{}`", example.unwrap_or_default()));
+            let hint = format!("write it as in `{}`", example(word).unwrap_or_default());
+            problems.add(place, message, "no number", hint);
         } else if !keys.contains(&key) {
             let hint = format!("the numbers of `{topology}` are {}", one_of(keys.iter().copied()));
             problems.add(place, format!("there is no `{}` here", shown(key)), "unknown", hint);

@@ -69,7 +69,7 @@ parameters! {
             /// How many flows each pair of hosts has.
             "streams": Streams => Condition Streams(u32), plain, |traffic, streams| traffic.streams = *streams
         };
-        /// With `udp`: numbered datagrams of one segment, so many a second from each host that sends, at an even pace (`10 kpps`). It is
+        /// With `udp`: numbered datagrams of one segment, so many a second from each host that sends, at an even pace (`10 kpps`; or `10 Mbit/s` of payload, in whole datagrams). It is
         /// measured which of them are lost, and the longest time in which none arrives. As fast as it goes when not given.
         "rate" => rate: Option<At<PacketRate>>;
         /// With TCP: connections that come and go, each with so many bytes, in place of flows without end: `{ size: 20kB, every: 10ms }`. It is measured

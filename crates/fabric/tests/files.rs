@@ -293,6 +293,30 @@ fn links_of_hosts_and_switches_can_differ() {
 }
 
 #[test]
+fn directions_of_a_link_can_differ() {
+    let text = "nodes: { h1: host, h2: host, s1: switch }\nlink-defaults: { delay: 5ms }\n\
+                links:\n  - { between: [h1, s1], rate: 1Mbit, queue: 50, back: { rate: 10Mbit, loss: 1% } }\n  - between: [h2, s1]\n";
+    assert_eq!(violations(text), [""; 0]);
+    let fabric = read(text);
+    let topology = &fabric.topology;
+    let [h1, s1] = ["h1", "s1"].map(|name| topology.node(name).expect("it is there"));
+    let [up, down] = [s1, h1].map(|to| topology.spec_towards(LinkId(0), to));
+    assert_eq!((up.rate_bps, up.queue_packets, up.loss_ppb), (Some(1_000_000), Some(50), 0));
+    assert_eq!((down.rate_bps, down.queue_packets, down.loss_ppb), (Some(10_000_000), Some(50), 10_000_000));
+    assert_eq!((up.delay, down.delay), (Span::from_ms(5), Span::from_ms(5)));
+    assert_eq!(topology.links[LinkId(1)].back, None);
+    // What changes a link while it runs, or in a case, changes both.
+    let change = fabric::LinkChange::parse(&["delay=1ms".to_owned()]).expect("it can be read");
+    let changed = fabric::ChangedLink { a: "h1".to_owned(), b: "s1".to_owned(), number: 1, change };
+    let changed = fabric.with_links(&[changed]).expect("it can be read");
+    let specs: Vec<_> = changed.topology.links[LinkId(0)].specs().map(|spec| (spec.rate_bps, spec.delay)).collect();
+    assert_eq!(specs, [(Some(1_000_000), Span::from_ms(1)), (Some(10_000_000), Span::from_ms(1))]);
+    let wrong = "nodes: { h1: host, h2: host, s1: switch }\nlinks: [{ between: [h1, s1], back: { queue: 5 } }, { between: [h2, s1] }]\n";
+    let error = parse(&Source { name: "x".to_owned(), text: wrong.to_owned() }).expect_err("a queue without a rate");
+    assert!(error.problems()[0].message.starts_with("a queue without a rate"), "{error}");
+}
+
+#[test]
 fn the_file_of_the_paper_says_what_the_paper_says() {
     let path =
         examples().into_iter().find(|path| path.ends_with("paper/3-fabric-multipath.fabric.yaml")).expect("there");

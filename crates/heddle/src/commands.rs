@@ -34,6 +34,7 @@ mod services;
 mod shell;
 mod show;
 mod signals;
+mod trace;
 mod transfers;
 
 pub use agent::agent;
@@ -45,7 +46,7 @@ pub use connections::connections;
 pub use controller::controller;
 pub use datagrams::datagrams;
 pub use describe::{check, new, plan, schema};
-pub use flow::{flow, group, meter, trace};
+pub use flow::{flow, group, meter};
 pub use forward::forward;
 pub use graph::graph;
 pub use host_shell::host_shell;
@@ -66,6 +67,7 @@ pub use serve::serve;
 pub use services::service;
 pub use shell::{COMPLETE, completions, man};
 pub use show::show;
+pub use trace::trace;
 pub use transfers::transfers;
 
 /// A failure of the live driver with its hint, as a report.

@@ -31,8 +31,25 @@ impl ReportHandler for Handler {
             return self.alone.debug(harmless.as_ref(), f);
         }
         let handler = if says_its_causes(error) { &self.alone } else { &self.with_causes };
-        handler.debug(error, f)
+        f.write_str(&under_one_heading(&format!("{:?}", Rendered { handler, error })))
     }
+}
+
+/// A report as it is printed.
+struct Rendered<'a> {
+    handler: &'a MietteHandler,
+    error: &'a dyn Diagnostic,
+}
+
+impl fmt::Debug for Rendered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handler.debug(self.error, f)
+    }
+}
+
+/// What is wrong in a file stands below what says that something is: it needs no heading of its own.
+fn under_one_heading(text: &str) -> String {
+    text.replace("\nError: \n", "\n")
 }
 
 /// An error whose words would command the terminal, as those of a file's name or an argument may: with them written out. What shows a file's text does
@@ -95,6 +112,15 @@ mod tests {
         let harmless = without_control_bytes(error.as_ref()).expect("it has control bytes");
         assert_eq!(harmless.to_string(), "cannot read x: \\u{1b}[2J is gone");
         assert!(without_control_bytes(Report::new(Short(std::io::Error::other("gone"))).as_ref()).is_none());
+    }
+
+    #[test]
+    fn problems_of_a_file_have_one_heading() {
+        let wrong = fabric::topology_of("net", "tree").expect_err("it has no depth");
+        let handler = MietteHandlerOpts::new().build();
+        let text = under_one_heading(&format!("{:?}", Rendered { handler: &handler, error: &wrong }));
+        assert!(text.contains("--topo has a problem") && !text.contains("Error:"), "{text}");
+        assert!(text.contains("`depth` is missing") && text.contains("write it as in `tree,3`"), "{text}");
     }
 
     #[test]

@@ -235,6 +235,22 @@ fn the_recipe_of_built_in_functions_does_what_it_says() {
     }
 }
 
+/// What the sender's own link loses, no function has lost.
+#[test]
+fn a_function_is_not_blamed_for_what_is_lost_before_it() {
+    if !may_run() {
+        return;
+    }
+    let text = lab("block").replace("between: [h1, s1]", "between: [h1, s1], rate: 5Mbit, queue: 2");
+    let Guard(desk) = &up(&text);
+    await_that("an answer through the functions", || answers(desk));
+    desk.expect(0, &["iperf", "h1", "h2", "-u", "-b", "50M", "-t", "1"]);
+    let count = |hop: &str, column: &str| cell(desk, "forward", hop, column).as_u64().expect("a count");
+    await_that("the last packet", || count("fw", "drops") == 0);
+    assert!(count("fw", "lost-before") > 0, "the queue of its link is short");
+    assert_eq!((count("ids", "lost-before"), count("ids", "drops")), (0, 0));
+}
+
 #[test]
 fn a_rate_limit_drops_by_name() {
     if !may_run() {
@@ -246,7 +262,15 @@ fn a_rate_limit_drops_by_name() {
     desk.expect(0, &["iperf", "h1", "h2", "-t", "1"]);
     let counted = cell(desk, "forward", "fw", "counted");
     assert!(counted["too fast forward"].as_u64().is_some_and(|packets| packets > 0), "{counted}");
-    assert!(cell(desk, "forward", "fw", "drops").as_u64().is_some_and(|drops| drops > 0));
+    let drops = cell(desk, "forward", "fw", "drops").as_u64().expect("a count");
+    let counters: Value =
+        serde_json::from_str(&desk.expect(0, &["show", "counters", "-o", "json"]).0).expect("it is JSON");
+    let rows = counters.as_array().into_iter().flatten();
+    let by_name: u64 = rows
+        .filter(|row| row["to"] == "dropped by a function of a chain")
+        .filter_map(|row| row["drops"].as_u64())
+        .sum();
+    assert!(drops > 0 && by_name >= drops, "{drops} of {by_name}");
     assert_eq!(cell(desk, "forward", "fw", "state"), "rate-limit");
     let (file, _) = desk.expect(0, &["show", "chains", "lab.fabric.yaml", "-o", "csv"]);
     assert!(file.contains("fw(rate-limit) ids"), "{file}");

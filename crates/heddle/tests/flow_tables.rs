@@ -33,7 +33,7 @@ fn flows_are_added_shown_traced_and_removed() {
     assert_eq!(lines.len(), 5, "{traced}");
     assert!(lines[1].ends_with("udp actions=output:2,goto_table:1"), "{traced}");
     assert_eq!(lines[3], "Done: output:2,NORMAL", "where it leads depends on what became of the packet");
-    assert_eq!(lines[4], "The same for all packets that agree in: udp,in_port=0");
+    assert!(lines[4].starts_with("The tables look at: udp,in_port=0; NORMAL at the host that has"), "{traced}");
     let traced = said(&["trace", "leaf2", "tcp,nw_dst=10.0.1.1"]);
     assert!(traced.contains("Done: NORMAL, to h1 by one of the ports 2 (to spine1), 3 (to spine2)\n"), "{traced}");
     let traced: Value =
@@ -55,6 +55,24 @@ fn flows_are_added_shown_traced_and_removed() {
     command.stdin(std::fs::File::open(desk.path().join("flows.txt")).expect("it was written"));
     let output = command.output().expect("it can be started");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "leaf2: 2 flows added\n", "{output:?}");
+    // What was shown can be added, and files as well.
+    desk.write("dump.txt", &said(&["flow", "show", "leaf2"]));
+    said(&["flow", "del", "leaf1"]);
+    assert_eq!(said(&["flow", "add", "leaf1", "./dump.txt"]), "leaf1: 4 flows added\n");
+    let rules = |switch: &str| {
+        let shown = said(&["flow", "show", switch]);
+        let rule = |line: &str| Some(line.split_once("n_bytes=")?.1.split_once(", ")?.1.to_owned());
+        shown.lines().skip(1).filter_map(rule).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(rules("leaf1"), rules("leaf2"));
+    assert_eq!(rules("leaf1").len(), 4);
+    desk.write("all.txt", &said(&["show", "flows"]));
+    let refused = desk.expect(2, &["flow", "add", "leaf1", "all.txt"]).1;
+    assert!(refused.contains("all.txt has flows of 2 switches"), "{refused}");
+    said(&["flow", "add", "leaf1", "priority=7,udp,actions=output:spine2"]);
+    let shown = said(&["flow", "show", "leaf1", "out_port=spine2"]);
+    assert!(shown.lines().count() == 2 && shown.contains("priority=7,udp"), "{shown}");
+    assert_eq!(said(&["flow", "del", "leaf1", "out_port=spine2"]), "leaf1: 1 flow removed\n");
     assert!(said(&["show", "routes", "-o", "csv"]).starts_with("node,to,ports,packets\nleaf1,h1,"));
 }
 
@@ -121,8 +139,11 @@ fn a_wrong_flow_is_refused_where_it_is_wrong() {
     assert!(said.contains("a packet has no `priority`") && !said.contains("--strict"), "{said}");
     let said = refused(&["flow", "add", "leaf1", "ip,actions = drop"]);
     assert!(said.contains("`actions` needs a `=`") && said.contains("`actions=drop`"), "{said}");
-    let said = refused(&["trace", "spine1", "tcp"]);
-    assert!(said.contains("spine1 has no tables of flows"), "{said}");
+    // A switch without tables does what it does, too.
+    let traced = desk.expect(0, &["trace", "spine1", "in_port=leaf1,tcp,nw_src=10.0.1.1,nw_dst=10.0.2.1"]).0;
+    assert!(traced.contains("the switch has no tables of flows: NORMAL"), "{traced}");
+    assert!(traced.contains("Done: NORMAL, to h3 by port 1 (to leaf2)\n"), "{traced}");
+    assert!(traced.contains("From here:\nspine1 - leaf2 - h3\nh3 gets it\n"), "{traced}");
 }
 
 /// What somebody has changed meanwhile, `up` makes what the file says, as with links.

@@ -18,6 +18,7 @@ mod fuzz_targets;
 mod interrupted;
 mod live;
 mod network_commands;
+mod paths;
 mod ports;
 mod program;
 mod recipes;

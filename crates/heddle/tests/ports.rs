@@ -34,11 +34,12 @@ fn ports_come_and_go_while_the_network_runs() {
     // What somebody has changed, and what has been counted, stays.
     said(&["flow", "add", "leaf1", "priority=20,icmp,actions=normal"]);
     said(&["ping", "h1", "h2"]);
-    assert_eq!(
-        said(&["port", "add", "leaf1", "vm", "vhost-user:", "tag=10", "storm-control=1000/s"]),
-        "leaf1: port vm added\n"
-    );
-    assert_eq!(said(&["port", "add", "leaf2", "drain", "null:"]), "leaf2: port drain added\n");
+    let done = said(&["port", "add", "leaf1", "vm", "vhost-user:", "tag=10", "storm-control=1000/s"]);
+    assert!(done.starts_with("leaf1: port vm added; others know what is behind it as 02:00:0a:"), "{done}");
+    let done = json(&said(&["port", "add", "leaf2", "drain", "null:", "-o", "json"]));
+    let nodes = json(&said(&["show", "nodes", "-o", "json"]));
+    let drain = nodes.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == "drain")).expect("it is there");
+    assert_eq!((&done["mac"], &done["done"]), (&drain["mac"], &"added".into()), "{done}");
     let added = ports("leaf1");
     assert_eq!(names(&added)[4], "4:vm:vhost-user");
     assert_eq!((&added[4]["device"], &added[4]["vlan"]), (&"vhost-user:".into(), &"access 10".into()), "{added}");

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fabric::{Case, Experiment, Fabric, Metric};
+use fabric::{Case, Experiment, Fabric, Metric, SwitchTables};
+use link::LinkSpec;
 use machine::Span;
-use topology::{Link, NodeId};
+use topology::{Link, NodeId, Side};
 use transport::{ReceiveWindow, TransportKind};
+use vswitch::chain::Chain;
 use vswitch::functions::BuiltIn;
 use vswitch::port::{PortVlans, VlanMode};
 
@@ -44,6 +46,9 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
     found.extend(unheard_marks(fabric));
     found.extend(live_only(fabric));
     found.extend(apart(fabric));
+    found.extend(idle_functions(fabric));
+    found.extend(never_entered(fabric));
+    found.extend(no_controller(fabric));
     found.into_iter().collect()
 }
 
@@ -60,18 +65,20 @@ fn of_links(fabric: &Fabric, place: &[&str], case: &str, found: &mut BTreeSet<Do
             found.insert(Doubt { place, message, hint });
         }
     };
-    let never_marks = |link: &Link| {
-        let (from, queue) = (link.spec.ecn_packets?.get(), link.spec.queue_packets?);
+    let marks_never = |spec: &LinkSpec| {
+        let (from, queue) = (spec.ecn_packets?.get(), spec.queue_packets?);
         (from >= queue).then(|| {
             format!("marks packets that find {from} others in its queue, which holds {queue}: it never marks any")
         })
     };
-    let is_late = |link: &Link| {
-        let (delay, jitter) = (link.spec.delay, Span::from_ns(link.spec.jitter_ns.into()));
+    let never_marks = |link: &Link| link.specs().find_map(marks_never);
+    let jitters_more = |spec: &LinkSpec| {
+        let (delay, jitter) = (spec.delay, Span::from_ns(spec.jitter_ns.into()));
         (jitter > delay).then(|| {
             format!("has a jitter of {jitter}, more than its delay of {delay}: as no packet arrives before it was sent, the mean delay is longer")
         })
     };
+    let is_late = |link: &Link| link.specs().find_map(jitters_more);
     let links = || fabric.topology.links.iter();
     add(links().find_map(|link| Some((link, never_marks(link)?))), "give it an `ecn` below its `queue`");
     add(links().find_map(|link| Some((link, is_late(link)?))), "give it a `jitter` of at most its `delay`");
@@ -86,10 +93,11 @@ pub fn crowded_buffers(fabric: &Fabric) -> Option<Doubt> {
     let buffers = live::buffers(fabric);
     let workers = live::default_workers().clamp(1, topology.switch_count().max(1));
     let all = (buffers * workers) as u64;
-    let queues = topology.links.iter().filter_map(|link| Some((link, link.spec.queue_packets?)));
+    let both = |link: &Link| [Side::A, Side::B].map(|side| link.spec_from(side).queue_packets);
+    let queues = topology.links.iter().flat_map(|link| both(link).map(|queue| Some((link, queue?)))).flatten();
     let node = |node: NodeId| &topology.nodes[node].name;
     let (longest, queue) = queues.clone().max_by_key(|(_, queue)| *queue)?;
-    let together: u64 = queues.map(|(_, queue)| 2 * u64::from(queue)).sum();
+    let together: u64 = queues.map(|(_, queue)| u64::from(queue)).sum();
     let message = if queue as usize > buffers / 2 {
         format!(
             "the queue of the link {}-{} has {queue} places: live, a link has at most {} packets under way, and loses more",
@@ -269,9 +277,62 @@ fn apart(fabric: &Fabric) -> Vec<Doubt> {
     doubts
 }
 
+/// Functions that are in no chain.
+fn idle_functions(fabric: &Fabric) -> impl Iterator<Item = Doubt> {
+    let used: BTreeSet<usize> = fabric.chains.chains.iter().flat_map(|chain| chain.functions.iter().copied()).collect();
+    let idle = fabric.chains.functions.iter().enumerate().filter(move |(number, _)| !used.contains(number));
+    idle.map(|(_, function)| Doubt {
+        place: vec!["functions".to_owned(), function.name.clone()],
+        message: format!("the function `{}` is in no chain: no packet passes it", function.name),
+        hint: "name it in `functions:` of a chain, or remove it",
+    })
+}
+
+/// Chains all of whose packets another one takes that stands before it.
+fn never_entered(fabric: &Fabric) -> impl Iterator<Item = Doubt> {
+    let chains = &fabric.chains.chains;
+    let takes = |other: &Chain, chain: &Chain, from: NodeId, to: NodeId| {
+        let goes = |from_ends: &[NodeId], to_ends: &[NodeId]| from_ends.contains(&from) && to_ends.contains(&to);
+        let ahead = goes(&other.from, &other.to) && other.matching.covers(&chain.matching);
+        ahead
+            || (other.is_both_ways && goes(&other.to, &other.from) && other.matching.reversed().covers(&chain.matching))
+    };
+    let shadow = move |(number, chain): (usize, &'_ Chain)| {
+        let before = &chains[..number];
+        let pairs = || chain.from.iter().flat_map(|from| chain.to.iter().map(move |to| (*from, *to)));
+        let is_taken = |(from, to)| before.iter().any(|other| takes(other, chain, from, to));
+        let first = pairs().next().and_then(|(from, to)| before.iter().find(|other| takes(other, chain, from, to)))?;
+        pairs().all(is_taken).then(|| Doubt {
+            place: vec!["chains".to_owned(), chain.name.clone()],
+            message: format!(
+                "no packet enters the chain `{}`: `{}`, which stands before it, takes all that it would",
+                chain.name, first.name
+            ),
+            hint: "put it before that one, or give that one a `match`",
+        })
+    };
+    chains.iter().enumerate().filter_map(shadow)
+}
+
+/// Flows that show packets to a controller, where none can be.
+fn no_controller(fabric: &Fabric) -> impl Iterator<Item = Doubt> {
+    let asks = |tables: &SwitchTables| tables.flows.iter().any(|flow| flow.instructions.asks_controller());
+    fabric.flow_tables.iter().filter(move |(_, tables)| asks(tables)).map(|(switch, _)| {
+        let name = &fabric.topology.nodes[*switch].name;
+        Doubt {
+            place: vec!["flows".to_owned(), name.clone()],
+            message: format!(
+                "flows of `{name}` send packets to a controller (`controller`), and there is none: nobody gets them"
+            ),
+            hint: "let flows do something else with them; switches speak no OpenFlow yet",
+        }
+    })
+}
+
 /// Links mark, and no sender of the whole file understands that.
 fn unheard_marks(fabric: &Fabric) -> Option<Doubt> {
-    let marks = |fabric: &Fabric| fabric.topology.links.iter().any(|link| link.spec.ecn_packets.is_some());
+    let marks =
+        |fabric: &Fabric| fabric.topology.links.iter().any(|link| link.specs().any(|spec| spec.ecn_packets.is_some()));
     let mut traffic = Vec::new();
     for experiment in &fabric.experiments {
         let cases = experiment.cases();
@@ -354,6 +415,31 @@ mod tests {
         assert_eq!(other, ["`h3` is in another VLAN than the chain `a` that it watches: it gets no copies"]);
         let apart = found("h1: { tag: 1 }, h2: { tag: 2 }, h3: { tag: 2 }");
         assert_eq!(apart, ["`h1` and `h2` are in different VLANs, so nothing passes the chain `a`"]);
+    }
+
+    #[test]
+    fn what_nothing_comes_to_is_doubted() {
+        let found = |rest: &str| {
+            let text = format!(
+                "nodes: {{ h1: host, h2: host, s1: switch }}\nlinks: [{{ between: [h1, s1] }}, {{ between: [h2, s1] }}]\n\
+                 functions: {{ a: {{ kind: counter }}, b: {{ kind: counter }} }}\n{rest}\n"
+            );
+            let doubts = doubts(&fabric::parse(&Source { name: "net".to_owned(), text }).unwrap());
+            doubts.into_iter().map(|doubt| (doubt.place.join("."), doubt.message)).collect::<Vec<_>>()
+        };
+        let said = |rest: &str| found(rest).into_iter().map(|(place, _)| place).collect::<Vec<_>>();
+        let web = "x: { from: h1, to: h2, match: 'tcp,tp_dst=80', functions: a }";
+        assert_eq!(said(&format!("chains: {{ {web}, y: {{ from: h1, to: h2, functions: b }} }}")), [""; 0]);
+        assert_eq!(said(&format!("chains: {{ {web} }}")), ["functions.b"]);
+        let all = "y: { from: h1, to: h2, functions: b }";
+        let shadowed = found(&format!("chains: {{ {all}, {web} }}"));
+        let expected = "no packet enters the chain `x`: `y`, which stands before it, takes all that it would";
+        assert_eq!(shadowed, [("chains.x".to_owned(), expected.to_owned())]);
+        // The other way round it takes what comes back as well.
+        let back = "x: { from: h2, to: h1, functions: a }";
+        assert_eq!(said(&format!("chains: {{ {all}, {back} }}")), ["chains.x"]);
+        let both = format!("chains: {{ {web}, y: {{ from: h1, to: h2, functions: b }} }}");
+        assert_eq!(said(&format!("{both}\nflows: {{ s1: ['tcp,actions=controller'] }}")), ["flows.s1"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod standstill;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
@@ -120,6 +121,7 @@ impl PlannedRun {
             reordered: None,
             reorder_extent: None,
             lost_outside_links: None,
+            lost: BTreeMap::new(),
             late_max_us: None,
             time_series: None,
             busy_cores: None,

@@ -11,7 +11,7 @@ mod words;
 use std::collections::BTreeMap;
 
 use fabric::{DriverKind, Experiment, Fabric, Metric, Work};
-use topology::{LinkId, NodeKind, Side};
+use topology::{LinkId, NodeKind, Side, Topology};
 
 pub use self::bonds::BondResult;
 pub use self::drivers::{
@@ -74,15 +74,13 @@ impl Network {
             name: fabric.name.clone(),
             description: fabric.description.clone(),
             hosts: fabric.topology.hosts,
+            function_ports: fabric.topology.function_ports,
             nodes: fabric
                 .topology
                 .nodes
                 .iter()
-                .map(|node| NetworkNode {
-                    name: node.name.clone(),
-                    tier: tier(&node.kind),
-                    x_permille: node.x_permille,
-                })
+                .zip(places(&fabric.topology))
+                .map(|(node, x_permille)| NetworkNode { name: node.name.clone(), tier: tier(&node.kind), x_permille })
                 .collect(),
             links: fabric
                 .topology
@@ -98,6 +96,22 @@ impl Network {
             controllers: fabric.controllers.as_ref().map(|controllers| controllers.nodes),
         }
     }
+}
+
+/// Where nodes stand from left to right. What was put to its switch, as ports of functions are, stands beside others that are there.
+fn places(topology: &Topology) -> Vec<u16> {
+    let mut places: Vec<u16> = topology.nodes.iter().map(|node| node.x_permille).collect();
+    let hosts = topology.hosts as usize;
+    let mut order: Vec<usize> = (0..hosts).collect();
+    order.sort_by_key(|host| (places[*host], *host));
+    let is_crowded = order.windows(2).any(|two| places[two[0]] == places[two[1]]);
+    // In thousandths of the width, more have no places of their own.
+    if is_crowded && hosts <= 500 {
+        for (nth, host) in order.into_iter().enumerate() {
+            places[host] = ((2 * nth + 1) * 500 / hosts) as u16;
+        }
+    }
+    places
 }
 
 fn experiment_result(

@@ -275,6 +275,7 @@ fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: Vec<FlowReco
         links,
         packet_hops: Some(outcome.packet_hops),
         lost_outside_links: outcome.host_drops,
+        lost: outcome.lost.iter().map(|(reason, lost)| ((*reason).to_owned(), *lost)).collect(),
         ..run.record(duration.as_secs_f64())
     }
 }
@@ -305,5 +306,6 @@ fn flow_record(
         datagrams: did.first().and_then(|did| did.datagrams),
         // Nor has a pair whose connections come and go.
         transfers: did.first().and_then(|did| did.transfers.clone()),
+        failure: None,
     }
 }

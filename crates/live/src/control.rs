@@ -22,6 +22,7 @@ use crate::port::Unsent;
 use crate::programs::ProgramState;
 pub use bonds::{BondState, MemberState};
 pub use chains::{ChainCounters, ChainHop, HopCount};
+pub use datapath::Loss;
 pub use flows::{
     ConnectionEntry, FlowCounters, FlowEntry, MeterEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket,
 };

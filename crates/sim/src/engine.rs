@@ -3,15 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use datapath::{Driver as _, Graph, Map, Services, Steering, Tables, Timer};
+use datapath::{Driver as _, Graph, Tables, Timer};
 use fabric::LinkFault;
 use link::Link;
 use machine::{Control, Span, Step, Time, mix};
 use topology::{BondEndId, LinkId, NetPort, NodeId, PortId, Rerouting, Routes, Side};
 use transport::credit;
 use transport::{Ack, Offer, ReceiveWindow, Segment, TransportKind, receiver, sender};
+use vswitch::Forwarding;
 use vswitch::spread::FlowHash;
-use vswitch::{Forwarding, HostTable};
 
 use crate::cores::Cores;
 use crate::functions::Functions;
@@ -100,16 +100,7 @@ impl<'a> Engine<'a> {
     pub(crate) fn new(scenario: &'a Scenario<'a>) -> Self {
         let fabric = scenario.fabric;
         let topology = &fabric.topology;
-        let tables = Tables {
-            map: Map::new(topology),
-            host_table: HostTable::new(topology, &fabric.host_bonds()).with_aliases(fabric.aliases()),
-            bonds: fabric.ends_of_bonds(|id| mix(scenario.seed ^ u64::from(id.0))),
-            rerouting: fabric.rerouting,
-            pipelines: scenario.pipelines.clone(),
-            steering: Steering::new(topology, &fabric.chains, !fabric.services.is_empty()),
-            services: Services::new(topology, &fabric.services),
-            ports: fabric.port_table(),
-        };
+        let tables = fabric.tables(scenario.pipelines.clone(), scenario.seed);
         let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
         let kind = scenario.transport.kind;
         let notifies = kind == TransportKind::Linux && scenario.transport.linux.asks_for_ecn();

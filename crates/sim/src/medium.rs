@@ -1,5 +1,7 @@
 //! The simulation's side of the graph: packets as numbers, and the calendar of what is under way.
 
+use std::collections::BTreeMap;
+
 use bond::end::Received;
 use bond::{Config, End, MemberId, Summary, Transmit};
 use datapath::{Driver, Loss, Tag, Timer};
@@ -77,6 +79,8 @@ pub(crate) struct Medium {
     free_frames: Vec<u32>,
     /// Hosts' packets that have come through bonds, and frames: to be handled before the next event.
     pub(crate) delivered: Vec<(NetPort, Packet)>,
+    /// What went nowhere, by its reason, where no link has counted it.
+    pub(crate) lost: BTreeMap<&'static str, u64>,
 }
 
 impl Medium {
@@ -89,6 +93,7 @@ impl Medium {
             frames: Vec::new(),
             free_frames: Vec::new(),
             delivered: Vec::new(),
+            lost: BTreeMap::new(),
         }
     }
 
@@ -322,8 +327,10 @@ impl Driver for Medium {
         }
     }
 
-    /// Nobody asks: bonds' ends count for themselves, and what flows miss they send again.
-    fn count(&mut self, _: Loss) {}
+    #[cold]
+    fn count(&mut self, loss: Loss) {
+        *self.lost.entry(loss.name()).or_insert(0) += 1;
+    }
 
     #[inline]
     fn carry(&mut self, _: Time, at: Time, port: NetPort, packet: Packet) -> Option<Packet> {

@@ -1,5 +1,7 @@
 //! What came of one run.
 
+use std::collections::BTreeMap;
+
 use bond::End;
 use machine::Span;
 use serde::Serialize;
@@ -30,6 +32,9 @@ pub struct Outcome {
     /// Packets that came to hosts which had too many to handle; `None` where hosts cost nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_drops: Option<u64>,
+    /// Packets that went nowhere and no link has counted, by the name of the reason: what flows, meters and functions dropped, and VLANs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost: BTreeMap<&'static str, u64>,
 }
 
 /// What a function of a service chain has done on one course.

@@ -31,6 +31,7 @@ pub fn run_while(scenario: &Scenario<'_>, goes_on: &dyn Fn() -> bool) -> Option<
         goes_on().then_some(())?;
     }
     let dropped_before = engine.host_drops();
+    let lost_before = engine.lost().clone();
     let before = measure_flows(&mut engine, segment_bytes);
     links(&mut engine, scenario, start);
     let samples = run_in_steps(&mut engine, (scenario, start), goes_on)?;
@@ -38,6 +39,8 @@ pub fn run_while(scenario: &Scenario<'_>, goes_on: &dyn Fn() -> bool) -> Option<
     let mut flows: Vec<_> = after.iter().zip(&before).map(|(after, before)| since(after, before)).collect();
     let links = links(&mut engine, scenario, start + scenario.duration);
     let host_drops = engine.host_drops().zip(dropped_before).map(|(now, before)| now - before);
+    let lost = engine.lost().iter().map(|(reason, lost)| (*reason, lost - lost_before.get(reason).unwrap_or(&0)));
+    let lost = lost.filter(|(_, lost)| *lost > 0).collect();
     if scenario.rate_pps.is_some() {
         // What was sent at the end is still under way.
         engine.run_before(start + scenario.duration + paced::TAIL);
@@ -58,6 +61,7 @@ pub fn run_while(scenario: &Scenario<'_>, goes_on: &dyn Fn() -> bool) -> Option<
         packet_hops: engine.packet_hops(),
         samples,
         host_drops,
+        lost,
     })
 }
 

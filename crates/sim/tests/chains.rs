@@ -201,6 +201,7 @@ chains: { all: { from: h1, to: h2, functions: slow } }
     );
     let [[forward, reverse]] = outcome.built_in[..] else { panic!("one function") };
     assert!(forward.in_packets > forward.out_packets && reverse.in_packets == reverse.out_packets, "{forward:?}");
+    assert!(outcome.lost["dropped by a function of a chain"] > 0 && outcome.lost.len() == 1, "{:?}", outcome.lost);
     let [chained, other] = delivered(&outcome);
     // 20 Mbit/s are 5 MB in two seconds; what comes in a round trip is less than a segment, so Reno waits for its timer most of the time.
     assert!((50_000..5_050_000).contains(&chained) && other > 10 * chained, "{chained} {other}");

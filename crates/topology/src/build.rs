@@ -69,7 +69,14 @@ impl Topology {
     pub fn connect(&mut self, a: NodeId, b: NodeId, spec: LinkSpec) -> LinkId {
         let id = self.links.next_key();
         let (a, b) = (self.plug(a, id, Side::A), self.plug(b, id, Side::B));
-        self.links.push_and_get_key(Link { a, b, spec })
+        self.links.push_and_get_key(Link { a, b, spec, back: None })
+    }
+
+    /// Links the ends of a link once more.
+    fn connect_like(&mut self, link: &Link) -> LinkId {
+        let id = self.connect(link.a.node, link.b.node, link.spec);
+        self.links[id].back = link.back;
+        id
     }
 
     fn plug(&mut self, node: NodeId, link: LinkId, side: Side) -> LinkEnd {
@@ -95,7 +102,7 @@ impl Topology {
         }
         let mut number: TiVec<LinkId, Option<LinkId>> = vec![None; old.len()].into();
         for (id, link) in old.iter_enumerated().filter(|(id, _)| !is_further[*id]) {
-            number[id] = Some(self.connect(link.a.node, link.b.node, link.spec));
+            number[id] = Some(self.connect_like(link));
         }
         let mut regrouped = Vec::with_capacity(groups.len());
         for Group { links, members } in groups {
@@ -103,7 +110,7 @@ impl Topology {
             let mut now = vec![number[links[0]].expect("the first member of a group is no further one")];
             for member in 1..*members {
                 let like = &old[links[member.min(links.len() - 1)]];
-                now.push(self.connect(like.a.node, like.b.node, like.spec));
+                now.push(self.connect_like(like));
             }
             regrouped.push(now);
         }

@@ -117,15 +117,18 @@ pub struct LinkEnd {
     pub port: PortId,
 }
 
-/// A full-duplex link between two nodes. Both directions have the same properties.
+/// A full-duplex link between two nodes. Both directions have the same properties, unless something is said of the way back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Link {
     /// The end named first.
     pub a: LinkEnd,
     /// The end named second.
     pub b: LinkEnd,
-    /// Rate, delay, queue.
+    /// Rate, delay, queue: from a to b, and back, if nothing else is said of that.
     pub spec: LinkSpec,
+    /// The same of the direction from b to a, where it differs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub back: Option<LinkSpec>,
 }
 
 impl Link {
@@ -135,6 +138,24 @@ impl Link {
             Side::A => self.a,
             Side::B => self.b,
         }
+    }
+
+    /// What it does to packets that leave from this side.
+    pub fn spec_from(&self, side: Side) -> LinkSpec {
+        match side {
+            Side::A => self.spec,
+            Side::B => self.back.unwrap_or(self.spec),
+        }
+    }
+
+    /// What it does: in one item, or in each direction by itself.
+    pub fn specs(&self) -> impl Iterator<Item = &LinkSpec> {
+        std::iter::once(&self.spec).chain(&self.back)
+    }
+
+    /// The same, to be changed.
+    pub fn specs_mut(&mut self) -> impl Iterator<Item = &mut LinkSpec> {
+        std::iter::once(&mut self.spec).chain(&mut self.back)
     }
 }
 

@@ -91,7 +91,8 @@ impl Topology {
     /// # Panics
     /// If the link is another topology's.
     pub fn spec_towards(&self, link: LinkId, to: NodeId) -> LinkSpec {
-        let spec = self.links[link].spec;
+        let link = &self.links[link];
+        let spec = link.spec_from(if link.a.node == to { Side::B } else { Side::A });
         if self.is_host(to) { spec } else { spec.towards_switch() }
     }
 
@@ -119,7 +120,7 @@ impl Topology {
 
     /// Whether any link delays or limits packets.
     pub fn is_shaped(&self) -> bool {
-        self.links.iter().any(|link| link.spec.is_shaped())
+        self.links.iter().flat_map(Link::specs).any(LinkSpec::is_shaped)
     }
 
     /// The way over a link that leaves a node by this port.

@@ -24,3 +24,18 @@ pub enum Action {
     /// So many actions that follow are done with a copy of it.
     Clone(u16),
 }
+
+/// What is done with a packet, in the words of flows.
+pub fn actions_in_words(actions: &[Action]) -> String {
+    let word = |action: &Action| match action {
+        Action::Set(field) => field.to_string(),
+        Action::PushVlan(_) => "push_vlan:0x8100".to_owned(),
+        Action::PopVlan => "pop_vlan".to_owned(),
+        Action::Output(port) => format!("output:{}", port.0),
+        Action::Normal => "NORMAL".to_owned(),
+        Action::Flood => "FLOOD".to_owned(),
+        Action::Controller => "CONTROLLER".to_owned(),
+        Action::Clone(actions) => format!("on a copy, the next {actions}"),
+    };
+    if actions.is_empty() { "drop".to_owned() } else { actions.iter().map(word).collect::<Vec<_>>().join(",") }
+}

@@ -31,7 +31,7 @@ mod token_bucket;
 mod trace;
 mod translation;
 
-pub use action::Action;
+pub use action::{Action, actions_in_words};
 pub use field::Field;
 pub use flow_key::FlowKey;
 pub use host_table::{AddressAlias, HostBond, HostTable};

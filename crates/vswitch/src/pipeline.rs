@@ -19,6 +19,11 @@ pub trait Pipeline: fmt::Debug + Send + Rebase {
     /// A packet has come in: adds what is to be done, in order. Without an action it is dropped.
     fn process(&mut self, now: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>);
 
+    /// Whether a meter has dropped the packet that was processed last, or a copy of it.
+    fn has_metered(&self) -> bool {
+        false
+    }
+
     /// A port has lost its carrier, or has it back. Ports have one when the switch starts.
     fn set_carrier(&mut self, port: PortId, up: bool) {
         let _ = (port, up);
@@ -68,6 +73,10 @@ pub struct PacketOut {
 impl Pipeline for FlowTables {
     fn process(&mut self, now: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) {
         Self::process(self, now, packet.in_port, (packet.headers, packet.bytes), actions);
+    }
+
+    fn has_metered(&self) -> bool {
+        Self::has_metered(self)
     }
 
     fn set_carrier(&mut self, port: PortId, up: bool) {

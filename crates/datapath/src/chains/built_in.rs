@@ -4,8 +4,9 @@ use topology::{NetPort, NodeId};
 use vswitch::Forwarding;
 use vswitch::functions::{Course, PassingPacket, Verdict};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, Loss};
 use crate::graph::{Graph, Moment};
+use crate::pipeline::lose;
 use crate::rewrite::write;
 
 impl<P> Graph<P> {
@@ -15,8 +16,9 @@ impl<P> Graph<P> {
         moment: Moment<'_>,
         driver: &mut D,
         (number, course, port): (usize, Course, NetPort),
-        packet: P,
+        mut packet: P,
     ) -> Option<P> {
+        driver.met_function(&mut packet, number);
         let mut fields = std::mem::take(&mut self.chains.fields);
         let state = &mut self.chains.built_in[number];
         let hop = course.index();
@@ -25,10 +27,7 @@ impl<P> Graph<P> {
         let passing = PassingPacket { course, headers: driver.headers(&packet), bytes };
         let verdict = state.function.process(moment.now, &passing, &mut fields);
         let passed = match verdict {
-            Verdict::Drop => {
-                driver.free(packet);
-                None
-            }
+            Verdict::Drop => lose(driver, Loss::Function, packet),
             Verdict::Pass => write(moment.tables, driver, packet, &fields),
             Verdict::PassAndCopy(to) => {
                 self.send_copy(moment, driver, (port, to), &packet);

@@ -27,6 +27,10 @@ pub use state::{BuiltInState, ChainState, CourseCounters, HopCounters, InstanceS
 pub struct Steering {
     /// By host; empty where there are no chains.
     steps: Vec<Step>,
+    /// By port of a function, those of the first one first: the instance that it is of, and the course of what comes to it.
+    arrivals: Vec<Option<(u32, Course)>>,
+    /// The first host that is a port of a function.
+    first_function_port: u32,
     /// By host: whether what others send it may have to pass a chain.
     receives: Vec<bool>,
     /// By number in [`Step::Classify`]: which packets enter which chain; the first one that fits counts.
@@ -109,6 +113,8 @@ impl Steering {
         }
         let hosts = topology.hosts as usize;
         let mut steering = Self { steps: vec![Step::Plain; hosts], receives: vec![false; hosts], ..Self::default() };
+        steering.first_function_port = topology.end_host_count();
+        steering.arrivals = vec![None; topology.function_ports as usize];
         for (host, step) in steering.steps.iter_mut().enumerate() {
             if topology.is_function_port(host.into()) {
                 *step = Step::Stray;
@@ -131,6 +137,9 @@ impl Steering {
                     let id = steering.instances.len() as u32;
                     let instance = Instance { chain: number as u32, hop: hop as u32, ports: *ports, timeout };
                     steering.instances.push(instance);
+                    for (port, course) in ports.iter().zip(Course::BOTH) {
+                        steering.arrivals[(port.0 - steering.first_function_port) as usize] = Some((id, course));
+                    }
                     steering.steps[usize::from(ports[1])] = Step::Continue(id, Course::Forward);
                     if chain.is_both_ways {
                         steering.steps[usize::from(ports[0])] = Step::Continue(id, Course::Reverse);
@@ -200,10 +209,22 @@ impl Steering {
         matches!(self.step(node), Step::Continue(..) | Step::Stray)
     }
 
+    /// The instance to which what comes to a host has come, and on which course.
+    #[inline]
+    fn arrival(&self, host: NodeId) -> Option<(u32, Course)> {
+        *self.arrivals.get(host.0.checked_sub(self.first_function_port)? as usize)?
+    }
+
     /// The instance that has this host as a port, and whether that is its egress.
-    fn instance_at(&self, node: NodeId) -> Option<(usize, bool)> {
+    pub(crate) fn instance_at(&self, node: NodeId) -> Option<(usize, bool)> {
         let position = |ports: &[NodeId; 2]| ports.iter().position(|port| *port == node);
         self.instances.iter().enumerate().find_map(|(id, instance)| Some((id, position(&instance.ports)? == 1)))
+    }
+
+    /// The port by which what comes to one port of an instance leaves it.
+    pub(crate) fn other_port(&self, node: NodeId) -> Option<NodeId> {
+        let (id, is_egress) = self.instance_at(node)?;
+        Some(self.instances[id].ports[usize::from(!is_egress)])
     }
 
     /// The port of the switch that leads to the ingress of an instance.

@@ -1,11 +1,13 @@
 //! What chains have counted, and how their functions do.
 
 use machine::{Rebase, Span, Time, mix};
+use topology::NodeId;
 use vswitch::Field;
 use vswitch::chain::Watch;
 use vswitch::functions::{Course, ServiceFunction};
 
 use super::Steering;
+use crate::graph::Graph;
 
 /// The state of all chains.
 #[derive(Debug)]
@@ -38,6 +40,10 @@ pub struct InstanceState {
     pub watch: Watch,
     /// By course.
     pub hops: [HopCounters; 2],
+    /// By course: packets that have come to it, be it to pass it or to see how it does.
+    arrived: [u64; 2],
+    /// Frames that were sent to it only to see how it does.
+    pub(super) probes: u64,
     /// By course: a packet whose return is waited for.
     pub(super) samples: [Option<Sample>; 2],
 }
@@ -109,6 +115,8 @@ impl ChainState {
         let instance = |instance: &super::Instance| InstanceState {
             watch: Watch::new(instance.timeout),
             hops: [HopCounters::default(); 2],
+            arrived: [0; 2],
+            probes: 0,
             samples: [None; 2],
         };
         let built_in = |(number, hop): (usize, &super::BuiltInHop)| BuiltInState {
@@ -133,6 +141,16 @@ impl ChainState {
     }
 }
 
+impl<P> Graph<P> {
+    /// A host is handed a packet in a network that has chains.
+    #[inline]
+    pub(crate) fn count_arrival(&mut self, steering: &Steering, host: NodeId) {
+        if let Some((id, course)) = steering.arrival(host) {
+            self.chains.instances[id as usize].arrived[course.index()] += 1;
+        }
+    }
+}
+
 impl Default for ChainState {
     fn default() -> Self {
         Self {
@@ -146,6 +164,15 @@ impl Default for ChainState {
 }
 
 impl InstanceState {
+    /// Packets that have come to it to pass it. What went there and is not among them is under way, or was lost before.
+    pub const fn arrived(&self, course: Course) -> u64 {
+        match course {
+            // Probes are sent that way.
+            Course::Forward => self.arrived[0].saturating_sub(self.probes),
+            Course::Reverse => self.arrived[1],
+        }
+    }
+
     /// Counts a packet that goes to it. Whether this one is to be timed.
     #[inline]
     pub(super) fn count_in(&mut self, now: Time, course: Course, bytes: u32) -> bool {
@@ -179,7 +206,7 @@ impl Rebase for ChainState {
         for BuiltInState { function, hops: _ } in built_in {
             function.rebase(by);
         }
-        for InstanceState { watch, hops: _, samples } in instances {
+        for InstanceState { watch, hops: _, arrived: _, probes: _, samples } in instances {
             watch.rebase(by);
             samples.iter_mut().flatten().for_each(|sample| sample.at.rebase(by));
         }

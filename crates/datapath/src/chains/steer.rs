@@ -12,6 +12,7 @@ use super::state::Sample;
 use super::{Hop, Step};
 use crate::driver::{Driver, Loss, Tag, Timer};
 use crate::graph::{Graph, Moment, Tables};
+use crate::pipeline::lose;
 
 /// The ethertype of probes: that for experiments within one network (IEEE 802, 9.2.4).
 const PROBE_TYPE: u16 = 0x88b5;
@@ -93,8 +94,7 @@ impl<P> Graph<P> {
         if driver.forwarding(&packet).to == FLOOD {
             // No function would see it.
             self.chains.courses[rule.chain as usize][rule.course.index()].stray += 1;
-            driver.free(packet);
-            return None;
+            return lose(driver, Loss::Stray, packet);
         }
         self.chains.courses[rule.chain as usize][rule.course.index()].entered += 1;
         self.hand_to_next(moment, driver, (rule.chain as usize, rule.course, 0, port), packet)
@@ -121,8 +121,7 @@ impl<P> Graph<P> {
         }
         if driver.forwarding(&packet).to == FLOOD {
             self.chains.courses[chain][course.index()].stray += 1;
-            driver.free(packet);
-            return None;
+            return lose(driver, Loss::Stray, packet);
         }
         let bytes = driver.bytes(&packet);
         state.count_out(moment.now, course, bytes, || driver.signature(&packet));
@@ -183,8 +182,7 @@ impl<P> Graph<P> {
                 OnFailure::Bypass => counters.bypassed += 1,
                 OnFailure::Block => {
                     counters.blocked += 1;
-                    driver.free(packet);
-                    return None;
+                    return lose(driver, Loss::FunctionDown, packet);
                 }
             }
         }
@@ -192,8 +190,7 @@ impl<P> Graph<P> {
         let to = path.ends[course.index()].or_else(|| destination(moment, driver, port, &packet));
         let Some(to) = to else {
             counters.stray += 1;
-            driver.free(packet);
-            return None;
+            return lose(driver, Loss::Stray, packet);
         };
         counters.left += 1;
         let hash = driver.forwarding(&packet).hash;
@@ -294,6 +291,7 @@ impl<P> Graph<P> {
     fn send_probe<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D, id: usize) {
         let tables = moment.tables;
         let to = tables.steering.instances[id].ports[0];
+        self.chains.instances[id].probes += 1;
         if let Some(packet) = driver.make(&probe(), Forwarding { to, hash: FlowHash(0) }, Tag::None) {
             self.put(moment, driver, tables.steering.towards_ingress(&tables.map, id), packet);
         }

@@ -1,7 +1,7 @@
 //! Topologies of containerlab: `topology: { nodes: .., links: .. }`.
 
 use super::line_of;
-use super::network::{Link, Network};
+use super::network::{Link, Network, text_of};
 use crate::error::Problems;
 use crate::read::{expected, shown};
 use crate::source::{Lines, Source};
@@ -53,6 +53,13 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
             network.note(line, format!("`{}` is there twice", shown(&entry.key)));
         }
         for key in entries(&entry.value) {
+            if is_host
+                && key.key == "sysctls"
+                && let Some(value) = sysctls(&key.value)
+            {
+                network.add_key(&entry.key, "sysctls", value);
+                continue;
+            }
             if let Some(what) = left_out(&key.key) {
                 network.leave_out(what, Some(line_of(&lines, key.key_place)), &entry.key);
             }
@@ -66,6 +73,15 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
         read_link(link, &lines, &mut network, problems);
     }
     Some(network)
+}
+
+/// Sysctls of a host as the fabric file has them, if they are its own: those below `net`.
+fn sysctls(node: &Node) -> Option<String> {
+    let all = entries(node).iter().map(|Entry { key, value, .. }| Some((key, text(Some(value))?)));
+    let all = all.collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())?;
+    let is_own = |(key, _): &(&String, &str)| key.starts_with("net.") || key.starts_with("net/");
+    let written = |(key, value): &(&String, &str)| format!("{}: {}", text_of(key), text_of(value));
+    all.iter().all(is_own).then(|| format!("{{ {} }}", all.iter().map(written).collect::<Vec<_>>().join(", ")))
 }
 
 /// What is left out of a node's keys.

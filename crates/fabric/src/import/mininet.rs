@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::line_of;
-use super::network::{Link, Network};
+use super::network::{Link, Network, text_of};
+use crate::addresses::Mac;
 use crate::error::Problems;
 use crate::read::shown;
 use crate::source::{Lines, Place, Source};
@@ -218,15 +219,34 @@ fn add_node<'a>(call: &Call<'a>, is_host: bool, reading: &mut Reading<'a>, netwo
     if let Some(target) = call.target {
         reading.nodes.insert(target, name);
     }
-    for (option, _) in call.arguments[1..].iter().filter_map(|argument| keyword(argument)) {
-        let what = match option {
-            "ip" | "mac" | "defaultRoute" => "addresses of hosts: `ipv4:` and `mac:` of a host set them",
+    for (option, value) in call.arguments[1..].iter().filter_map(|argument| keyword(argument)) {
+        let what = match (option, literal(value)) {
+            // Hosts are neighbours whatever their prefix.
+            ("ip", Some(address)) if is_host && ipv4(address).is_some() => {
+                network.add_key(name, "ipv4", text_of(ipv4(address).unwrap_or_default()));
+                continue;
+            }
+            ("mac", Some(mac)) if is_host && mac.parse::<Mac>().is_ok() => {
+                network.add_key(name, "mac", text_of(mac));
+                continue;
+            }
+            _ => option,
+        };
+        let what = match what {
+            "ip" | "mac" => "addresses of hosts that are computed: `ipv4:` and `mac:` of a host set them",
+            "defaultRoute" => "routes of hosts: all are neighbours",
             "cpu" | "cores" | "sched" => "limits of CPU",
             "dpid" | "protocols" | "failMode" | "stp" => "options of Open vSwitch",
             _ => "options of nodes that nothing here stands for",
         };
         network.leave_out(what, call.line, name);
     }
+}
+
+/// The address before a prefix.
+fn ipv4(text: &str) -> Option<&str> {
+    let address = text.split('/').next()?;
+    address.parse::<std::net::Ipv4Addr>().ok().map(|_| address)
 }
 
 fn add_link<'a>(call: &Call<'a>, reading: &Reading<'a>, network: &mut Network) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::{Imported, Note};
+use crate::check::parse;
 use crate::escape::escaped;
 use crate::names::{canonical, is_name, reaches};
 use crate::source::Source;
@@ -32,6 +33,8 @@ struct Node {
     /// Its name there.
     name: String,
     is_host: bool,
+    /// Keys and values as the fabric file has them, of a host.
+    keys: Vec<(&'static str, String)>,
 }
 
 /// A link, as the file has it.
@@ -56,13 +59,22 @@ impl Network {
             return false;
         }
         self.by_key.insert(key.to_owned(), number);
-        self.nodes.push(Node { name: name.to_owned(), is_host });
+        self.nodes.push(Node { name: name.to_owned(), is_host, keys: Vec::new() });
         true
     }
 
     /// The number of the node that is known by `key`.
     pub fn node(&self, key: &str) -> Option<usize> {
         self.by_key.get(key).copied()
+    }
+
+    /// What else a host has, in the words of the fabric file. If they do not fit there, all nodes go without.
+    pub fn add_key(&mut self, node: &str, key: &'static str, value: String) {
+        if let Some(number) = self.node(node)
+            && !self.nodes[number].keys.iter().any(|(other, _)| *other == key)
+        {
+            self.nodes[number].keys.push((key, value));
+        }
     }
 
     pub fn add_link(&mut self, link: Link) {
@@ -96,6 +108,24 @@ impl Network {
         self.keep_what_is_linked();
         self.give_hosts();
         let names = self.names();
+        if self.nodes.iter().any(|node| !node.keys.is_empty()) {
+            let made = Source { name: source.name.clone(), text: self.text(source, &names) };
+            if let Err(error) = parse(&made) {
+                let why = error.problems().first().map_or_else(String::new, |problem| problem.message.clone());
+                self.note(None, format!("addresses, programs and sysctls of hosts, which do not fit: {why}"));
+                self.nodes.iter_mut().for_each(|node| node.keys.clear());
+            }
+        }
+        let text = self.text(source, &names);
+        for (what, (line, who)) in std::mem::take(&mut self.left_out) {
+            self.note(line, format!("{what} ({})", some_of(&who)));
+        }
+        self.notes.sort_by_key(|note| note.line);
+        Imported { text, notes: self.notes }
+    }
+
+    /// The text of the fabric file, in which nodes have these names.
+    fn text(&self, source: &Source, names: &[String]) -> String {
         let mut text = format!("# Made by `heddle import` from {}.\n", comment(&source.name));
         let name = self.name.clone().unwrap_or_else(|| source.stem());
         let name = cleaned(&name, "network");
@@ -105,14 +135,21 @@ impl Network {
             number_of_links[*a].insert(*b);
             number_of_links[*b].insert(*a);
         }
-        for (at, (node, name)) in self.nodes.iter().zip(&names).enumerate() {
-            let what = match (node.is_host, number_of_links[at].len()) {
-                (true, 0 | 1) => "host",
+        for (at, (node, name)) in self.nodes.iter().zip(names).enumerate() {
+            let mut keys = Vec::new();
+            if node.is_host && number_of_links[at].len() > 1 {
                 // It may be a router.
-                (true, _) => "{ kind: host, forward: true }",
-                (false, _) => "switch",
+                keys.push(("forward", "true"));
+            }
+            keys.extend(node.keys.iter().map(|(key, value)| (*key, value.as_str())).filter(|_| node.is_host));
+            let _ = match (node.is_host, keys.is_empty()) {
+                (false, _) => writeln!(text, "  {}: switch", quoted(name)),
+                (true, true) => writeln!(text, "  {}: host", quoted(name)),
+                (true, false) => {
+                    let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+                    writeln!(text, "  {}: {{ kind: host, {} }}", quoted(name), keys.join(", "))
+                }
             };
-            let _ = writeln!(text, "  {}: {what}", quoted(name));
         }
         text.push_str("links:\n");
         for Link { ends: (a, b), keys } in &self.links {
@@ -122,11 +159,7 @@ impl Network {
             }
             text.push_str(" }\n");
         }
-        for (what, (line, who)) in std::mem::take(&mut self.left_out) {
-            self.note(line, format!("{what} ({})", some_of(&who)));
-        }
-        self.notes.sort_by_key(|note| note.line);
-        Imported { text, notes: self.notes }
+        text
     }
 
     /// A network of switches alone has nobody who sends.
@@ -137,7 +170,7 @@ impl Network {
         for switch in 0..self.nodes.len() {
             let name = format!("h-{}", self.nodes[switch].name);
             let host = self.nodes.len();
-            self.nodes.push(Node { name, is_host: true });
+            self.nodes.push(Node { name, is_host: true, keys: Vec::new() });
             self.links.push(Link { ends: (host, switch), keys: Vec::new() });
         }
         self.note(None, "it has no hosts: each switch was given one, on a link without a rate");
@@ -238,6 +271,11 @@ fn quoted(name: &str) -> String {
     let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && !["y", "n", "yes", "no", "on", "off", "true", "false", "null"].contains(&name.to_lowercase().as_str());
     if is_plain { name.to_owned() } else { format!("\"{name}\"") }
+}
+
+/// Any text as a value of YAML, on one line.
+pub(super) fn text_of(value: &str) -> String {
+    serde_json::Value::from(value).to_string()
 }
 
 /// On one line, whatever is in it.

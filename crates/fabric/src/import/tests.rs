@@ -117,13 +117,12 @@ class MyTopo( Topo ):
 topos = { 'mytopo': ( lambda: MyTopo() ) }
 ";
     let (made, notes) = imported("mytopo.py", text);
-    let expected = "  h1: host\n  h2: host\n  s3: switch\n  s4: switch\nlinks:\n  \
+    let expected = "  h1: { kind: host, ipv4: \"10.0.0.1\" }\n  h2: host\n  s3: switch\n  s4: switch\nlinks:\n  \
                     - { between: [h1, s3], rate: 10Mbit, delay: 5ms, loss: 2%, queue: 1000 }\n  \
                     - { between: [s3, s4], rate: 1.5Mbit, delay: 100us }\n  - { between: [s4, h2] }\n";
     assert_eq!(made, expected);
     let notes = notes.join("\n");
     for expected in [
-        "7: addresses of hosts: `ipv4:` and `mac:` of a host set them (h1)",
         "12: options of Open vSwitch (s4)",
         "15: the queue of a link without a rate",
         "17: `self.addLink(leftHost, self.addHost('x%d...` in a loop, which is not run",
@@ -131,6 +130,30 @@ topos = { 'mytopo': ( lambda: MyTopo() ) }
     ] {
         assert!(notes.contains(expected), "{expected}\n{notes}");
     }
+}
+
+#[test]
+fn addresses_and_sysctls_of_hosts_are_kept_if_they_fit() {
+    let text = |ip: &str| {
+        format!(
+            "net.addHost('a', ip='{ip}/24', mac='02:00:00:00:00:07')\nnet.addHost('b', ip=address)\nnet.addSwitch('s')\nnet.addLink('a', 's')\nnet.addLink('b', 's')\n"
+        )
+    };
+    let (made, notes) = imported("x.py", &text("10.0.7.1"));
+    assert!(
+        made.starts_with("  a: { kind: host, ipv4: \"10.0.7.1\", mac: \"02:00:00:00:00:07\" }\n  b: host\n"),
+        "{made}"
+    );
+    assert!(notes.join("\n").contains("addresses of hosts that are computed"), "{notes:?}");
+    // What `b` has by itself.
+    let (made, notes) = imported("x.py", &text("10.0.0.2"));
+    assert!(made.starts_with("  a: host\n"), "{made}");
+    assert!(notes.join("\n").contains("which do not fit: "), "{notes:?}");
+    let clab = "name: x\ntopology:\n  nodes:\n    a: { kind: linux, sysctls: { net.ipv4.ip_forward: 1 } }\n    b: { kind: linux, sysctls: { kernel.x: 1 } }\n  \
+                links: [{ endpoints: ['a:eth1', 'b:eth1'] }]\n";
+    let (made, notes) = imported("x.clab.yml", clab);
+    assert!(made.contains("  a: { kind: host, sysctls: { \"net.ipv4.ip_forward\": \"1\" } }\n  b: host\n"), "{made}");
+    assert!(notes.join("\n").contains("`sysctls`: write them"), "{notes:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::bonds::{BondText, names_host};
 use crate::document::{NodeLong, NodeText, NodeWord};
 use crate::error::Problems;
 use crate::graph;
-use crate::links::{LinkEntry, LinkText, merged, note_idle, note_no_card};
+use crate::links::{LinkEntry, LinkText, merged, merged_back, note_idle, note_no_card};
 use crate::names::{canonical, nearest, reaches};
 use crate::read::{Mapping, Name};
 use crate::source::{At, Place};
@@ -51,8 +51,19 @@ pub(crate) fn explicit(
         if ends.is_some_and(|(a, b)| !topology.is_host(a) && !topology.is_host(b)) {
             note_no_card(&link.value.own, problems);
         }
+        let back = link.value.back.as_ref().map(|text| {
+            let back = merged_back(&link.value.own, &text.value, defaults.map(|d| &d.value));
+            note_idle(&text.value, back, text.sound && link.sound, problems);
+            if ends.is_some_and(|(a, _)| !topology.is_host(a)) {
+                note_no_card(&text.value, problems);
+            }
+            back
+        });
         match ends {
-            Some((a, b)) => _ = topology.connect(a, b, spec),
+            Some((a, b)) => {
+                let id = topology.connect(a, b, spec);
+                topology.links[id].back = back.filter(|back| *back != spec);
+            }
             None => whole = false,
         }
     }

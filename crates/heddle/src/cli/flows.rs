@@ -44,7 +44,9 @@ pub enum FlowAction {
     )]
     Del(FlowsMeant),
     /// Show flows, as `ovs-ofctl dump-flows` does: those that match no more than is said; without any, all
-    #[command(after_help = "Examples:\n  heddle flow show leaf1\n  heddle flow show leaf1 'table=0,tcp' -o json")]
+    #[command(
+        after_help = "Examples:\n  heddle flow show leaf1\n  heddle flow show leaf1 'table=0,tcp' -o json\n  heddle flow show leaf1 out_port=spine1"
+    )]
     Show(FlowsShown),
 }
 
@@ -53,15 +55,16 @@ Examples:
   heddle flow add leaf1 'priority=10,tcp,tp_dst=80,actions=drop'
   heddle flow add leaf1 'ip,nw_dst=10.0.0.9,actions=mod_dl_dst:02:00:0a:00:00:02,mod_nw_dst:10.0.0.2,normal'
   heddle flow add leaf1 'idle_timeout=60,in_port=h1,udp,actions=output:spine1'
-  heddle flow add leaf1 - < flows.txt";
+  heddle flow add leaf1 flows.txt                          # as ovs-ofctl add-flows
+  heddle flow show leaf1 | heddle flow add leaf2 -";
 
 #[derive(Debug, Args)]
 pub struct Flows {
     /// The switch
     #[arg(add = nodes())]
     pub switch: String,
-    /// Flows, each in quotes; `-` reads them from standard input, one a line
-    #[arg(value_name = "FLOW", required = true)]
+    /// Flows, each in quotes; a file, or `-` for standard input, has one a line, and may be what `flow show` has printed
+    #[arg(value_name = "FLOW|FILE", required = true)]
     pub flows: Vec<String>,
 }
 

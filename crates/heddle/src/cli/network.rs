@@ -386,7 +386,7 @@ pub struct Path {
     /// The host that sends
     #[arg(value_name = "FROM", add = hosts())]
     pub source: String,
-    /// The host that they are for
+    /// What they are for: a host, a service, or an address that one of them has
     #[arg(value_name = "TO", add = hosts())]
     pub destination: String,
     #[command(flatten)]
@@ -403,6 +403,9 @@ pub struct Path {
     /// Between the hosts' IPv6 addresses
     #[arg(short = '6', long)]
     pub ipv6: bool,
+    /// The host sends them with a tag of this VLAN
+    #[arg(long, value_name = "VID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub vlan: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -52,21 +52,24 @@ fn rows(before: &[ChainCounters], after: &[ChainCounters], seconds: f64) -> Rows
         "out-pps",
         "in-packets",
         "out-packets",
+        "lost-before",
         "drops",
         "delay-us",
         "delay-max-us",
         "failures",
         "counted",
-    ]);
+    ])
+    .with_rare(&["lost-before"]);
     let rate = |now: u64, was: Option<u64>| json!((now.saturating_sub(was.unwrap_or(now)) as f64 / seconds).round());
     for chain in after {
         let was = before.iter().find(|was| (&was.chain, &was.course) == (&chain.chain, &chain.course));
-        let end = |what: &str, packets: u64, was: Option<u64>| -> [Value; 13] {
-            let null = || Value::Null;
+        let end = |what: &str, packets: u64, was: Option<u64>| -> [Value; 14] {
             let (name, course) = (json!(chain.chain), json!(chain.course));
             let pps = rate(packets, was);
             let packets = json!(packets);
-            [name, course, json!(what), null(), pps, null(), packets, null(), null(), null(), null(), null(), null()]
+            let mut row = [const { Value::Null }; 14];
+            (row[0], row[1], row[2], row[4], row[6]) = (name, course, json!(what), pps, packets);
+            row
         };
         rows.push(end("enters", chain.entered, was.map(|was| was.entered)));
         for (number, hop) in chain.hops.iter().enumerate() {
@@ -86,8 +89,9 @@ fn rows(before: &[ChainCounters], after: &[ChainCounters], seconds: f64) -> Rows
                 rate(hop.out_packets, was.map(|was| was.out_packets)),
                 json!(hop.in_packets),
                 json!(hop.out_packets),
-                // What is in the function just now among them.
-                json!(hop.in_packets.saturating_sub(hop.out_packets)),
+                // What is under way just now among them.
+                json!(hop.in_packets.saturating_sub(hop.arrived_packets)),
+                json!(hop.arrived_packets.saturating_sub(hop.out_packets)),
                 json!(hop.delay_total_ns.checked_div(hop.timed).map(|ns| ns as f64 / 1e3)),
                 json!((hop.timed > 0).then_some(hop.delay_max_ns as f64 / 1e3)),
                 if hop.built_in.is_some() { Value::Null } else { json!(hop.failures) },

@@ -1,22 +1,21 @@
-//! `flow`, `group`, `trace`: tables of flows of a running network.
+//! `flow`, `group`, `meter`: tables of flows of a running network.
 
 use std::fmt::Write as _;
-use std::io::Read as _;
-use std::net::IpAddr;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
-use fabric::{Fabric, FlowCommand, FlowInput, find_switch, packet, selection, table_changes};
-use live::control::{FlowEntry, MeterEntry, SwitchConnections, SwitchFlows, TracedPacket};
+use fabric::{FlowCommand, FlowInput, find_switch, selection, table_changes};
+use live::control::{FlowEntry, MeterEntry, SwitchConnections, SwitchFlows};
 use live::{Error, Instance};
-use miette::{IntoDiagnostic, Report, miette};
-use serde::Serialize;
+use miette::{Context as _, IntoDiagnostic, Report, miette};
 use serde_json::json;
-use topology::{HostAddress, LinkId, NodeId, PortId, Rerouting, Routes, Topology};
-use vswitch::flow_table::{Match, PRIORITY};
+use topology::Topology;
+use vswitch::flow_table::PRIORITY;
 
 use super::explain;
 use super::instance::{connect, definition, running};
-use super::path::functions_in_words;
-use crate::cli::{Flow, FlowAction, FlowsShown, Format, Group, GroupAction, Meter, MeterAction, Trace};
+use crate::cli::{Flow, FlowAction, FlowsShown, Format, Group, GroupAction, Meter, MeterAction};
 use crate::output::{Rows, print_json, put};
 
 /// Changes or shows flows.
@@ -70,28 +69,58 @@ fn all_if_none(texts: &[String]) -> Vec<String> {
     if texts.is_empty() { vec![String::new()] } else { texts.to_vec() }
 }
 
-/// Bytes of flows on standard input: as JSON, they fit a request to a network.
+/// Bytes of flows in a file or on standard input: as JSON, they fit a request to a network.
 const INPUT_MAX: u64 = 5 << 20;
 
-/// What stands on the command line, or, for `-`, the lines of standard input that are neither empty nor comments.
-fn inputs(words: &[String]) -> Result<Vec<FlowInput>, Report> {
+/// What stands on the command line, or, for `-` and for the name of a file, its lines that are neither empty nor comments, nor the name of a switch, which
+/// stands above the flows that `flow show` prints.
+fn inputs(words: &[String], topology: &Topology) -> Result<Vec<FlowInput>, Report> {
     let mut inputs = Vec::new();
     for word in words {
-        if word != "-" {
+        let (name, text) = if word == "-" {
+            ("standard input", read("standard input", std::io::stdin())?)
+        } else if is_file(word) {
+            let file = File::open(word).into_diagnostic().wrap_err_with(|| format!("cannot read {word}"))?;
+            (word.as_str(), read(word, file)?)
+        } else {
             inputs.push(FlowInput::of_command_line(word.clone()));
             continue;
-        }
-        let mut all = String::new();
-        std::io::stdin().take(INPUT_MAX + 1).read_to_string(&mut all).into_diagnostic()?;
-        if all.len() as u64 > INPUT_MAX {
+        };
+        let is_heading = |input: &FlowInput| {
+            let heading = input.text().strip_suffix(':');
+            heading.is_some_and(|name| find_switch(topology, name).is_ok())
+        };
+        let (headings, flows): (Vec<_>, Vec<_>) = FlowInput::lines(name, text).into_iter().partition(is_heading);
+        if headings.len() > 1 {
             return Err(miette!(
-                help = "give them in several commands: `split -C 4m FLOWS part.; for part in part.*; do heddle flow add SWITCH - < $part; done`",
-                "standard input has more than {INPUT_MAX} bytes, as many as a network takes at once"
+                help = "give each switch its own: `heddle flow show SWITCH | heddle flow add SWITCH -`",
+                "{name} has flows of {} switches",
+                headings.len()
             ));
         }
-        inputs.extend(FlowInput::lines("standard input", all));
+        inputs.extend(flows);
     }
     Ok(inputs)
+}
+
+/// Whether a word is the name of a file, and no flow: it has a folder or an ending, and nothing that flows say.
+fn is_file(word: &str) -> bool {
+    !word.contains('=') && word.contains(['/', '.']) && Path::new(word).is_file()
+}
+
+fn read(name: &str, from: impl Read) -> Result<String, Report> {
+    let mut all = String::new();
+    from.take(INPUT_MAX + 1)
+        .read_to_string(&mut all)
+        .into_diagnostic()
+        .wrap_err_with(|| format!("cannot read {name}"))?;
+    if all.len() as u64 > INPUT_MAX {
+        return Err(miette!(
+            help = "give them in several commands: `split -C 4m FLOWS part.; for part in part.*; do heddle flow add SWITCH - < $part; done`",
+            "{name} has more than {INPUT_MAX} bytes, as many as a network takes at once"
+        ));
+    }
+    Ok(all)
 }
 
 fn change(
@@ -101,8 +130,8 @@ fn change(
     words: &[String],
     format: Format,
 ) -> Result<(), Report> {
-    let inputs = inputs(words)?;
     let now = definition(instance)?;
+    let inputs = inputs(words, &now.topology)?;
     let node = find_switch(&now.topology, switch).map_err(|error| explain(Error::from(error)))?;
     // Here it can be shown where a mistake is.
     table_changes((&now.topology, node), command, &inputs)?;
@@ -299,145 +328,6 @@ fn stats(meter: &MeterEntry) -> String {
         let _ = writeln!(lines, "  {number}: packet_count:{packets} byte_count:{bytes}");
     }
     lines
-}
-
-/// Shows which entries a packet would meet at a switch, and why.
-pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
-    let instance = connect(&running(args.name.as_deref(), "`heddle trace --name NETWORK ..`")?)?;
-    let now = definition(&instance)?;
-    let node = find_switch(&now.topology, &args.switch).map_err(|error| explain(Error::from(error)))?;
-    let fields = packet((&now.topology, node), &args.packet)?;
-    let traced = instance.trace(&args.switch, &args.packet).map_err(explain)?;
-    let normal = if traced.actions == "NORMAL" { normal(&instance, &now, node, &fields)? } else { None };
-    let chain = chain_of(&now, node, &fields);
-    let mut steps: Vec<(Option<u8>, &str)> =
-        traced.entries.iter().map(|entry| (entry.table, entry.flow.as_str())).collect();
-    steps.extend(traced.missed.map(|table| (Some(table), "no flow is for it: it is dropped")));
-    match format {
-        Format::Json => {
-            let mut value = json!(traced);
-            value["normal"] = json!(normal);
-            value["chain"] = json!(chain);
-            print_json(&value)
-        }
-        Format::Csv => {
-            let mut rows = Rows::new(&["step", "table", "flow", "actions", "because-of", "normal-to"]);
-            let to = normal.as_ref().map(Normal::words);
-            for (step, (table, flow)) in steps.into_iter().enumerate() {
-                let of_all = [json!(traced.actions), json!(traced.because_of), json!(to)];
-                let [actions, because_of, to] = of_all;
-                rows.push([json!(step + 1), json!(table), json!(flow), actions, because_of, to]);
-            }
-            put(&rows.render(format))
-        }
-        Format::Table => {
-            let mut rows = Rows::new(&["step", "table", "flow"]);
-            for (step, (table, flow)) in steps.into_iter().enumerate() {
-                rows.push([json!(step + 1), json!(table), json!(flow)]);
-            }
-            let to = normal.map_or_else(String::new, |normal| format!(", {}", normal.words()));
-            let TracedPacket { actions, because_of, .. } = &traced;
-            let table = rows.render(format);
-            let chain = chain.map_or_else(String::new, |chain| chain.words());
-            put(&format!("{table}Done: {actions}{to}\nThe same for all packets that agree in: {because_of}\n{chain}"))
-        }
-    }
-}
-
-/// The chain that takes a packet where it leaves its host.
-#[derive(Debug, Serialize)]
-struct TakingChain {
-    name: String,
-    course: &'static str,
-    /// The functions in the order in which it passes them.
-    functions: String,
-    /// The host that it comes from.
-    from: String,
-}
-
-impl TakingChain {
-    fn words(&self) -> String {
-        let Self { name, course, functions, from } = self;
-        format!(
-            "The chain `{name}` ({course}) takes it where it leaves {from}: {functions}. NORMAL leads to the next function that has ports, and then to where it goes.\n"
-        )
-    }
-}
-
-/// The chain that takes a packet whose fields say which host it is from and which it is for: by the port that it comes in by, or by its addresses.
-fn chain_of(now: &Fabric, switch: NodeId, fields: &Match) -> Option<TakingChain> {
-    let topology = &now.topology;
-    let peer = |port: PortId| {
-        let (link, side) = *topology.nodes[switch].ports.get(port)?;
-        Some(topology.links[link].end(side.other()).node).filter(|node| topology.is_host(*node))
-    };
-    let from = fields.in_port().and_then(peer).or_else(|| host_at(topology, fields.reversed().destination()))?;
-    let to = host_at(topology, fields.destination())?;
-    let (chain, course) = now.chains.find(from, to, |matching| matching.has(&fields.key))?;
-    Some(TakingChain {
-        name: chain.name.clone(),
-        course: course.name(),
-        functions: functions_in_words(now, chain, course),
-        from: topology.nodes[from].name.clone(),
-    })
-}
-
-/// The host that has these addresses.
-fn host_at(topology: &Topology, (mac, ip): (Option<[u8; 6]>, Option<IpAddr>)) -> Option<NodeId> {
-    let is_it = |address: &HostAddress| match (mac, ip) {
-        (Some(mac), _) => address.mac == mac,
-        // Hosts are neighbours: what is sent to one has its MAC address.
-        (None, Some(IpAddr::V4(ip))) => address.ipv4 == ip,
-        (None, Some(IpAddr::V6(ip))) => address.ipv6 == ip,
-        (None, None) => false,
-    };
-    topology.nodes.keys().find(|id| topology.address(*id).is_some_and(is_it))
-}
-
-/// Where the routes lead a packet whose destination is known.
-#[derive(Debug, Serialize)]
-struct Normal {
-    /// The host that it is for.
-    to: String,
-    /// The ports of shortest paths that carry: which one of several it takes depends on all of its flow.
-    ports: Vec<NormalPort>,
-}
-
-#[derive(Debug, Serialize)]
-struct NormalPort {
-    port: u16,
-    /// The node behind it.
-    node: String,
-}
-
-impl Normal {
-    fn words(&self) -> String {
-        let ports: Vec<String> = self.ports.iter().map(|it| format!("{} (to {})", it.port, it.node)).collect();
-        match &ports[..] {
-            [] => format!("to {}: no link leads there", self.to),
-            [one] => format!("to {} by port {one}", self.to),
-            several => format!("to {} by one of the ports {}", self.to, several.join(", ")),
-        }
-    }
-}
-
-/// Where NORMAL leads, if the packet's fields say which host it is for.
-fn normal(instance: &Instance, now: &Fabric, switch: NodeId, fields: &Match) -> Result<Option<Normal>, Report> {
-    let topology = &now.topology;
-    let Some(host) = host_at(topology, fields.destination()) else { return Ok(None) };
-    let links = instance.counters().map_err(explain)?.links;
-    let is_up = |link: LinkId| links.get(usize::from(link)).is_none_or(|link| link.up);
-    let routes = match now.rerouting {
-        Rerouting::Follow => Routes::around(topology, is_up),
-        Rerouting::Fixed => Routes::compute(topology),
-    };
-    let port = |port: &PortId| {
-        let (link, side) = topology.nodes[switch].ports[*port];
-        let peer = topology.links[link].end(side.other()).node;
-        NormalPort { port: port.0, node: topology.nodes[peer].name.clone() }
-    };
-    let ports = routes.next_hops(switch, host).iter().map(port).collect();
-    Ok(Some(Normal { to: topology.nodes[host].name.clone(), ports }))
 }
 
 #[cfg(test)]

@@ -65,6 +65,11 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
         Format::Json => print_json(&applied)?,
         Format::Csv => put(&change_rows(&applied).render(format))?,
     }
+    let guests = fabric.setups.iter().filter(|(_, setup)| setup.vm.is_some()).map(|(name, _)| name.as_str());
+    if let Some(guest) = guests.clone().next() {
+        let others = if guests.count() > 1 { ", and so on" } else { "" };
+        eprintln!("Consoles of guests: heddle logs {guest} --follow{others}");
+    }
     eprintln!(
         "Next: heddle ping --all, heddle shell {}, heddle show counters, heddle down",
         fabric.topology.nodes[NodeId(0)].name

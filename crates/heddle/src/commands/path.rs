@@ -1,214 +1,211 @@
-//! `path`: which nodes and links packets of a flow take, by the decisions of the switches themselves.
+//! `path`: which nodes and links packets of a flow take, and what becomes of them on the way, by the decisions of the machines themselves.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod course;
+mod network;
+mod packet;
+
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use fabric::Fabric;
 use miette::{Report, miette};
 use serde_json::json;
-use topology::{HostAddress, LinkId, NodeId, Rerouting, Routes, Topology};
-use vswitch::chain::{Chain, Function, flow_of, rendezvous};
+use topology::{HostAddress, NodeId, Topology};
+use vswitch::chain::Chain;
 use vswitch::flow_table::Match;
-use vswitch::functions::Course;
-use vswitch::spread::FlowHash;
-use vswitch::{FlowKey, Hop, Spread, Switch, Trace, trace};
+use vswitch::functions::Course as Direction;
+use vswitch::{FlowKey, Hop, HostTable, Spread, Trace, actions_in_words};
 use wire::protocol;
 
-use super::explain;
 use super::instance::{Subject, host, subject};
 use crate::Ending;
 use crate::cli::{Format, Path, Protocol};
 use crate::output::{Rows, put};
+use course::{Leg, Target, function_in_words, name};
+use packet::{ECHO, ECHO_V6};
 
-/// ICMP echo requests: the type, which stands where others have the source port.
-const ECHO: u16 = 8;
-const ECHO_V6: u16 = 128;
+pub(super) use course::{Course, follow, follow_from};
+pub(super) use network::Network;
+
+/// Where the ports of a flow are not named, packets of it have these: the first of those that clients have (RFC 6335), and that of discard (RFC 863).
+const SOURCE_PORT: u16 = 49_152;
+const PORT: u16 = 9;
 
 /// Shows the path.
 pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
-    let (fabric, salts, down) = match subject(&args.from, "`heddle path HOST HOST --name NETWORK`")? {
-        Subject::File(fabric) => (fabric, None, BTreeSet::new()),
-        Subject::Running(instance, fabric) => {
-            let links = instance.counters().map_err(explain)?.links;
-            let down =
-                fabric.topology.links.keys().zip(&links).filter(|(_, link)| !link.up).map(|(id, _)| id).collect();
-            let salts = instance.salts().map_err(explain)?;
-            (fabric, Some(salts), down)
-        }
+    let network = match subject(&args.from, "`heddle path HOST HOST --name NETWORK`")? {
+        Subject::File(fabric) => Network::of_file(*fabric),
+        Subject::Running(instance, fabric) => Network::running(&instance, *fabric)?,
     };
+    let fabric = &network.fabric;
     let topology = &fabric.topology;
-    let ends = (host(topology, &args.source)?, host(topology, &args.destination)?);
-    if ends.0 == ends.1 {
+    let from = host(topology, &args.source)?;
+    let destination = destination(args, fabric)?;
+    if destination.host == Some(from) {
         return Err(miette!("`{}` is both ends: expected two hosts", args.source));
     }
-    let flow = flow(args, topology, ends)?;
-    let hash = flow.as_ref().map(FlowKey::hash);
-    let (chain, may_be) = chain_of(args, &fabric, ends, flow.as_ref());
-    let legs: Vec<Leg<'_>> = legs_of(&fabric, chain, ends, flow.as_ref())
-        .into_iter()
-        .map(|(ends, passed)| Leg { ends, passed, trace: follow(&fabric, salts.as_deref(), &down, ends, hash) })
-        .collect();
-    let rows = rows(topology, &legs, format).render(format);
+    let (key, is_known) = flow(args, (topology, from), &destination)?;
+    let course = follow(&network, (from, destination.host), &key, is_known)?;
+    let rows = rows(topology, &course, format).render(format);
     put(&match format {
         Format::Table => {
-            let lines = legs.iter().map(|leg| summary(topology, &leg.trace, leg.ends));
-            format!("{rows}\n{}{}", chain_words(&fabric, chain), lines.collect::<String>())
+            let ends = destination.host.map(|to| (from, to));
+            let chain = ends.and_then(|ends| fabric.chains.find(ends.0, ends.1, |it| it.has_flow(&course.sent)));
+            format!("{rows}\n{}{}", chain_words(fabric, chain), summary(topology, &course, Some(&destination)))
         }
         Format::Json | Format::Csv => rows,
     })?;
-    if let Some(chain) = may_be {
-        eprintln!(
-            "The chain `{}` takes packets of these that match `{}`: with --protocol, --port and --source-port it is said whether this flow passes it.",
-            chain.name, chain.matching
-        );
-    }
-    if hash.is_none() && fabric.spread == Spread::Ecmp && legs.iter().any(|leg| leg.trace.paths > 1) {
-        eprintln!(
-            "Switches choose by a hash of addresses, protocol and both ports: with --port and --source-port it is one path."
-        );
-    }
-    let arrives = legs.iter().all(|leg| leg.trace.arrives > 1.0 - 1e-6);
-    Ok(if arrives { Ending::Passed } else { Ending::Missed })
+    notes(args, &network, (from, &destination), &course, is_known);
+    let is_there = destination.host.is_none_or(|to| course.delivered.is_none_or(|host| host == to));
+    Ok(if course.arrives() && is_there { Ending::Passed } else { Ending::Missed })
 }
 
-/// A part of the path: from a host, or a port of a function, to the next one.
-struct Leg<'a> {
-    ends: (NodeId, NodeId),
-    /// Functions that packets pass where it begins: one with ports, from whose other port it begins, and built-in ones.
-    passed: Vec<&'a Function>,
-    trace: Trace,
+/// Where packets go.
+pub(super) struct Destination {
+    /// As it was written.
+    name: String,
+    host: Target,
+    mac: [u8; 6],
+    address: IpAddr,
+    /// Of a service: its port.
+    port: Option<u16>,
+    is_service: bool,
 }
 
-/// The flow, if all of it is known.
-fn flow(args: &Path, topology: &Topology, (from, to): (NodeId, NodeId)) -> Result<Option<FlowKey>, Report> {
-    let (ports, number) = match (args.protocol, args.ipv6) {
-        (Protocol::Tcp, _) => (args.source_port.zip(args.port), protocol::TCP),
-        (Protocol::Udp, _) => (args.source_port.zip(args.port), protocol::UDP),
-        (Protocol::Icmp, _) if args.source_port.or(args.port).is_some() => {
-            return Err(miette!(help = "leave --port and --source-port out", "ICMP has no ports"));
-        }
-        (Protocol::Icmp, false) => (Some((ECHO, 0)), protocol::ICMP),
-        (Protocol::Icmp, true) => (Some((ECHO_V6, 0)), protocol::ICMPV6),
-    };
-    let end = |host: NodeId, port: u16| -> Option<SocketAddr> {
-        let HostAddress { ipv4, ipv6, .. } = topology.address(host)?;
-        Some(if args.ipv6 { (*ipv6, port).into() } else { (*ipv4, port).into() })
-    };
-    let key = |(source, destination)| Some(FlowKey::of_flow(number, end(from, source)?, end(to, destination)?));
-    Ok(ports.and_then(key))
-}
-
-/// The chain that takes the flow; and one that may take it, if not all of the flow is known.
-fn chain_of<'a>(
-    args: &Path,
-    fabric: &'a Fabric,
-    (from, to): (NodeId, NodeId),
-    flow: Option<&FlowKey>,
-) -> (Option<(&'a Chain, Course)>, Option<&'a Chain>) {
-    let fits = |matching: &Match| match flow {
-        Some(flow) => matching.has_flow(flow),
-        None => matching.is_for_all(),
-    };
-    let chain = fabric.chains.find(from, to, fits);
-    let first = fabric.chains.find(from, to, |matching| {
+/// The host, the service or the address that packets are for.
+fn destination(args: &Path, fabric: &Fabric) -> Result<Destination, Report> {
+    let topology = &fabric.topology;
+    let table = HostTable::new(topology, &fabric.host_bonds()).with_aliases(fabric.aliases());
+    let written = args.destination.clone();
+    if let Some(service) =
+        fabric.services.iter().find(|service| service.name == written && topology.node(&written).is_none())
+    {
         let number = if matches!(args.protocol, Protocol::Udp) { protocol::UDP } else { protocol::TCP };
-        flow.map_or_else(|| matching.may_have_protocol(number), |_| fits(matching))
-    });
-    let is_other = |(other, _): &(&Chain, Course)| chain.is_none_or(|(chain, _)| chain.name != other.name);
-    (chain, first.filter(is_other).map(|(chain, _)| chain))
+        let fits = |it: &&datapath::VirtualAddress| it.is_ipv6 == args.ipv6 && it.protocol == number;
+        let Some(at) = service.addresses.iter().find(fits) else {
+            let has = service
+                .addresses
+                .iter()
+                .map(|it| format!("{} {}", it.protocol_name(), if it.is_ipv6 { "IPv6" } else { "IPv4" }));
+            let has = has.collect::<Vec<_>>().join(", ");
+            return Err(miette!(help = format!("it has {has}"), "the service `{written}` has no such address"));
+        };
+        let address = if at.is_ipv6 { IpAddr::V6(at.address.into()) } else { IpAddr::V4((at.address as u32).into()) };
+        let mac = table.mac_of_alias(address).unwrap_or_default();
+        return Ok(Destination { name: written, host: None, mac, address, port: Some(at.port), is_service: true });
+    }
+    if let Ok(address) = written.parse::<IpAddr>() {
+        let owner = match address {
+            IpAddr::V4(address) => table.by_ipv4(address),
+            IpAddr::V6(address) => table.by_ipv6(address),
+        };
+        let Some(owner) = owner else {
+            return Err(miette!(
+                help = "`heddle show nodes` has the hosts' addresses",
+                "nobody has the address {address}"
+            ));
+        };
+        let own = topology.address(owner).is_some_and(|own| own.ipv4 == address || own.ipv6 == address);
+        let bits = match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        let has_it = |it: &datapath::VirtualAddress| (it.is_ipv6, it.address) == (address.is_ipv6(), bits);
+        let is_service = fabric.services.iter().flat_map(|service| &service.addresses).any(has_it);
+        let mac = table.mac_of_alias(address).unwrap_or_else(|| table.mac(owner));
+        return Ok(Destination { name: written, host: own.then_some(owner), mac, address, port: None, is_service });
+    }
+    let to = host(topology, &written)?;
+    let HostAddress { mac, ipv4, ipv6, .. } = *topology.address(to).expect("it is a host");
+    let address = if args.ipv6 { ipv6.into() } else { ipv4.into() };
+    Ok(Destination { name: written, host: Some(to), mac, address, port: None, is_service: false })
 }
 
-/// The parts of a flow's path: from where to where, and the functions that it passes before.
-fn legs_of<'a>(
-    fabric: &'a Fabric,
-    chain: Option<(&Chain, Course)>,
-    (from, to): (NodeId, NodeId),
-    flow: Option<&FlowKey>,
-) -> Vec<((NodeId, NodeId), Vec<&'a Function>)> {
-    let (mut legs, mut start, mut passed) = (Vec::new(), from, Vec::new());
-    if let Some((chain, course)) = chain {
-        for function in fabric.chains.functions_on(chain, course) {
-            let instances = function.instances();
-            // Without a flow, one of several stands for all.
-            let chosen = flow.and_then(|flow| rendezvous(flow_of(flow), instances.len(), |_| true)).unwrap_or(0);
-            if let Some([ingress, egress]) = instances.get(chosen) {
-                let (into, out_of) = match course {
-                    Course::Forward => (*ingress, *egress),
-                    Course::Reverse => (*egress, *ingress),
-                };
-                legs.push(((start, into), std::mem::take(&mut passed)));
-                start = out_of;
-            }
-            passed.push(function);
-        }
+/// The first packet of the flow, and whether all of the flow is known.
+fn flow(args: &Path, (topology, from): (&Topology, NodeId), to: &Destination) -> Result<(FlowKey, bool), Report> {
+    let port = args.port.or(to.port);
+    let is_icmp = matches!(args.protocol, Protocol::Icmp);
+    if is_icmp && args.source_port.or(args.port).is_some() {
+        return Err(miette!(help = "leave --port and --source-port out", "ICMP has no ports"));
     }
-    legs.push(((start, to), passed));
-    legs
+    let is_ipv6 = to.address.is_ipv6();
+    let number = match (args.protocol, is_ipv6) {
+        (Protocol::Tcp, _) => protocol::TCP,
+        (Protocol::Udp, _) => protocol::UDP,
+        (Protocol::Icmp, false) => protocol::ICMP,
+        (Protocol::Icmp, true) => protocol::ICMPV6,
+    };
+    let ports = match (is_icmp, is_ipv6) {
+        (true, false) => (ECHO, 0),
+        (true, true) => (ECHO_V6, 0),
+        (false, _) => (args.source_port.unwrap_or(SOURCE_PORT), port.unwrap_or(PORT)),
+    };
+    let HostAddress { mac, ipv4, ipv6, .. } = *topology.address(from).expect("it is a host");
+    let own = if is_ipv6 { IpAddr::V6(ipv6) } else { IpAddr::V4(ipv4) };
+    let ends = (SocketAddr::new(own, ports.0), SocketAddr::new(to.address, ports.1));
+    let key = FlowKey { eth_src: mac, eth_dst: to.mac, vlan: args.vlan, ..FlowKey::of_flow(number, ends.0, ends.1) };
+    Ok((key, is_icmp || (args.source_port.is_some() && port.is_some())))
 }
 
 /// Which chain packets pass, in a line.
-fn chain_words(fabric: &Fabric, chain: Option<(&Chain, Course)>) -> String {
+fn chain_words(fabric: &Fabric, chain: Option<(&Chain, Direction)>) -> String {
     let Some((chain, course)) = chain else { return String::new() };
     format!("They pass the chain `{}`, {}: {}\n", chain.name, course.name(), functions_in_words(fabric, chain, course))
 }
 
 /// The functions of a chain in the order in which packets pass them.
-pub(super) fn functions_in_words(fabric: &Fabric, chain: &Chain, course: Course) -> String {
+pub(super) fn functions_in_words(fabric: &Fabric, chain: &Chain, course: Direction) -> String {
     let names = fabric.chains.functions_on(chain, course).into_iter().map(function_in_words);
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn function_in_words(function: &Function) -> String {
-    match (function.built_in(), function.instances().len()) {
-        (Some(built_in), _) => format!("{} ({})", function.name, built_in.kind()),
-        (None, 1) => function.name.clone(),
-        (None, several) => format!("{} (one of {several})", function.name),
+/// What is not in the rows, for whoever reads them.
+fn notes(
+    args: &Path,
+    network: &Network,
+    (from, destination): (NodeId, &Destination),
+    course: &Course<'_>,
+    is_known: bool,
+) {
+    let fabric = &network.fabric;
+    let number = if matches!(args.protocol, Protocol::Udp) { protocol::UDP } else { protocol::TCP };
+    let is_taken = |it: &Match| it.has_flow(&course.sent);
+    let taken = destination.host.and_then(|to| fabric.chains.find(from, to, is_taken));
+    let may_be = |it: &Match| if is_known { is_taken(it) } else { it.may_have_protocol(number) };
+    let first = destination.host.and_then(|to| fabric.chains.find(from, to, may_be));
+    if let Some((chain, _)) = first.filter(|(first, _)| taken.is_none_or(|(taken, _)| taken.name != first.name)) {
+        eprintln!(
+            "The chain `{}` takes packets of these that match `{}`: with --protocol, --port and --source-port it is said whether this flow passes it.",
+            chain.name, chain.matching
+        );
+    }
+    let looks_at_ports = network.has_flows() || !fabric.chains.chains.is_empty() || !fabric.services.is_empty();
+    if !is_known && fabric.spread == Spread::Ecmp && course.legs.iter().any(|leg| leg.trace.paths > 1) {
+        eprintln!(
+            "Switches choose by a hash of addresses, protocol and both ports: with --port and --source-port it is one path."
+        );
+    } else if !is_known && looks_at_ports {
+        let FlowKey { src_port, dst_port, .. } = course.sent;
+        eprintln!(
+            "Flows, functions and services may look at ports: this is a packet from port {src_port} to port {dst_port}; --source-port and --port name others."
+        );
+    }
+    let has_state = network.has_flows() || !fabric.chains.chains.is_empty() || !fabric.services.is_empty();
+    if network.is_running() && has_state {
+        eprintln!("Connections that exist are not looked at: this is the first packet of a new one.");
     }
 }
 
-/// Follows packets through a network of which these links have no carrier. Of one that runs, `salts` are those of its switches, and then of its multi-homed
-/// hosts; one that comes up has them from its seed.
-fn follow(
-    fabric: &Fabric,
-    salts: Option<&[u64]>,
-    down: &BTreeSet<LinkId>,
-    ends: (NodeId, NodeId),
-    hash: Option<FlowHash>,
-) -> Trace {
-    let topology = &fabric.topology;
-    let carries = |link: LinkId| !down.contains(&link);
-    let routes = match fabric.rerouting {
-        Rerouting::Follow => Routes::around(topology, carries),
-        Rerouting::Fixed => Routes::compute(topology),
-    };
-    let nodes = topology.switches().map(|(id, _)| id).chain(topology.multi_homed()).enumerate();
-    let switch = |(at, id): (usize, NodeId)| {
-        let switch = Switch::new(id, fabric.spread, &routes, fabric.seed);
-        (
-            id,
-            match salts.and_then(|salts| salts.get(at)) {
-                Some(salt) => switch.with_salt(*salt),
-                None => switch,
-            },
-        )
-    };
-    let switches: BTreeMap<NodeId, Switch> = nodes.map(switch).collect();
-    trace(topology, &routes, |id| switches.get(&id), ends, (hash, carries))
-}
-
-fn rows(topology: &Topology, legs: &[Leg<'_>], format: Format) -> Rows {
+pub(super) fn rows(topology: &Topology, course: &Course<'_>, format: Format) -> Rows {
     let mut rows = Rows::new(&["hop", "from", "to", "link", "share", "state"]);
     let share = |share: f64| if format == Format::Table { json!(per_cent(share)) } else { json!(share) };
     let mut before = 0;
-    for (number, Leg { ends, passed, trace }) in legs.iter().enumerate() {
-        for function in passed {
-            let last = legs.get(number.wrapping_sub(1)).map_or(ends.0, |leg| leg.ends.1);
-            let from = if function.instances().is_empty() { ends.0 } else { last };
+    for Leg { ends, passed, trace } in &course.legs {
+        for (at, function) in passed {
             rows.push([
                 json!(null),
-                json!(topology.nodes[from].name),
-                json!(topology.nodes[ends.0].name),
+                json!(name(topology, *at)),
+                json!(name(topology, ends.0)),
                 json!(format!("function {}", function_in_words(function))),
                 share(1.0),
                 json!(null),
@@ -217,14 +214,17 @@ fn rows(topology: &Topology, legs: &[Leg<'_>], format: Format) -> Rows {
         for hop in &trace.hops {
             rows.push([
                 json!(before + hop.number),
-                json!(topology.nodes[hop.from].name),
-                json!(topology.nodes[hop.to].name),
+                json!(name(topology, hop.from)),
+                json!(name(topology, hop.to)),
                 json!(links(topology, hop)),
                 share(hop.share),
                 json!(if hop.carries { "up" } else { "down" }),
             ]);
         }
         before += trace.hops.iter().map(|hop| hop.number).max().unwrap_or(0);
+    }
+    if let Some((at, why)) = &course.lost {
+        rows.push([json!(null), json!(name(topology, *at)), json!(null), json!(why), share(1.0), json!("lost")]);
     }
     rows
 }
@@ -235,15 +235,51 @@ fn links(topology: &Topology, hop: &Hop) -> String {
 }
 
 /// What all of it comes to, in a line or a few.
-fn summary(topology: &Topology, trace: &Trace, (from, to): (NodeId, NodeId)) -> String {
+pub(super) fn summary(topology: &Topology, course: &Course<'_>, destination: Option<&Destination>) -> String {
+    let mut lines: String = course.legs.iter().map(|leg| summary_of(topology, &leg.trace, leg.ends)).collect();
+    for (switch, actions) in &course.by_flows {
+        let _ = writeln!(lines, "Flows of {} do: {}", name(topology, *switch), actions_in_words(actions));
+    }
+    if let Some(why) = &course.refused {
+        let _ = writeln!(lines, "This is an answer: what begins a connection is lost, since {why}");
+    }
+    if let Some((at, why)) = &course.lost {
+        let _ = writeln!(lines, "It is lost at {}: {why}", name(topology, *at));
+    }
+    let Some(destination) = destination else {
+        let delivered = course.delivered.map(|host| format!("{} gets it\n", name(topology, host)));
+        return lines + &delivered.unwrap_or_default();
+    };
+    match (destination.host, course.delivered) {
+        (None, Some(host)) => {
+            let (host, wanted) = (name(topology, host), &destination.name);
+            let _ = if destination.is_service {
+                writeln!(
+                    lines,
+                    "{host} gets it, for {wanted}: the first one since the network came up; which server gets another one, its scheduler decides"
+                )
+            } else {
+                writeln!(lines, "{host} gets it, for {wanted}")
+            };
+        }
+        (Some(to), Some(host)) if host != to => {
+            let _ = writeln!(lines, "{} gets it, and not {}", name(topology, host), name(topology, to));
+        }
+        _ => {}
+    }
+    lines
+}
+
+/// What a part of it comes to.
+fn summary_of(topology: &Topology, trace: &Trace, (from, to): (NodeId, NodeId)) -> String {
     let name = |id: NodeId| topology.nodes[id].name.as_str();
     let mut lines = String::new();
     let hops = trace.hops.iter().filter(|hop| hop.to == to).map(|hop| hop.number).max().unwrap_or(0);
-    let is_one = trace.paths == 1 && trace.hops.len() == hops as usize;
+    let is_one = trace.paths == 1 && trace.hops.len() == hops as usize && hops > 0;
     if is_one {
         let nodes: Vec<&str> = std::iter::once(from).chain(trace.hops.iter().map(|hop| hop.to)).map(name).collect();
         let _ = writeln!(lines, "{}", nodes.join(" - "));
-    } else if trace.paths > 0 {
+    } else if trace.paths > 0 && hops > 0 {
         let plural = if trace.paths == 1 { "path" } else { "equal paths" };
         let _ = writeln!(lines, "{} -> {}: {} {plural} of {hops} links", name(from), name(to), trace.paths);
     }

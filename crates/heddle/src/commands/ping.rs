@@ -5,12 +5,13 @@ mod matrix;
 
 use std::time::Instant;
 
+use fabric::Fabric;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use live::pings::Answers;
 use machine::Span;
 use miette::{IntoDiagnostic, Report, miette};
 use serde_json::{Value, json};
-use topology::NodeId;
+use topology::{Node, NodeId};
 
 use self::asking::Asking;
 use super::explain;
@@ -35,18 +36,22 @@ pub struct Asked {
 /// Has hosts ask each other.
 pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     let instance = connect(&running(args.network.name.as_deref(), "`heddle ping --name NETWORK ..`")?)?;
-    let topology = definition(&instance)?.topology;
-    let hosts: Vec<NodeId> = match (&args.from, &args.to) {
-        (Some(from), Some(to)) => vec![host(&topology, from)?, host(&topology, to)?],
-        _ => topology.end_hosts().filter(|(_, node)| !node.is_external()).map(|(id, _)| id).collect(),
+    let fabric = definition(&instance)?;
+    let topology = &fabric.topology;
+    let (hosts, askers) = match (&args.from, &args.to) {
+        (Some(from), Some(to)) => (vec![host(topology, from)?, host(topology, to)?], 1),
+        _ => all_hosts(&fabric),
     };
-    if hosts.len() < 2 || hosts[0] == hosts[1] {
-        return Err(miette!("there is nobody to ask: expected two hosts"));
+    if hosts.len() < 2 || askers == 0 || hosts[0] == hosts[1] {
+        return Err(miette!(
+            help =
+                "hosts that are made ask, and guests answer; of hosts behind devices name one: `heddle ping h1 HOST`",
+            "there is nobody to ask: expected two hosts"
+        ));
     }
-    let rounds = if args.all { rounds(hosts.len()) } else { vec![vec![(0, 1)]] };
+    let rounds = if args.all { rounds_of(askers, hosts.len()) } else { vec![vec![(0, 1)]] };
     let count = args.count.unwrap_or(if args.all { COUNT_OF_ALL } else { COUNT_OF_PAIR });
-    let askers = if args.all { hosts.len() } else { 1 };
-    let mut asking = Asking::start(&instance, &topology, (&hosts, askers), args.timeout)?;
+    let mut asking = Asking::start(&instance, topology, (&hosts, askers), args.timeout)?;
     let bar = bar(u64::from(count) * rounds.len() as u64, !args.quiet && askers >= BAR_HOSTS_MIN);
     for pass in 0..count {
         let began = Instant::now();
@@ -73,6 +78,29 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     })?;
     let mut answers = asked.iter().flat_map(|asked| &asked.of);
     Ok(if answers.any(|(_, answers)| answers.received == 0) { Ending::Missed } else { Ending::Passed })
+}
+
+/// All hosts that can ask, and how many those are; behind them those that can only answer: guests. Whether anybody is behind another device, nobody here knows.
+fn all_hosts(fabric: &Fabric) -> (Vec<NodeId>, usize) {
+    let is_guest = |node: &Node| fabric.setups.get(&node.name).is_some_and(|setup| setup.vm.is_some());
+    let those = |is_wanted: &dyn Fn(&Node) -> bool| -> Vec<NodeId> {
+        fabric.topology.end_hosts().filter(|(_, node)| is_wanted(node)).map(|(id, _)| id).collect()
+    };
+    let made = those(&|node: &Node| !node.is_external() && !is_guest(node));
+    let askers = made.len();
+    ([made, those(&is_guest)].concat(), askers)
+}
+
+/// Who asks whom in which round, where the first `askers` of so many hosts ask all others.
+fn rounds_of(askers: usize, hosts: usize) -> Vec<Vec<(usize, usize)>> {
+    let others = hosts - askers;
+    let most = askers.max(others);
+    let round = |turn: usize| {
+        let pairs = (0..askers).map(|asker| (asker, (asker + turn) % most));
+        pairs.filter(|(_, other)| *other < others).map(|(asker, other)| (asker, askers + other)).collect()
+    };
+    let of_others = (0..if others > 0 { most } else { 0 }).map(round);
+    if askers > 1 { rounds(askers).into_iter().chain(of_others).collect() } else { of_others.collect() }
 }
 
 /// Who asks whom in which round, so that each of `hosts` asks each other one, and in no round more than one: both of a pair ask in the same round. It is how tournaments are
@@ -120,6 +148,22 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn guests_are_asked_and_do_not_ask() {
+        for (askers, hosts) in [(1, 2), (1, 4), (3, 4), (4, 6), (2, 9), (3, 3)] {
+            let rounds = rounds_of(askers, hosts);
+            let mut pairs = BTreeSet::new();
+            for round in &rounds {
+                let asking: BTreeSet<usize> = round.iter().map(|(from, _)| *from).collect();
+                let asked: BTreeSet<usize> = round.iter().map(|(_, to)| *to).collect();
+                assert_eq!((asking.len(), asked.len()), (round.len(), round.len()), "{askers} of {hosts}: {round:?}");
+                pairs.extend(round.iter().copied());
+            }
+            assert!(pairs.iter().all(|(from, to)| *from < askers && from != to), "{pairs:?}");
+            assert_eq!(pairs.len(), askers * (hosts - 1), "{askers} of {hosts}: {rounds:?}");
+        }
+    }
 
     #[test]
     fn each_asks_each_other_one_and_one_at_a_time() {

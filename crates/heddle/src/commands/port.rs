@@ -5,7 +5,7 @@ use live::control::{Counters, PortCounters};
 use live::{Error, Instance};
 use miette::Report;
 use serde_json::{Value, json};
-use topology::{DeviceName, NodeId, PortId, Side, Topology};
+use topology::{DeviceName, HostAddress, NodeId, PortId, Side, Topology};
 use vswitch::port::PortVlans;
 
 use super::explain;
@@ -22,24 +22,48 @@ pub fn port(args: &Port, format: Format) -> Result<(), Report> {
             let words: Vec<String> = device.iter().chain(&port.keys).cloned().collect();
             // What is wrong with it is wrong with any network.
             let added = AddedPort::parse(&port.switch, &port.port, &words)?;
-            connect()?.add_port(&added).map_err(explain)?;
-            report((&port.switch, &port.port), "added", format)
+            let instance = connect()?;
+            instance.add_port(&added).map_err(explain)?;
+            let topology = definition(&instance)?.topology;
+            let address = topology.node(&port.port).and_then(|host| topology.address(host));
+            report((&port.switch, &port.port), ("added", address), format)
         }
         PortAction::Del(port) => {
             connect()?.remove_port(&port.switch, &port.port).map_err(explain)?;
-            report((&port.switch, &port.port), "removed", format)
+            report((&port.switch, &port.port), ("removed", None), format)
         }
         PortAction::Show { switch } => show(&connect()?, switch.as_deref(), format),
     }
 }
 
-fn report((switch, port): (&str, &str), done: &str, format: Format) -> Result<(), Report> {
+/// What has been done, and by which addresses others know the host behind a port: nobody has asked for those.
+fn report(
+    (switch, port): (&str, &str),
+    (done, address): (&str, Option<&HostAddress>),
+    format: Format,
+) -> Result<(), Report> {
+    let mac = address.map(|address| address.mac.map(|byte| format!("{byte:02x}")).join(":"));
     match format {
-        Format::Table => put(&format!("{switch}: port {port} {done}\n")),
-        Format::Json => print_json(&json!({ "switch": switch, "port": port, "done": done })),
+        Format::Table => {
+            let known = address.zip(mac.as_ref()).map_or_else(String::new, |(address, mac)| {
+                let HostAddress { ipv4, ipv4_prefix, ipv6, ipv6_prefix, .. } = address;
+                format!("; others know what is behind it as {mac}, {ipv4}/{ipv4_prefix}, {ipv6}/{ipv6_prefix}, and by what is learned from it")
+            });
+            put(&format!("{switch}: port {port} {done}{known}\n"))
+        }
+        Format::Json => {
+            let mut value = json!({ "switch": switch, "port": port, "done": done });
+            if let Some(address) = address {
+                value["mac"] = json!(mac);
+                value["ipv4"] = json!(address.ipv4);
+                value["ipv6"] = json!(address.ipv6);
+            }
+            print_json(&value)
+        }
         Format::Csv => {
-            let mut rows = Rows::new(&["switch", "port", "done"]);
-            rows.push([json!(switch), json!(port), json!(done)]);
+            let mut rows = Rows::new(&["switch", "port", "done", "mac", "ipv4", "ipv6"]);
+            let [ipv4, ipv6] = [address.map(|it| json!(it.ipv4)), address.map(|it| json!(it.ipv6))];
+            rows.push([json!(switch), json!(port), json!(done), json!(mac), json!(ipv4), json!(ipv6)]);
             put(&rows.render(format))
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fabric::{Fabric, Restart};
+use fabric::{Fabric, Restart, link_keys};
 use live::control::SwitchFlows;
 use live::{Instance, Phase, ProgramState};
 use miette::{Report, miette};
@@ -316,7 +316,7 @@ fn counters(counters: &live::Counters) -> Rows {
 }
 
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 14] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 18] {
     [
         ("unknown destination", refused.unknown_destination),
         ("storm control", refused.storm_control),
@@ -328,6 +328,10 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 14]
         ("no route to host", refused.no_route),
         ("forwarding loop", refused.looped),
         ("dropped by a flow", refused.dropped_by_flow),
+        ("dropped by a meter", refused.dropped_by_meter),
+        ("dropped by a function of a chain", refused.dropped_by_function),
+        ("function of a chain down", refused.function_down),
+        ("stray in a chain", refused.stray),
         ("not in its VLAN", refused.vlan),
         ("not served", refused.service),
         ("bond without a usable member", refused.no_member),
@@ -397,9 +401,10 @@ pub fn links(fabric: &Fabric, counters: Option<&live::Counters>, is_wanted: impl
         "duplicate",
         "corrupt",
         "reorder",
+        "back",
         "state",
     ])
-    .with_rare(&["duplicate", "corrupt", "reorder"]);
+    .with_rare(&["duplicate", "corrupt", "reorder", "back"]);
     let percent = |ppb: u32| json!((ppb > 0).then(|| format!("{} %", f64::from(ppb) / 1e7)));
     let state = |id: LinkId| {
         let link = counters.and_then(|counters| counters.links.get(usize::from(id)));
@@ -424,6 +429,9 @@ pub fn links(fabric: &Fabric, counters: Option<&live::Counters>, is_wanted: impl
             percent(link.spec.duplicate_ppb),
             percent(link.spec.corrupt_ppb),
             percent(link.spec.reorder_ppb),
+            json!(link.back.map(|back| {
+                link_keys(&back).iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+            })),
             json!(state(id)),
         ]);
     }

@@ -33,6 +33,26 @@ pub enum IperfError {
     Lacks(&'static str),
 }
 
+/// What the kernel, or iperf3 itself, says of a connection that the network did not let come about or go on.
+const LOST: [&str; 9] = [
+    "timed out",
+    "Operation now in progress",
+    "refused",
+    "No route to host",
+    "unreachable",
+    "reset by peer",
+    "Broken pipe",
+    "closed unexpectedly",
+    "control message",
+];
+
+impl IperfError {
+    /// Whether it is the network's doing, and not the programs': then it is a result, and not a failure of the run.
+    pub fn is_of_network(&self) -> bool {
+        matches!(self, Self::Said(message) if LOST.iter().any(|part| message.contains(part)))
+    }
+}
+
 #[derive(Deserialize)]
 struct Report {
     error: Option<String>,
@@ -128,6 +148,16 @@ mod tests {
         let text = r#"{"start":{"connected":[]},"intervals":[],"end":{},"error":"unable to connect to server: Connection refused"}"#;
         let error = parse(text.as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), "iperf3: unable to connect to server: Connection refused");
+    }
+
+    #[test]
+    fn what_the_network_did_is_distinguished() {
+        let said = |message: &str| IperfError::Said(message.to_owned());
+        let lost = "unable to connect to server - server may have stopped running or use a different port, firewall issue, etc.: Connection timed out";
+        assert!(said(lost).is_of_network());
+        assert!(said("control socket has closed unexpectedly").is_of_network());
+        assert!(!said("parameter error - some option you are trying to set is client only").is_of_network());
+        assert!(!IperfError::Lacks("end.sum_sent").is_of_network());
     }
 
     #[test]

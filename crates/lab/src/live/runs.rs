@@ -248,18 +248,22 @@ impl<'a> LiveRuns<'a> {
         };
         let count = || self.count();
         // Where nothing takes time, flows are not counted one by one, and begin at once.
-        let have_begun = |before: &Counters, after: &Counters| {
+        let have_begun = |before: &Counters, after: &Counters, flows: &[LiveFlow]| {
             !is_shaped || flows.iter().all(|flow| Window { before, after }.delivered(flow) > FIRST_WORDS)
         };
         let measured = traffic::run(&self.network, flows, &schedule, during, (count, have_begun))?;
         let (before, after) = (measured.before, measured.after);
         let window = Window { before: &before, after: &after };
-        let record = |(flow, did): (&LiveFlow, &Measurement)| {
+        let record = |(flow, did): (&LiveFlow, &Result<Measurement, String>)| {
             let order = window.reordering(flow).filter(|_| is_shaped);
             let (reordered, reorder_extent) = order.unzip();
             let goodput_bps = window.rate_bps(window.delivered(flow));
-            let (retransmits, delays) = (did.retransmits, window.delays(flow));
-            FlowRecord { retransmits, reordered, reorder_extent, delays, ..blank(flow, goodput_bps, did.goodput_bps) }
+            let delays = window.delays(flow);
+            let failure = did.as_ref().err().cloned();
+            let Measurement { goodput_bps: said_bps, retransmits, .. } =
+                did.as_ref().copied().unwrap_or(Measurement { goodput_bps: 0.0, seconds: 0.0, retransmits: 0 });
+            let blank = blank(flow, goodput_bps, said_bps);
+            FlowRecord { retransmits, reordered, reorder_extent, delays, failure, ..blank }
         };
         let delivered = flows.iter().map(|flow| window.delivered(flow)).collect();
         let flows = flows.iter().zip(&measured.flows).map(record).collect();
@@ -495,6 +499,7 @@ fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Result<Record, Error> 
         bonds: bonds::records(fabric, &links, order),
         links,
         lost_outside_links: Some(did.not_taken + window.lost_outside_links()),
+        lost: window.lost(),
         late_max_us: after.workers.iter().map(|worker| worker.late_max.as_ns() / 1_000).max(),
         ..run.record(window.span().as_secs_f64())
     })

@@ -21,6 +21,8 @@ const LISTEN_PATIENCE: Duration = Duration::from_secs(10);
 const END_PATIENCE: Duration = Duration::from_secs(20);
 /// How long flows may take until they send, once they are warm: as long as iperf3 tries to connect.
 const BEGIN_PATIENCE: Duration = Duration::from_secs(20);
+/// How long after one flow has failed to connect others may.
+const LATER_FAILURES: Duration = Duration::from_secs(2);
 /// How often processes are looked at.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -39,21 +41,59 @@ pub(crate) struct Schedule {
 
 /// Something that was measured, and what was counted when measuring started and ended.
 pub(crate) struct Measured<C> {
-    pub flows: Vec<Measurement>,
+    /// What each program says; of one that the network let no connection have, or broke it off, why.
+    pub flows: Vec<Result<Measurement, String>>,
     pub before: C,
     pub after: C,
 }
 
-/// Runs all flows at once. `count` is called when the warm-up is over and when the measured time is over, while all flows
-/// still send: if one has begun after the warm-up, those that began before it may end by so much before the window does. `have_begun`: whether all of
-/// them send, by what was counted before they were started and now.
+/// Flows that could not connect before anything was measured, each with why.
+type Unconnected = Vec<(usize, String)>;
+
+/// Runs all flows at once, as [`attempt`] does. Those that cannot connect are left out, and all others run once more: a window that waits for them would begin when others
+/// have ended.
 pub(crate) fn run<C>(
     hosts: &impl Hosts,
     flows: &[LiveFlow],
     schedule: &Schedule,
     during: &mut During<'_>,
-    (mut count, have_begun): (impl FnMut() -> Result<C, FlowFailure>, impl Fn(&C, &C) -> bool),
+    (mut count, have_begun): (impl FnMut() -> Result<C, FlowFailure>, impl Fn(&C, &C, &[LiveFlow]) -> bool),
 ) -> Result<Measured<C>, FlowFailure> {
+    let mut failed: Vec<Option<String>> = vec![None; flows.len()];
+    loop {
+        let left: Vec<usize> = (0..flows.len()).filter(|number| failed[*number].is_none()).collect();
+        let chosen: Vec<LiveFlow> = left.iter().map(|number| flows[*number].clone()).collect();
+        let starts = left.iter().map(|number| schedule.starts.get(*number).copied().unwrap_or_default()).collect();
+        let have_begun = |before: &C, after: &C| have_begun(before, after, &chosen);
+        let schedule = Schedule { starts, ..schedule.clone() };
+        match attempt(hosts, &chosen, &schedule, during, (&mut count, have_begun))? {
+            Ok(measured) => {
+                let mut reports = measured.flows.into_iter();
+                let flows = failed.into_iter().map(|why| match why {
+                    Some(why) => Err(why),
+                    None => reports.next().unwrap_or_else(|| Err("no report".to_owned())),
+                });
+                return Ok(Measured { flows: flows.collect(), before: measured.before, after: measured.after });
+            }
+            Err(unconnected) => {
+                for (number, why) in unconnected {
+                    failed[left[number]] = Some(why);
+                }
+            }
+        }
+    }
+}
+
+/// Runs these flows at once. `count` is called when the warm-up is over and when the measured time is over, while all flows
+/// still send: if one has begun after the warm-up, those that began before it may end by so much before the window does. `have_begun`: whether all of
+/// them send, by what was counted before they were started and now.
+fn attempt<C>(
+    hosts: &impl Hosts,
+    flows: &[LiveFlow],
+    schedule: &Schedule,
+    during: &mut During<'_>,
+    (mut count, have_begun): (impl FnMut() -> Result<C, FlowFailure>, impl Fn(&C, &C) -> bool),
+) -> Result<Result<Measured<C>, Unconnected>, FlowFailure> {
     let begun = Instant::now();
     let mut servers = Processes::default();
     for flow in flows {
@@ -85,16 +125,21 @@ pub(crate) fn run<C>(
     let mut warm = warm;
     // Over long or lossy links, connecting can take longer than the warm-up: a window in which nobody sends yet measures that.
     let patience = warm + BEGIN_PATIENCE;
-    while !have_begun(&idle, &before) && warm < patience {
+    while !have_begun(&idle, &before) && warm < patience && !clients.any_failed() {
         clients.watch_until(Instant::now() + POLL, &mut servers)?;
         warm = Instant::now();
         before = count()?;
+    }
+    if clients.any_failed() {
+        // Others may have begun to connect a little later.
+        during.wait_until(Instant::now() + LATER_FAILURES, |moment| clients.watch_until(moment, &mut servers))?;
+        return Ok(Err(clients.failed_ones()));
     }
     let lasts = Duration::from_secs(schedule.seconds);
     during.pass(warm, lasts, |moment| clients.watch_until(moment, &mut servers))?;
     let after = count()?;
     let measurements = clients.collect(warm + lasts + END_PATIENCE, &mut servers)?;
-    Ok(Measured { flows: measurements, before, after })
+    Ok(Ok(Measured { flows: measurements, before, after }))
 }
 
 /// No JSON from the server: the client's report holds what the receiver measured.
@@ -123,8 +168,8 @@ struct Process {
     ended: bool,
     /// Reads what it prints while it runs: a report of many streams is longer than a pipe holds.
     output: Option<JoinHandle<Vec<u8>>>,
-    /// A client's measurement, once it has been read.
-    report: Option<Measurement>,
+    /// A client's measurement, once it has been read, or why the network kept it from one.
+    report: Option<Result<Measurement, String>>,
 }
 
 /// Programs that end, at the latest, when this is dropped.
@@ -165,24 +210,42 @@ impl Processes {
             std::thread::sleep(left.min(POLL));
             for (i, client) in self.running.iter_mut().enumerate() {
                 if client.report.is_none() && client.has_ended()? {
-                    client.read_report(servers.running.get_mut(i))?;
+                    // What it says is kept.
+                    let _ = client.read_report(servers.running.get_mut(i))?;
                 }
             }
         }
         Ok(())
     }
 
+    /// Whether the network has kept any client from its measurement.
+    fn any_failed(&self) -> bool {
+        self.running.iter().any(|client| matches!(client.report, Some(Err(_))))
+    }
+
+    /// Which ones, and how.
+    fn failed_ones(&self) -> Unconnected {
+        let clients = self.running.iter().enumerate();
+        clients.filter_map(|(number, client)| Some((number, client.report.clone()?.err()?))).collect()
+    }
+
     /// The reports of all clients, in order.
-    fn collect(&mut self, deadline: Instant, servers: &mut Self) -> Result<Vec<Measurement>, FlowFailure> {
+    fn collect(
+        &mut self,
+        deadline: Instant,
+        servers: &mut Self,
+    ) -> Result<Vec<Result<Measurement, String>>, FlowFailure> {
         let mut measurements = Vec::with_capacity(self.running.len());
         for (i, client) in self.running.iter_mut().enumerate() {
-            while !client.has_ended()? {
-                if Instant::now() >= deadline {
-                    return Err(client.failed(format!("no end {} s after it was due", END_PATIENCE.as_secs())));
-                }
+            while !client.has_ended()? && Instant::now() < deadline {
                 std::thread::sleep(POLL);
             }
-            measurements.push(client.read_report(servers.running.get_mut(i))?);
+            measurements.push(if client.ended {
+                client.read_report(servers.running.get_mut(i))?
+            } else {
+                // What it says last does not come through.
+                Err(format!("no end {} s after it was due", END_PATIENCE.as_secs()))
+            });
         }
         Ok(measurements)
     }
@@ -225,15 +288,17 @@ impl Process {
         iperf::shortened(String::from_utf8_lossy(&text).trim())
     }
 
-    /// The measurement of a client that has ended, or why there is none.
-    fn read_report(&mut self, server: Option<&mut Self>) -> Result<Measurement, FlowFailure> {
-        if let Some(report) = self.report {
-            return Ok(report);
+    /// The measurement of a client that has ended, or why the network kept it from one. If it was not the network, the run has failed.
+    fn read_report(&mut self, server: Option<&mut Self>) -> Result<Result<Measurement, String>, FlowFailure> {
+        if let Some(report) = &self.report {
+            return Ok(report.clone());
         }
-        match iperf::parse(&self.output()) {
-            Ok(report) => Ok(*self.report.insert(report)),
-            Err(error) => Err(self.explained(&error.to_string(), server)),
-        }
+        let report = match iperf::parse(&self.output()) {
+            Ok(report) => Ok(report),
+            Err(error) if error.is_of_network() => Err(self.explained(&error.to_string(), server).message),
+            Err(error) => return Err(self.explained(&error.to_string(), server)),
+        };
+        Ok(self.report.insert(report).clone())
     }
 
     /// Adds what the programs wrote as errors: a client often knows only that its server hung up.

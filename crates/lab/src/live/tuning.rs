@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 
 use fabric::Fabric;
 use machine::Span;
-use topology::HostAddress;
+use topology::{HostAddress, Link};
 use transport::linux::{CongestionControl, Settings, Sysctl};
 use transport::{ReceiveWindow, TransportKind, TransportSpec};
 
@@ -145,7 +145,8 @@ pub(crate) const fn udp_message_bytes(spec: &TransportSpec) -> u32 {
 
 /// Messages of a stream that are under way in a live run, where so many streams leave one host or come to one.
 pub(crate) fn udp_window(fabric: &Fabric, streams_a_host: u32) -> u32 {
-    transport::credit::window(fabric.topology.links.iter().filter_map(|link| link.spec.queue_packets), streams_a_host)
+    let queues = fabric.topology.links.iter().flat_map(Link::specs).filter_map(|spec| spec.queue_packets);
+    transport::credit::window(queues, streams_a_host)
 }
 
 /// Payload of a datagram whose frame is as long as a simulated packet: headers of Ethernet, IPv4 and UDP leave more room than TCP's.

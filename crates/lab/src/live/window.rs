@@ -1,9 +1,10 @@
 //! What the fabric counted between two readings, each of one moment for all flows and links: the window that a live run measures.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use fabric::Fabric;
-use live::control::{Counters, FlowCounters};
+use live::control::{Counters, FlowCounters, Loss};
 use machine::Span;
 use topology::NodeId;
 use transport::delay::Delays;
@@ -62,6 +63,14 @@ impl Window<'_> {
     /// Frames of flows that the fabric did not count.
     pub fn uncounted(&self) -> u64 {
         self.after.refused.unwatched_flows.saturating_sub(self.before.refused.unwatched_flows)
+    }
+
+    /// Packets that went nowhere and no link has counted, by the name of the reason.
+    pub fn lost(&self) -> BTreeMap<String, u64> {
+        let (mut before, mut after) = (self.before.refused, self.after.refused);
+        let grown = |loss| (loss, (*after.of(loss)).saturating_sub(*before.of(loss)));
+        let lost = Loss::ALL.map(grown).into_iter().filter(|(_, lost)| *lost > 0);
+        lost.map(|(loss, lost)| (loss.name().to_owned(), lost)).collect()
     }
 
     /// Packets that got lost in the machine: no link counted them, and none was down that leads to their host.
@@ -179,6 +188,10 @@ mod tests {
             no_route: 1_000,
             looped: 1_000,
             dropped_by_flow: 1_000,
+            dropped_by_meter: 1_000,
+            dropped_by_function: 1_000,
+            function_down: 1_000,
+            stray: 1_000,
             vlan: 1_000,
             service: 1_000,
             no_member: 0,
@@ -190,5 +203,6 @@ mod tests {
         let after = Counters { refused, ports, ..Counters::default() };
         let window = Window { before: &Counters::default(), after: &after };
         assert_eq!((window.lost_outside_links(), window.uncounted()), (39, 1_000));
+        assert_eq!((window.lost()["dropped by a meter"], window.lost().len()), (1_000, 12), "{:?}", window.lost());
     }
 }

@@ -5,8 +5,9 @@
 //! began. Both bounds are held against what was delivered, host by host; a run that breaks one has measured nonsense, and is no result.
 
 use fabric::Fabric;
+use link::LinkSpec;
 use machine::Span;
-use topology::{Direction, Link, NodeId};
+use topology::{Direction, NodeId};
 
 use super::record::{LinkRecord, node_name};
 
@@ -82,22 +83,22 @@ impl Delivery<'_> {
 
     /// The most payload that a host's links can have carried to it; `None` if one of them has no bound.
     fn carried_to(&self, host: NodeId) -> Option<u64> {
-        let links = self.arriving(host).map(|(link, record)| self.carried_by(link, record)).sum::<Option<u64>>()?;
+        let links = self.arriving(host).map(|(spec, record)| self.carried_by(&spec, record)).sum::<Option<u64>>()?;
         let waited = (self.resequenced)(host).saturating_mul(self.packet.payload.into());
         Some(links.saturating_add(waited).saturating_add(self.incomplete))
     }
 
     /// The directions of links that lead to a host.
-    fn arriving(&self, host: NodeId) -> impl Iterator<Item = (&Link, &LinkRecord)> {
+    fn arriving(&self, host: NodeId) -> impl Iterator<Item = (LinkSpec, &LinkRecord)> {
         let ports = self.fabric.topology.nodes[host].ports.iter();
         ports.filter_map(|&(id, side)| {
             let direction = Direction::leaving(id, side.other());
-            Some((&self.fabric.topology.links[id], self.links.get(usize::from(direction))?))
+            let spec = self.fabric.topology.links[id].spec_from(side.other());
+            Some((spec, self.links.get(usize::from(direction))?))
         })
     }
 
-    fn carried_by(&self, link: &Link, record: &LinkRecord) -> Option<u64> {
-        let spec = &link.spec;
+    fn carried_by(&self, spec: &LinkSpec, record: &LinkRecord) -> Option<u64> {
         let packet = u64::from(self.packet.bytes);
         let Some(rate_bps) = spec.rate_bps else {
             // Without a rate, how much is under way is bounded only where that takes no time.
@@ -117,8 +118,8 @@ impl Delivery<'_> {
     }
 
     fn links_to(&self, host: NodeId) -> String {
-        let one = |(link, record): (&Link, &LinkRecord)| {
-            let rate = link.spec.rate_bps.map_or_else(|| "no rate".to_owned(), |rate| format!("{rate} bit/s"));
+        let one = |(spec, record): (LinkSpec, &LinkRecord)| {
+            let rate = spec.rate_bps.map_or_else(|| "no rate".to_owned(), |rate| format!("{rate} bit/s"));
             format!("{} -> {} ({rate}) accepted {} bytes", record.from, record.to, record.bytes)
         };
         self.arriving(host).map(one).collect::<Vec<_>>().join(", ")

@@ -1,5 +1,7 @@
 //! What one run measured: one type for both drivers.
 
+use std::collections::BTreeMap;
+
 use fabric::{DriverKind, Fabric};
 use machine::Span;
 use serde::{Deserialize, Serialize};
@@ -50,6 +52,9 @@ pub struct Record {
     /// taken by the receiving host's kernel. Live runs, and simulated ones whose hosts cost something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_outside_links: Option<u64>,
+    /// Packets that went nowhere while it was measured and no link has counted, by the name of the reason: what flows, meters and functions of chains dropped, what was not in its VLAN.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost: BTreeMap<String, u64>,
     /// How much later than due a packet was handed over at most, microseconds, from the network's start up to the end of
     /// this run. Live runs only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,6 +107,9 @@ pub struct FlowRecord {
     /// What became of the connections of this pair, where they come and go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfers: Option<transfers::Outcome>,
+    /// Why its connection did not come about, or broke off. Live runs only: a simulated one goes on trying.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 impl FlowRecord {
@@ -120,6 +128,7 @@ impl FlowRecord {
             delays: None,
             datagrams: None,
             transfers: None,
+            failure: None,
         }
     }
 }
@@ -215,6 +224,7 @@ pub(crate) fn link_record(
     measured: Span,
 ) -> LinkRecord {
     let forwards = |side| fabric.topology.forwards(link.end(side).node);
+    let spec = link.spec_from(from);
     let share = counters.busy.as_ps() as f64 / (measured.as_ps() as f64).max(1.0);
     LinkRecord {
         from: node_name(fabric, link.end(from).node),
@@ -230,8 +240,8 @@ pub(crate) fn link_record(
         corruptions: counters.corruptions,
         overtakes: counters.overtakes,
         // What is accepted in the last moment is transmitted after it: a full link would show a little more than 1.
-        utilisation: link.spec.rate_bps.map(|_| share.min(1.0)),
-        queue_mean: link.spec.rate_bps.map(|_| counters.waited.as_secs_f64() / measured.as_secs_f64().max(1e-12)),
+        utilisation: spec.rate_bps.map(|_| share.min(1.0)),
+        queue_mean: spec.rate_bps.map(|_| counters.waited.as_secs_f64() / measured.as_secs_f64().max(1e-12)),
     }
 }
 

@@ -6,6 +6,7 @@
 use std::cell::OnceCell;
 
 use fabric::{Fabric, Overrides};
+use link::LinkSpec;
 use topology::{Link, LinkId, NodeId, Routes};
 use vswitch::Spread;
 
@@ -72,9 +73,12 @@ impl<'a> Standstill<'a> {
 
     /// Whether a link carries packets at once, both ways. Of one that a host's card waits at, one way takes time, and so does each way there and back.
     fn takes_no_time(&self, link: &Link, overrides: &Overrides) -> bool {
-        let spec = overrides.link(link.spec);
         let is_at_host = [link.a, link.b].iter().any(|end| self.fabric.topology.is_host(end.node));
-        !(if is_at_host { spec } else { spec.towards_switch() }).is_shaped()
+        let takes_time = |spec: &LinkSpec| {
+            let spec = overrides.link(*spec);
+            (if is_at_host { spec } else { spec.towards_switch() }).is_shaped()
+        };
+        !link.specs().any(takes_time)
     }
 }
 

@@ -68,7 +68,14 @@ impl Results {
             let _ = writeln!(html, "<div class=\"tile\"><b>{}</b><span>{}</span></div>", escape(value), escape(what));
         };
         if !network.nodes.is_empty() {
-            tile(&network.hosts.to_string(), &format!("hosts, {switches} switches, {} links", network.links.len()));
+            let functions = match network.function_ports / 2 {
+                0 => String::new(),
+                1 => ", 1 function of chains".to_owned(),
+                several => format!(", {several} functions of chains"),
+            };
+            let hosts = network.hosts.saturating_sub(network.function_ports);
+            let links = network.links.len();
+            tile(&hosts.to_string(), &format!("hosts, {switches} switches, {links} links{functions}"));
         }
         if let Some(controllers) = network.controllers {
             tile(&controllers.to_string(), "controllers, unless a case says otherwise");

@@ -1,5 +1,7 @@
 //! What the runs of a plan amount to: what tables, plots, pages and files are made of.
 
+use std::collections::BTreeMap;
+
 use fabric::{DriverKind, Metric, Operation};
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +48,9 @@ pub struct Network {
     pub description: String,
     /// How many of `nodes` are hosts; they come first.
     pub hosts: u32,
+    /// How many of those, the last ones, are ports of functions of chains: two an instance.
+    #[serde(default)]
+    pub function_ports: u32,
     /// Hosts, then switches.
     pub nodes: Vec<NetworkNode>,
     /// In the fabric's order.
@@ -219,8 +224,18 @@ impl Results {
     pub(crate) fn notes(&self, experiment: &ExperimentResult) -> Vec<String> {
         let mut notes = experiment.imprecise();
         for record in self.records.iter().filter(|record| record.experiment == experiment.name) {
+            let run = || format!("{}, {}, repeat {}", record.labels, record.driver.word(), record.repeat);
+            let failed = record.flows.iter().filter_map(|flow| Some((flow, flow.failure.as_ref()?)));
+            if let Some((flow, why)) = failed.clone().next() {
+                let (from, to, count) = (&flow.from, &flow.to, failed.count());
+                let others = if count > 1 { format!(" (and {} other flows)", count - 1) } else { String::new() };
+                notes.push(format!(
+                    "{}: the flow {from} -> {to} failed, and counts with what came of it: {why}{others}",
+                    run()
+                ));
+            }
             let Some(cluster) = &record.cluster else { continue };
-            let run = format!("{}, {}, repeat {}", record.labels, record.driver.word(), record.repeat);
+            let run = run();
             if let Some(first) = &cluster.first_failure {
                 notes.push(format!("{run}: {} requests failed; the first: {first}", cluster.failed));
             }
@@ -228,8 +243,26 @@ impl Results {
                 notes.push(format!("{run}: {counterexample}"));
             }
         }
+        notes.extend(self.lost_in(&experiment.name));
         notes.truncate(NOTES_MAX);
         notes
+    }
+
+    /// What went nowhere in an experiment's runs and no link has counted, by driver and reason.
+    fn lost_in(&self, experiment: &str) -> Vec<String> {
+        let mut all: BTreeMap<(&str, &str), (u64, usize)> = BTreeMap::new();
+        for record in self.records.iter().filter(|record| record.experiment == experiment) {
+            for (reason, lost) in &record.lost {
+                let (sum, runs) = all.entry((record.driver.word(), reason)).or_default();
+                *sum += lost;
+                *runs += 1;
+            }
+        }
+        let word = |((driver, reason), (lost, runs)): (&(&str, &str), &(u64, usize))| {
+            let plural = if *runs == 1 { "run" } else { "runs" };
+            format!("{driver}: {lost} packets lost in {runs} {plural}, no link's doing: {reason}")
+        };
+        all.iter().map(word).collect()
     }
 
     /// The records of one case and driver, in the order of the repetitions.

@@ -42,6 +42,9 @@ pub struct ChainHop {
     pub in_packets: u64,
     /// Their bytes, without frame check sequence.
     pub in_bytes: u64,
+    /// Packets that have come to it: what is not among them was lost on its way there, or is under way.
+    #[serde(default)]
+    pub arrived_packets: u64,
     /// Packets that came back from it.
     pub out_packets: u64,
     /// Their bytes.

@@ -1,5 +1,6 @@
 //! Why frames go nowhere.
 
+use datapath::Loss;
 use serde::{Deserialize, Serialize};
 
 /// Frames that came in from a host and went nowhere.
@@ -30,6 +31,18 @@ pub struct Refusals {
     /// Dropped by the flow that it met, or since it met none.
     #[serde(default)]
     pub dropped_by_flow: u64,
+    /// Dropped by a meter of a switch.
+    #[serde(default)]
+    pub dropped_by_meter: u64,
+    /// Dropped by a built-in function of a chain, which has counted why.
+    #[serde(default)]
+    pub dropped_by_function: u64,
+    /// For a chain that blocks while a function of it is down.
+    #[serde(default)]
+    pub function_down: u64,
+    /// For a chain, or from a function of one, and for nobody or for everybody.
+    #[serde(default)]
+    pub stray: u64,
     /// In a VLAN that a port of a switch does not carry.
     #[serde(default)]
     pub vlan: u64,
@@ -45,6 +58,25 @@ pub struct Refusals {
 }
 
 impl Refusals {
+    /// The counter of what the network itself has lost for this reason.
+    pub const fn of(&mut self, loss: Loss) -> &mut u64 {
+        match loss {
+            Loss::NoRoute => &mut self.no_route,
+            Loss::NoMember => &mut self.no_member,
+            Loss::Cut => &mut self.removed,
+            Loss::Storm => &mut self.storm_control,
+            Loss::Malformed => &mut self.malformed,
+            Loss::Vlan => &mut self.vlan,
+            Loss::Service => &mut self.service,
+            Loss::Loop => &mut self.looped,
+            Loss::Pipeline => &mut self.dropped_by_flow,
+            Loss::Meter => &mut self.dropped_by_meter,
+            Loss::Function => &mut self.dropped_by_function,
+            Loss::FunctionDown => &mut self.function_down,
+            Loss::Stray => &mut self.stray,
+        }
+    }
+
     /// Adds those of another worker.
     pub const fn add(&mut self, other: &Self) {
         self.unknown_destination += other.unknown_destination;
@@ -55,6 +87,10 @@ impl Refusals {
         self.ring_full += other.ring_full;
         self.spoofed += other.spoofed;
         self.dropped_by_flow += other.dropped_by_flow;
+        self.dropped_by_meter += other.dropped_by_meter;
+        self.dropped_by_function += other.dropped_by_function;
+        self.function_down += other.function_down;
+        self.stray += other.stray;
         self.no_route += other.no_route;
         self.looped += other.looped;
         self.vlan += other.vlan;

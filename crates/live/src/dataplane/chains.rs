@@ -70,8 +70,8 @@ pub(super) fn counters(state: &ChainState, plan: &Plan, now: Time) -> Vec<ChainC
                 }
             }
             for (ports, instance) in function.instances().iter().zip(instances.by_ref()) {
-                for (hops, counters) in hops.iter_mut().zip(&instance.hops) {
-                    hops.push(ChainHop { function: nodes[ports[0]].name.clone(), ..hop_of(now, instance, counters) });
+                for (hops, course) in hops.iter_mut().zip(Course::BOTH) {
+                    hops.push(ChainHop { function: nodes[ports[0]].name.clone(), ..hop_of(now, instance, course) });
                 }
             }
         }
@@ -97,19 +97,26 @@ pub(super) fn counters(state: &ChainState, plan: &Plan, now: Time) -> Vec<ChainC
     rows
 }
 
-fn hop_of(now: Time, instance: &InstanceState, counters: &HopCounters) -> ChainHop {
+fn hop_of(now: Time, instance: &InstanceState, course: Course) -> ChainHop {
     ChainHop {
+        arrived_packets: instance.arrived(course),
         up: instance.watch.is_up(),
         failures: instance.watch.failures(),
         down_ms: instance.watch.down_since().map(|since| now.since(since).as_ns() / 1_000_000),
-        ..counted(counters)
+        ..counted(&instance.hops[course.index()])
     }
 }
 
 fn hop_of_built_in(kind: &BuiltIn, state: &BuiltInState, counters: &HopCounters) -> ChainHop {
     let counts = state.function.counts().into_iter();
     let counts = counts.map(|FunctionCount { name, count, bytes }| HopCount { name, count, bytes });
-    ChainHop { built_in: Some(kind.kind().to_owned()), counts: counts.collect(), up: true, ..counted(counters) }
+    ChainHop {
+        built_in: Some(kind.kind().to_owned()),
+        counts: counts.collect(),
+        up: true,
+        arrived_packets: counters.in_packets,
+        ..counted(counters)
+    }
 }
 
 fn counted(hop: &HopCounters) -> ChainHop {

@@ -510,18 +510,7 @@ impl Driver for Edge {
 
     #[cold]
     fn count(&mut self, loss: Loss) {
-        let refused = &mut self.state.refused;
-        *match loss {
-            Loss::NoRoute => &mut refused.no_route,
-            Loss::NoMember => &mut refused.no_member,
-            Loss::Cut => &mut refused.removed,
-            Loss::Storm => &mut refused.storm_control,
-            Loss::Malformed => &mut refused.malformed,
-            Loss::Vlan => &mut refused.vlan,
-            Loss::Service => &mut refused.service,
-            Loss::Loop => &mut refused.looped,
-            Loss::Pipeline => &mut refused.dropped_by_flow,
-        } += 1;
+        *self.state.refused.of(loss) += 1;
     }
 
     #[inline]

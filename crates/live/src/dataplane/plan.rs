@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use bond::end::Partner;
-use datapath::{EndSpec, Map, Owner, Services, Steering, Tables};
+use datapath::{EndSpec, Map, Owner, Tables};
 use fabric::{Fabric, SwitchSettings};
 use machine::mix;
 use topology::{
@@ -52,21 +52,12 @@ impl Plan {
         // Where nothing waits on links, each worker has all switches, and what they must share is the hosts. A pipeline is in one place.
         let is_shared = !is_shaped && pipelines.is_empty();
         let most = if is_shared { topology.hosts as usize } else { topology.switch_count() };
-        let steering = Steering::new(topology, &fabric.chains, !fabric.services.is_empty());
+        let tables = Tables { bonds: ends_of_bonds(&fabric), ..fabric.tables(pipelines, fabric.seed) };
+        let steering = &tables.steering;
         let shown_others = topology.hosts().map(|(id, _)| id).filter(|id| steering.mirrors_to(*id)).collect();
         // What comes back from a function is known by what went there: one worker sees both.
         let most = if steering.is_empty() { most } else { 1 };
         let workers = workers.clamp(1, most.max(1)).max(before.map_or(0, Self::workers));
-        let tables = Tables {
-            map: Map::new(topology),
-            host_table: HostTable::new(topology, &fabric.host_bonds()).with_aliases(fabric.aliases()),
-            bonds: ends_of_bonds(&fabric),
-            rerouting: fabric.rerouting,
-            pipelines,
-            steering,
-            services: Services::new(topology, &fabric.services),
-            ports: fabric.port_table(),
-        };
         let owner = owners(topology, workers, is_shared, before);
         let map = &tables.map;
         let arrival_owner = |(port, node): (NetPort, NodeId)| {

@@ -2,9 +2,9 @@
 
 use fabric::{Fabric, FlowCommand, FlowInput, find_switch, packet, selection, table_changes};
 use topology::NodeId;
-use vswitch::Action;
 use vswitch::conntrack::ConnectionStatus;
 use vswitch::flow_table::{EntryStatus, ExplainedStep, Explanation, MeterStatus, TableChange};
+use vswitch::{Action, actions_in_words};
 
 use super::{Network, describe};
 use crate::Error;
@@ -95,12 +95,12 @@ impl Network {
         let node = find_switch(&fabric.topology, switch)?;
         let fields = packet((&fabric.topology, node), text).map_err(|error| Error::File(describe(&error)))?;
         let Some(Explanation { steps, missed, actions, because_of }) = plane.explain(node, fields)? else {
-            return Err(Error::NoTables { switch: switch.to_owned() });
+            return Ok(TracedPacket { actions: actions_in_words(&[Action::Normal]), ..TracedPacket::default() });
         };
         Ok(TracedPacket {
             entries: steps.iter().map(step).collect(),
             missed,
-            actions: words(&actions),
+            actions: actions_in_words(&actions),
             because_of: because_of.to_string(),
         })
     }
@@ -170,21 +170,6 @@ fn step(step: &ExplainedStep) -> TracedEntry {
             TracedEntry { table: None, flow: format!("meter:{id}, which lets pass what does not come too fast") }
         }
     }
-}
-
-/// What is done with a packet, in the words of flows.
-fn words(actions: &[Action]) -> String {
-    let word = |action: &Action| match action {
-        Action::Set(field) => field.to_string(),
-        Action::PushVlan(_) => "push_vlan:0x8100".to_owned(),
-        Action::PopVlan => "pop_vlan".to_owned(),
-        Action::Output(port) => format!("output:{}", port.0),
-        Action::Normal => "NORMAL".to_owned(),
-        Action::Flood => "FLOOD".to_owned(),
-        Action::Controller => "CONTROLLER".to_owned(),
-        Action::Clone(actions) => format!("on a copy, the next {actions}"),
-    };
-    if actions.is_empty() { "drop".to_owned() } else { actions.iter().map(word).collect::<Vec<_>>().join(",") }
 }
 
 fn entry(EntryStatus { flow, duration, idle, packets, bytes }: EntryStatus) -> FlowEntry {

@@ -127,7 +127,7 @@ fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
     views
 }
 
-fn link_views(fabric: &Fabric) -> BTreeMap<String, LinkSpec> {
+fn link_views(fabric: &Fabric) -> BTreeMap<String, (LinkSpec, Option<LinkSpec>)> {
     let name = |id: NodeId| fabric.topology.nodes[id].name.as_str();
     let mut parallel = BTreeMap::new();
     let links = fabric.topology.links.iter().map(|link| {
@@ -135,7 +135,7 @@ fn link_views(fabric: &Fabric) -> BTreeMap<String, LinkSpec> {
         let number = parallel.entry(ends).or_insert(0_u32);
         *number += 1;
         let place = if *number > 1 { format!(" ({number})") } else { String::new() };
-        (format!("{} - {}{place}", ends.0, ends.1), link.spec)
+        (format!("{} - {}{place}", ends.0, ends.1), (link.spec, link.back))
     });
     links.collect()
 }

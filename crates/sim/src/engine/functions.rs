@@ -1,5 +1,7 @@
 //! Packets that pass functions of service chains.
 
+use std::collections::BTreeMap;
+
 use datapath::{Driver as _, HopCounters};
 use link::{Impaired, Verdict};
 use machine::{Span, Time};
@@ -54,6 +56,11 @@ impl Engine<'_> {
     /// What each instance of each chain's functions has got and given back, on both courses.
     pub(crate) fn functions(&self) -> Vec<[FunctionOutcome; 2]> {
         self.graph.chains.instances.iter().map(|instance| instance.hops.map(outcome)).collect()
+    }
+
+    /// What went nowhere since the start and no link has counted, by reason.
+    pub(crate) const fn lost(&self) -> &BTreeMap<&'static str, u64> {
+        &self.medium.lost
     }
 
     /// The same of built-in functions.

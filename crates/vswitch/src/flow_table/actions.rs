@@ -354,6 +354,16 @@ impl Instructions {
         actions.filter_map(|action| if let FlowAction::Group(id) = action { Some(*id) } else { None })
     }
 
+    /// Whether packets are shown to a controller.
+    pub fn asks_controller(&self) -> bool {
+        self.apply.iter().chain(&self.write).any(|action| matches!(action, FlowAction::Controller(_)))
+    }
+
+    /// Whether packets leave by this port, as it stands here.
+    pub fn sends_by(&self, port: PortId) -> bool {
+        self.apply.iter().chain(&self.write).any(|action| *action == FlowAction::Output(port))
+    }
+
     /// Reads what stands behind `actions=`. Places in errors are within `text`.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use machine::Span;
+use topology::PortId;
 
 use super::actions::{Context, FlowAction, Instructions, TABLES, whole};
 use super::error::FlowError;
@@ -36,6 +37,9 @@ pub struct Flow {
 /// Words that stand in front of a match.
 const WORDS: [&str; 6] = ["table", "priority", "cookie", "idle_timeout", "hard_timeout", "actions"];
 
+/// What `dump-flows` says of a flow besides: it is passed over, so that what was dumped can be added.
+const STATISTICS: [&str; 5] = ["duration", "n_packets", "n_bytes", "idle_age", "hard_age"];
+
 /// What is read of a flow before its actions.
 #[derive(Debug, Default)]
 struct Head<'a> {
@@ -45,6 +49,8 @@ struct Head<'a> {
     idle_timeout_s: u16,
     hard_timeout_s: u16,
     matching: MatchReader<'a>,
+    /// The port that is named, and where that stands.
+    out_port: Option<(PortId, Range<usize>)>,
     /// Where the actions are, if there are any.
     actions: Option<Range<usize>>,
 }
@@ -68,6 +74,14 @@ impl<'a> Head<'a> {
             if matches!(pair.word, "actions" | "action") {
                 let hint = "write `=` right behind it, and what is done behind that: `actions=drop`";
                 return Err(FlowError::new(pair.at, format!("`{}` needs a `=`", pair.word), hint));
+            }
+            if STATISTICS.contains(&pair.word) && pair.value.is_some() {
+                continue;
+            }
+            if pair.word == "out_port" {
+                let (name, at) = pair.needed("out_port=2")?;
+                head.out_port = Some((ports.find(name, &at)?, pair.span()));
+                continue;
             }
             if !head.take(&pair)? && !head.matching.take(&pair, ports)? {
                 return Err(unknown_field(pair.word, pair.at, &WORDS));
@@ -110,6 +124,10 @@ impl Flow {
             let end = text.trim_end().len();
             return Err(FlowError::new(end..end, "the flow has no actions", "write `actions=..` at its end"));
         };
+        if let Some((_, at)) = head.out_port {
+            let hint = "`out_port` says which flows are shown or removed; write `actions=output:..` at the end";
+            return Err(FlowError::new(at, "a flow has no `out_port`", hint));
+        }
         let matching = head.matching.finish()?;
         let table = head.table.unwrap_or(0);
         let context = Context { ports, matching: Some(matching) };
@@ -214,7 +232,8 @@ pub fn parse_packet(text: &str, ports: &Ports) -> Result<Match, FlowError> {
     let head = Head::read(text, ports)?;
     let mut scan = Scan::new(text);
     while let Some(pair) = scan.pair()? {
-        if WORDS.contains(&pair.word) || pair.word == "action" {
+        let is_of_flows = WORDS.contains(&pair.word) || STATISTICS.contains(&pair.word);
+        if is_of_flows || matches!(pair.word, "action" | "out_port") {
             let message = format!("a packet has no `{}`: flows have", pair.word);
             let hint = "name what the packet has, as in `in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=80`";
             return Err(FlowError::new(pair.at, message, hint));
@@ -234,6 +253,8 @@ pub struct Selection {
     pub matching: Match,
     /// Only the one with exactly this match and priority.
     pub strict: Option<u16>,
+    /// Only those that send packets by this port, as it stands in their actions.
+    pub out_port: Option<PortId>,
 }
 
 impl Selection {
@@ -243,6 +264,7 @@ impl Selection {
         cookie: (0, 0),
         matching: Match { key: super::key::Key([0; super::key::WORDS]), mask: super::key::Key([0; super::key::WORDS]) },
         strict: None,
+        out_port: None,
     };
 
     /// Reads which flows are meant; an empty text means all. `strict`: the one with exactly this match and priority.
@@ -269,6 +291,7 @@ impl Selection {
             cookie: head.cookie.unwrap_or((0, 0)),
             matching: head.matching.finish()?,
             strict: strict.then(|| head.priority.unwrap_or(PRIORITY)),
+            out_port: head.out_port.map(|(port, _)| port),
         })
     }
 
@@ -279,6 +302,7 @@ impl Selection {
             Some(priority) => (priority, &self.matching) == (flow.priority, &flow.matching),
             None => self.matching.covers(&flow.matching),
         };
-        is_in_table && is_match && flow.cookie & self.cookie.1 == self.cookie.0
+        let sends = self.out_port.is_none_or(|port| flow.instructions.sends_by(port));
+        is_in_table && is_match && sends && flow.cookie & self.cookie.1 == self.cookie.0
     }
 }

@@ -216,6 +216,27 @@ impl Match {
         (exact(Slot::ETH_DST).map(mac_of), ip)
     }
 
+    /// What a flow's key says of a packet with these fields: those that are not matched are 0.
+    pub fn flow_key(&self) -> FlowKey {
+        let key = &self.key;
+        let tci = key.get(Slot::VLAN_TCI) as u16;
+        let ethertype = key.get(Slot::ETH_TYPE) as u16;
+        let address = |low: Slot, ipv4: Slot| {
+            if ethertype == ethertype::IPV6 { key.wide(low) } else { u128::from(key.get(ipv4)) }
+        };
+        FlowKey {
+            eth_dst: mac_of(key.get(Slot::ETH_DST)),
+            eth_src: mac_of(key.get(Slot::ETH_SRC)),
+            vlan: (tci & VLAN_PRESENT != 0).then_some(tci & !VLAN_PRESENT),
+            ethertype,
+            protocol: key.get(Slot::IP_PROTO) as u8,
+            src_port: key.get(Slot::TP_SRC) as u16,
+            dst_port: key.get(Slot::TP_DST) as u16,
+            src: address(Slot::SRC_LOW, Slot::IPV4_SRC),
+            dst: address(Slot::DST_LOW, Slot::IPV4_DST),
+        }
+    }
+
     fn kind(&self) -> Option<(&'static str, u16, Option<u8>)> {
         let exact = |slot: Slot| (self.mask.get(slot) == slot.all()).then(|| self.key.get(slot));
         let (ethertype, protocol) = (exact(Slot::ETH_TYPE)?, exact(Slot::IP_PROTO));

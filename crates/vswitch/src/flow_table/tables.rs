@@ -84,6 +84,8 @@ pub struct FlowTables {
     conntrack: Option<Box<Conntrack>>,
     frozen: FrozenStates,
     stacks: Stacks,
+    /// Whether a meter has dropped the last packet, or a copy of it.
+    has_metered: bool,
 }
 
 impl FlowTables {
@@ -108,6 +110,7 @@ impl FlowTables {
             conntrack: None,
             frozen: FrozenStates::default(),
             stacks: Stacks::default(),
+            has_metered: false,
         };
         for change in changes {
             tables.change(now, change)?;
@@ -117,6 +120,7 @@ impl FlowTables {
 
     /// A packet of so many bytes has come in by this port. Adds what is to be done; without any action it is dropped. Headers that are malformed have none.
     pub fn process(&mut self, now: Time, in_port: PortId, (headers, bytes): (&[u8], u32), actions: &mut Vec<Action>) {
+        self.has_metered = false;
         let Ok(key) = Key::parse(in_port.0, headers) else { return };
         let mut stacks = std::mem::take(&mut self.stacks);
         let has_inquiries = self.decide((now, bytes), &key, |decision| {
@@ -137,6 +141,11 @@ impl FlowTables {
             stacks.clear();
         }
         self.stacks = stacks;
+    }
+
+    /// Whether a meter has dropped the packet that was processed last, or a copy of it.
+    pub const fn has_metered(&self) -> bool {
+        self.has_metered
     }
 
     /// Decides about a packet, and counts it.
@@ -553,7 +562,9 @@ impl Pass for OnItsWay<'_> {
 
     fn meter(&mut self, id: u32) -> Metered {
         let (now, bytes) = (self.now, self.bytes);
-        self.tables.meters.get_mut(&id).map_or(Metered::Pass, |meter| meter.process(now, bytes))
+        let metered = self.tables.meters.get_mut(&id).map_or(Metered::Pass, |meter| meter.process(now, bytes));
+        self.tables.has_metered |= metered == Metered::Drop;
+        metered
     }
 }
 
@@ -582,6 +593,7 @@ impl Rebase for FlowTables {
             conntrack,
             frozen: _,
             stacks: _,
+            has_metered: _,
         } = self;
         entries.rebase(by);
         for meter in meters.values_mut() {

@@ -38,7 +38,14 @@ pub fn pair(asked: &[Asked]) -> String {
 
 /// A row for each host that has asked, a column for each that was asked: round-trip times, or `X`.
 fn matrix(asked: &[Asked]) -> String {
-    let names: Vec<&str> = asked.iter().map(|asked| asked.from.as_str()).collect();
+    let mut names: Vec<&str> = asked.iter().map(|asked| asked.from.as_str()).collect();
+    // Those that only answer.
+    let others = asked.iter().flat_map(|asked| asked.of.iter().map(|(name, _)| name.as_str()));
+    for name in others {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     let cell = |row: &Asked, to: &str| match row.of.iter().find(|(name, _)| name == to) {
         None => "-".to_owned(),
         Some((_, Answers { rtt_ns: Some([_, mean, _]), .. })) => ms(*mean),

@@ -36,7 +36,13 @@ fn run_in_peace<C>(
     schedule: &Schedule,
     count: impl FnMut() -> Result<C, FlowFailure>,
 ) -> Result<Measured<C>, FlowFailure> {
-    run(hosts, flows, schedule, &mut During::new(Vec::new(), &mut |_| Ok(()), None), (count, |_: &C, _: &C| true))
+    run(
+        hosts,
+        flows,
+        schedule,
+        &mut During::new(Vec::new(), &mut |_| Ok(()), None),
+        (count, |_: &C, _: &C, _: &[LiveFlow]| true),
+    )
 }
 
 #[test]
@@ -54,7 +60,7 @@ fn faults_come_at_their_times() {
         &[flow("h2")],
         &schedule(1),
         &mut During::new(at, &mut inject, None),
-        (|| Ok(()), |(): &(), (): &()| true),
+        (|| Ok(()), |(): &(), (): &(), _: &[LiveFlow]| true),
     )
     .unwrap();
     let times = times.into_inner();
@@ -77,6 +83,7 @@ fn two_flows_are_measured_at_the_same_time() {
     assert!(measured.after > measured.before, "{:?}", measured.after);
     assert!(measured.after.duration_since(begin) >= Duration::from_secs(3), "{:?}", measured.after);
     for flow in &measured.flows {
+        let flow = flow.as_ref().expect("they are on one machine");
         assert!(flow.goodput_bps > 0.0 && flow.seconds > 0.0, "{flow:?}");
     }
 }
@@ -88,7 +95,7 @@ fn the_window_begins_when_all_flows_send() {
         calls.set(calls.get() + 1);
         Ok((calls.get(), Instant::now()))
     };
-    let have_begun = |idle: &(u32, Instant), now: &(u32, Instant)| idle.0 == 1 && now.0 >= 5;
+    let have_begun = |idle: &(u32, Instant), now: &(u32, Instant), _: &[LiveFlow]| idle.0 == 1 && now.0 >= 5;
     let mut inject = |_| Ok(());
     let mut during = During::new(Vec::new(), &mut inject, None);
     let measured = run(&Here, &[flow("h2")], &schedule(1), &mut during, (count, have_begun)).unwrap();
@@ -156,6 +163,26 @@ fn a_client_that_cannot_connect_says_why() {
     assert!(calls.get() < 2, "a failure is seen before the ten minutes are over");
     assert_eq!(failure.host, "h1");
     assert!(failure.message.contains("iperf3: unable to"), "{}", failure.message);
+}
+
+/// One flow is refused: the others run without it, and it is a result of its own.
+#[test]
+fn a_flow_that_is_refused_does_not_end_the_others() {
+    /// The client of one flow goes to a port at which nobody listens.
+    struct Refusing(u16);
+    impl Hosts for Refusing {
+        fn command(&self, host: &str, program: &str, arguments: &[String]) -> Result<Command, String> {
+            let (listened, nobody) = (self.0.to_string(), "1".to_owned());
+            let is_client = arguments.contains(&"-c".to_owned());
+            let elsewhere = |it: &String| if is_client && *it == listened { nobody.clone() } else { it.clone() };
+            Here.command(host, program, &arguments.iter().map(elsewhere).collect::<Vec<_>>())
+        }
+    }
+    let flows = [flow("h2"), flow("h3")];
+    let measured = run_in_peace(&Refusing(flows[0].port), &flows, &schedule(1), || Ok(())).unwrap();
+    let why = measured.flows[0].as_ref().unwrap_err();
+    assert!(why.contains("refused"), "{why}");
+    assert!(measured.flows[1].as_ref().is_ok_and(|did| did.goodput_bps > 0.0), "{:?}", measured.flows[1]);
 }
 
 #[test]

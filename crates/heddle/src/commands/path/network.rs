@@ -1,0 +1,136 @@
+//! The network in which packets are followed: what a file says, or how a running one is now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use datapath::Tracer;
+use fabric::{Fabric, FlowCommand, FlowInput, find_switch, table_changes};
+use live::Instance;
+use live::control::{FlowEntry, SwitchFlows};
+use miette::Report;
+use topology::{LinkId, NodeId, Rerouting, Routes};
+use vswitch::flow_table::TableChange;
+use vswitch::spread::FlowHash;
+use vswitch::{Switch, Trace, trace};
+
+use crate::commands::explain;
+
+/// The network, and what is known of how it is now.
+pub struct Network {
+    pub fabric: Fabric,
+    /// Those of its switches, and then of its multi-homed hosts; empty: what the file's seed gives.
+    salts: Vec<u64>,
+    down: BTreeSet<LinkId>,
+    /// The ingresses of instances of functions that are down.
+    functions_down: Vec<NodeId>,
+    /// By switch: what its tables have. Only of a network that runs; else the file says it.
+    tables: Option<BTreeMap<NodeId, Vec<TableChange>>>,
+}
+
+impl Network {
+    /// As it comes up.
+    pub const fn of_file(fabric: Fabric) -> Self {
+        Self { fabric, salts: Vec::new(), down: BTreeSet::new(), functions_down: Vec::new(), tables: None }
+    }
+
+    /// As it is now: its links, its functions, the flows in its switches. What connection tracking, firewalls and schedulers know is not asked.
+    pub fn running(instance: &Instance, fabric: Fabric) -> Result<Self, Report> {
+        let counters = instance.counters().map_err(explain)?;
+        let topology = &fabric.topology;
+        let links = topology.links.keys().zip(&counters.links);
+        let down = links.filter(|(_, link)| !link.up).map(|(id, _)| id).collect();
+        let hops = counters.chains.iter().flat_map(|chain| &chain.hops);
+        let functions_down = hops.filter(|hop| !hop.up).filter_map(|hop| topology.node(&hop.function)).collect();
+        let salts = instance.salts().map_err(explain)?;
+        let mut tables = BTreeMap::new();
+        for flows in instance.flows(None, "").map_err(explain)? {
+            let switch = find_switch(topology, &flows.switch).map_err(|error| explain(error.into()))?;
+            tables.insert(switch, changes((&fabric, switch), &flows)?);
+        }
+        Ok(Self { fabric, salts, down, functions_down, tables: Some(tables) })
+    }
+
+    /// Whether it runs.
+    pub const fn is_running(&self) -> bool {
+        self.tables.is_some()
+    }
+
+    /// Whether any switch has tables of flows.
+    pub fn has_flows(&self) -> bool {
+        self.tables.as_ref().map_or(!self.fabric.flow_tables.is_empty(), |tables| !tables.is_empty())
+    }
+
+    /// Whether a switch has tables of flows.
+    pub fn has_flows_at(&self, switch: NodeId) -> bool {
+        self.tables
+            .as_ref()
+            .map_or_else(|| self.fabric.flow_tables.contains_key(&switch), |tables| tables.contains_key(&switch))
+    }
+
+    /// Whether a link carries anything.
+    pub fn carries(&self, link: LinkId) -> bool {
+        !self.down.contains(&link)
+    }
+
+    /// How packets are routed now.
+    pub fn routes(&self) -> Routes {
+        match self.fabric.rerouting {
+            Rerouting::Follow => Routes::around(&self.fabric.topology, |link| self.carries(link)),
+            Rerouting::Fixed => Routes::compute(&self.fabric.topology),
+        }
+    }
+
+    /// The same network, in which nothing has been sent.
+    pub fn tracer(&self) -> Tracer {
+        let fabric = &self.fabric;
+        let pipelines = match &self.tables {
+            Some(tables) => fabric.pipelines_with(tables.clone(), fabric.seed),
+            None => fabric.pipelines(fabric.seed),
+        };
+        let down: Vec<LinkId> = self.down.iter().copied().collect();
+        let tables = fabric.tables(pipelines, fabric.seed);
+        let randomness = (fabric.spread, fabric.seed, &*self.salts);
+        let mut tracer = Tracer::new(&fabric.topology, tables, (self.routes(), &down[..]), randomness);
+        for ingress in &self.functions_down {
+            tracer.take_function_down(*ingress);
+        }
+        tracer
+    }
+
+    /// All paths along the routes from one node to a host: of one flow, if its hash is known.
+    pub fn along_routes(&self, routes: &Routes, ends: (NodeId, NodeId), hash: Option<FlowHash>) -> Trace {
+        let Fabric { topology, spread, seed, .. } = &self.fabric;
+        let nodes = topology.switches().map(|(id, _)| id).chain(topology.multi_homed()).enumerate();
+        let switch = |(at, id): (usize, NodeId)| {
+            let switch = Switch::new(id, *spread, routes, *seed);
+            (
+                id,
+                match self.salts.get(at) {
+                    Some(salt) => switch.with_salt(*salt),
+                    None => switch,
+                },
+            )
+        };
+        let switches: BTreeMap<NodeId, Switch> = nodes.map(switch).collect();
+        trace(topology, routes, |id| switches.get(&id), ends, (hash, |link| self.carries(link)))
+    }
+}
+
+/// What makes new tables those of a running switch.
+fn changes((fabric, switch): (&Fabric, NodeId), flows: &SwitchFlows) -> Result<Vec<TableChange>, Report> {
+    let read = |command, texts: Vec<String>| {
+        let inputs: Vec<FlowInput> = texts.into_iter().map(FlowInput::of_command_line).collect();
+        table_changes((&fabric.topology, switch), (command, false), &inputs)
+    };
+    let meters = flows.meters.iter().map(|meter| meter.text.clone()).collect();
+    let mut changes = read(FlowCommand::AddMeter, meters)?;
+    changes.extend(read(FlowCommand::AddGroup, flows.groups.clone())?);
+    changes.extend(read(FlowCommand::Add, flows.entries.iter().map(text_of).collect())?);
+    Ok(changes)
+}
+
+/// A flow as it is added. It stays: no time passes where packets are followed.
+fn text_of(entry: &FlowEntry) -> String {
+    let FlowEntry { table, priority, matching, actions, .. } = entry;
+    let comma = if matching.is_empty() { "" } else { "," };
+    format!("table={table},priority={priority}{comma}{matching},actions={actions}")
+}

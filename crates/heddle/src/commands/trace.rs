@@ -1,0 +1,267 @@
+//! `trace`: which entries of a switch's tables a packet meets and why, what the switch does without any, and what becomes of the packet from there on.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use fabric::{Fabric, find_switch, packet};
+use live::control::TracedPacket;
+use live::{Error, Instance};
+use miette::Report;
+use serde::Serialize;
+use serde_json::{Value, json};
+use topology::{HostAddress, NodeId, PortId, Topology};
+use vswitch::flow_table::Match;
+use vswitch::{FlowKey, Spread};
+use wire::{ethertype, is_group};
+
+use super::explain;
+use super::instance::{connect, definition, running};
+use super::path::{Course, Network, follow, follow_from, functions_in_words, rows, summary};
+use crate::cli::{Format, Trace};
+use crate::output::{Rows, print_json, put};
+
+/// Shows which entries a packet would meet at a switch, and why.
+pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
+    let instance = connect(&running(args.name.as_deref(), "`heddle trace --name NETWORK ..`")?)?;
+    let now = definition(&instance)?;
+    let node = find_switch(&now.topology, &args.switch).map_err(|error| explain(Error::from(error)))?;
+    let fields = packet((&now.topology, node), &args.packet)?;
+    let traced = instance.trace(&args.switch, &args.packet).map_err(explain)?;
+    let network = Network::running(&instance, now)?;
+    let now = &network.fabric;
+    let known = Known::of(&instance, now, &fields)?;
+    let is_normal = traced.actions.split(',').any(|action| action == "NORMAL");
+    let normal = if traced.actions == "NORMAL" { normal(&network, node, &known) } else { None };
+    let chain = chain_of(now, node, &fields);
+    let in_port = in_port(&network, node, (&fields, &known));
+    let before = before(&network, node, (&fields, &known))?;
+    let course = rest(&network, (node, in_port), &known)?;
+    let mut steps: Vec<(Option<u8>, &str)> =
+        traced.entries.iter().map(|entry| (entry.table, entry.flow.as_str())).collect();
+    steps.extend(traced.missed.map(|table| (Some(table), "no flow is for it: it is dropped")));
+    if steps.is_empty() {
+        steps.push((None, "the switch has no tables of flows: NORMAL"));
+    }
+    match format {
+        Format::Json => {
+            let mut value = json!(traced);
+            value["normal"] = json!(normal);
+            value["chain"] = json!(chain);
+            value["lost-before"] = json!(before);
+            value["path"] = course.map_or(Value::Null, |course| rows(&now.topology, &course, format).objects().into());
+            print_json(&value)
+        }
+        Format::Csv => {
+            let mut rows = Rows::new(&["step", "table", "flow", "actions", "because-of", "normal-to"]);
+            let to = normal.as_ref().map(Normal::words);
+            for (step, (table, flow)) in steps.into_iter().enumerate() {
+                let of_all = [json!(traced.actions), json!(traced.because_of), json!(to)];
+                let [actions, because_of, to] = of_all;
+                rows.push([json!(step + 1), json!(table), json!(flow), actions, because_of, to]);
+            }
+            put(&rows.render(format))
+        }
+        Format::Table => {
+            let mut rows = Rows::new(&["step", "table", "flow"]);
+            for (step, (table, flow)) in steps.into_iter().enumerate() {
+                rows.push([json!(step + 1), json!(table), json!(flow)]);
+            }
+            let to = normal.map_or_else(String::new, |normal| format!(", {}", normal.words()));
+            let TracedPacket { actions, because_of, .. } = &traced;
+            let table = rows.render(format);
+            let mut text = format!("{table}Done: {actions}{to}\n{}", same(now, because_of, is_normal));
+            if let Some(chain) = chain {
+                text.push_str(&chain.words());
+            }
+            if let Some(why) = before {
+                let _ = writeln!(text, "It does not come here: {why}");
+            }
+            if let Some(course) = course {
+                let _ = write!(text, "From here:\n{}", summary(&now.topology, &course, None));
+            }
+            put(&text)
+        }
+    }
+}
+
+/// Which packets the same is done with.
+fn same(now: &Fabric, because_of: &str, is_normal: bool) -> String {
+    if !is_normal {
+        return format!("The same for all packets that agree in: {because_of}\n");
+    }
+    let mut looked_at = vec!["the host that has their destination address, by the file or as learned"];
+    if now.has_vlans() {
+        looked_at.push("their VLAN");
+    }
+    if now.spread == Spread::Ecmp {
+        looked_at.push("where several ports lead there, the hash of their addresses, protocol and ports");
+    }
+    let tables = if because_of.is_empty() { "nothing" } else { because_of };
+    format!("The tables look at: {tables}; NORMAL at {}\n", looked_at.join(", "))
+}
+
+/// What is known of the ends of a packet.
+struct Known {
+    from: Option<NodeId>,
+    to: Option<NodeId>,
+    /// How long ago it was learned that its destination is there, in seconds, if the file does not say so.
+    learned_s: Option<u64>,
+    /// Its fields, with the MAC addresses of those whose IP addresses it has.
+    key: FlowKey,
+}
+
+impl Known {
+    fn of(instance: &Instance, now: &Fabric, fields: &Match) -> Result<Self, Report> {
+        let topology = &now.topology;
+        let (from, mut to) =
+            (host_at(topology, fields.reversed().destination()), host_at(topology, fields.destination()));
+        let mut key = fields.flow_key();
+        let mac = |host: Option<NodeId>| host.and_then(|host| topology.address(host)).map(|address| address.mac);
+        if key.eth_src == [0; 6] {
+            key.eth_src = mac(from).unwrap_or_default();
+        }
+        if key.eth_dst == [0; 6] {
+            key.eth_dst = mac(to).unwrap_or_default();
+        }
+        let mut learned_s = None;
+        if to.is_none() && key.eth_dst != [0; 6] && !is_group(key.eth_dst) {
+            let wanted = key.eth_dst.map(|byte| format!("{byte:02x}")).join(":");
+            let macs = instance.macs(None).map_err(explain)?;
+            let found = macs.iter().flat_map(|of| &of.entries).find(|entry| entry.mac == wanted);
+            to = found.and_then(|entry| topology.node(&entry.host));
+            learned_s = found.and_then(|entry| entry.age_s);
+        }
+        Ok(Self { from, to, learned_s, key })
+    }
+}
+
+/// The port that the packet comes in by: that which is named, or that which leads to the host that sends it.
+fn in_port(network: &Network, switch: NodeId, (fields, known): (&Match, &Known)) -> PortId {
+    let towards = |from| network.routes().next_hops(switch, from).first().copied();
+    fields.in_port().or_else(|| known.from.and_then(towards)).unwrap_or(PortId(0))
+}
+
+/// Why the packet does not come to the switch, if a host sends it to another one and it is lost before.
+fn before(network: &Network, switch: NodeId, (fields, known): (&Match, &Known)) -> Result<Option<String>, Report> {
+    let topology = &network.fabric.topology;
+    let sender = fields.in_port().and_then(|port| peer_host(topology, switch, port)).or(known.from);
+    let Some(from) = sender.filter(|_| is_whole(&known.key)) else { return Ok(None) };
+    let course = follow(network, (from, known.to), &known.key, true)?;
+    let is_before = |at: NodeId| at == from || topology.is_function_port(at);
+    Ok(course.refused.or_else(|| course.lost.filter(|(at, _)| is_before(*at)).map(|(_, why)| why)))
+}
+
+/// What becomes of the packet from the switch on.
+fn rest<'a>(network: &'a Network, at: (NodeId, PortId), known: &Known) -> Result<Option<Course<'a>>, Report> {
+    if !is_whole(&known.key) {
+        return Ok(None);
+    }
+    let learned = known.to.filter(|_| known.learned_s.is_some());
+    follow_from(network, at, &known.key, learned).map(Some)
+}
+
+/// Whether enough is known of a packet to make one.
+fn is_whole(key: &FlowKey) -> bool {
+    matches!(key.ethertype, ethertype::IPV4 | ethertype::IPV6) && key.eth_dst != [0; 6]
+}
+
+/// The chain that takes a packet where it leaves its host.
+#[derive(Debug, Serialize)]
+struct TakingChain {
+    name: String,
+    course: &'static str,
+    /// The functions in the order in which it passes them.
+    functions: String,
+    /// The host that it comes from.
+    from: String,
+}
+
+impl TakingChain {
+    fn words(&self) -> String {
+        let Self { name, course, functions, from } = self;
+        format!(
+            "The chain `{name}` ({course}) takes it where it leaves {from}: {functions}. NORMAL leads to the next function that has ports, and then to where it goes.\n"
+        )
+    }
+}
+
+/// The chain that takes a packet whose fields say which host it is from and which it is for: by the port that it comes in by, or by its addresses.
+fn chain_of(now: &Fabric, switch: NodeId, fields: &Match) -> Option<TakingChain> {
+    let topology = &now.topology;
+    let from = fields.in_port().and_then(|port| peer_host(topology, switch, port));
+    let from = from.or_else(|| host_at(topology, fields.reversed().destination()))?;
+    let to = host_at(topology, fields.destination())?;
+    let (chain, course) = now.chains.find(from, to, |matching| matching.has(&fields.key))?;
+    Some(TakingChain {
+        name: chain.name.clone(),
+        course: course.name(),
+        functions: functions_in_words(now, chain, course),
+        from: topology.nodes[from].name.clone(),
+    })
+}
+
+/// The host that a port of a switch leads to.
+fn peer_host(topology: &Topology, switch: NodeId, port: PortId) -> Option<NodeId> {
+    let (link, side) = *topology.nodes[switch].ports.get(port)?;
+    Some(topology.links[link].end(side.other()).node).filter(|node| topology.is_host(*node))
+}
+
+/// The host that has these addresses.
+fn host_at(topology: &Topology, (mac, ip): (Option<[u8; 6]>, Option<IpAddr>)) -> Option<NodeId> {
+    let is_it = |address: &HostAddress| match (mac, ip) {
+        (Some(mac), _) => address.mac == mac,
+        // Hosts are neighbours: what is sent to one has its MAC address.
+        (None, Some(IpAddr::V4(ip))) => address.ipv4 == ip,
+        (None, Some(IpAddr::V6(ip))) => address.ipv6 == ip,
+        (None, None) => false,
+    };
+    topology.nodes.keys().find(|id| topology.address(*id).is_some_and(is_it))
+}
+
+/// Where the routes lead a packet whose destination is known.
+#[derive(Debug, Serialize)]
+struct Normal {
+    /// The host that it is for.
+    to: String,
+    /// How long ago its address was learned to be there, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    learned_s: Option<u64>,
+    /// The ports of shortest paths that carry: which one of several it takes depends on all of its flow.
+    ports: Vec<NormalPort>,
+}
+
+#[derive(Debug, Serialize)]
+struct NormalPort {
+    port: u16,
+    /// The node behind it.
+    node: String,
+}
+
+impl Normal {
+    fn words(&self) -> String {
+        let ports: Vec<String> = self.ports.iter().map(|it| format!("{} (to {})", it.port, it.node)).collect();
+        let to = match self.learned_s {
+            Some(age) => format!("to {}, behind which its address was learned {age} s ago,", self.to),
+            None => format!("to {}", self.to),
+        };
+        match &ports[..] {
+            [] => format!("{to}: no link leads there"),
+            [one] => format!("{to} by port {one}"),
+            several => format!("{to} by one of the ports {}", several.join(", ")),
+        }
+    }
+}
+
+/// Where NORMAL leads, if it is known which host the packet is for.
+fn normal(network: &Network, switch: NodeId, known: &Known) -> Option<Normal> {
+    let topology = &network.fabric.topology;
+    let host = known.to?;
+    let routes = network.routes();
+    let port = |port: &PortId| {
+        let (link, side) = topology.nodes[switch].ports[*port];
+        let peer = topology.links[link].end(side.other()).node;
+        NormalPort { port: port.0, node: topology.nodes[peer].name.clone() }
+    };
+    let ports = routes.next_hops(switch, host).iter().map(port).collect();
+    Some(Normal { to: topology.nodes[host].name.clone(), learned_s: known.learned_s, ports })
+}
