@@ -99,7 +99,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
         }
         None => Block::Absent,
     };
-    let experiments = experiments(&file, &Context::new(&graph, mtu, block), problems);
+    let experiments = experiments(&file, &Context::new(&graph, mtu, &services, block), problems);
     Some(Fabric {
         name: file.name.map_or_else(|| source.stem(), |name| name.value.0),
         description: file.description.map(|text| text.0).unwrap_or_default(),

@@ -97,6 +97,21 @@ pub(crate) fn report(text: Option<&Vec<At<Metric>>>, work: &Work, problems: &mut
 pub(crate) fn is_measured(metric: &At<Metric>, work: &Work, problems: &mut Problems<'_>) -> bool {
     let place = metric.place;
     match (work, metric.value) {
+        (Work::Traffic(traffic), metric) if metric.is_of_requests() && traffic.requests.is_some() => true,
+        (Work::Traffic(traffic), metric) if metric.is_of_flows() && traffic.requests.is_some() => unmeasured(
+            metric,
+            "is of flows, this experiment has requests",
+            "write `requests-per-second` or `response-p99`",
+            place,
+            problems,
+        ),
+        (_, metric @ (Metric::RequestRate | Metric::Response(_))) => unmeasured(
+            metric,
+            "is of requests to a service, this experiment has none",
+            "add `requests: { to: SERVICE }` to its `traffic`",
+            place,
+            problems,
+        ),
         (Work::Traffic(_), metric) if metric.is_of_cluster() => unmeasured(
             metric,
             "is of controllers, this experiment has traffic",

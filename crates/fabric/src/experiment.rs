@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use datapath::Service;
 use machine::Span;
 use topology::NodeId;
 use transport::{TransportKind, TransportSpec, linux};
@@ -20,8 +21,8 @@ use crate::read::Name;
 use crate::source::{At, Place};
 use crate::traffic::{DelayedAck, TrafficSetting, TrafficText};
 use crate::vary::About;
-use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, Traffic, Work};
-use crate::{repeat, sysctl, time_series, transfers, window};
+use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, RequestLoad, Traffic, Work};
+use crate::{repeat, requests, sysctl, time_series, transfers, window};
 
 /// The most pairs of hosts that the cases of one experiment name together.
 const MOST_PAIRS: usize = 10_000_000;
@@ -39,6 +40,7 @@ pub(crate) struct Context<'a> {
     graph: &'a Graph,
     mtu: u32,
     hosts: BTreeMap<&'a str, NodeId>,
+    pub services: &'a [Service],
     controllers: Block<'a>,
 }
 
@@ -53,9 +55,9 @@ pub(crate) enum Block<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub fn new(graph: &'a Graph, mtu: u32, controllers: Block<'a>) -> Self {
+    pub fn new(graph: &'a Graph, mtu: u32, services: &'a [Service], controllers: Block<'a>) -> Self {
         let hosts = graph.topology.end_hosts().map(|(id, node)| (node.name.as_str(), id)).collect();
-        Self { graph, mtu, hosts, controllers }
+        Self { graph, mtu, hosts, services, controllers }
     }
 
     pub fn graph(&self) -> &Graph {
@@ -200,9 +202,13 @@ impl<'a> Context<'a> {
             sysctl::check(text, axes, problems);
             window::check(text, axes, problems);
         }
+        let requests = requests::requests(text, axes.unwrap_or_default(), self, problems);
+        let requests_fit = requests::check_varied(text, axes.unwrap_or_default(), problems)
+            && text.value.requests.is_some() == requests.is_some();
         let faults = self.faults(&text.value, axes, duration, problems);
         let varied = varied_patterns(axes.unwrap_or_default()).next();
         let pattern = match (&text.value.pattern, varied) {
+            _ if text.value.requests.is_some() => requests.as_deref().map(|load| self.pairs_of_requests(load)),
             (Some(pattern), _) => self.pattern(&pattern.value, pattern.place, problems),
             (None, Some(varied)) => Some(varied.clone()),
             (None, None) => {
@@ -235,8 +241,16 @@ impl<'a> Context<'a> {
             );
         }
         let transfers = text.value.transfers.as_ref().map(|text| text.value.transfers());
-        let traffic = Traffic { pattern: pattern?, transport: transport?, streams, rate_pps, transfers, faults };
-        (rate_fits && transfers_fit).then_some(traffic)
+        let (pattern, transport) = (pattern?, transport?);
+        let traffic = Traffic { pattern, transport, streams, rate_pps, transfers, requests, faults };
+        (rate_fits && transfers_fit && requests_fit).then_some(traffic)
+    }
+
+    /// Each client with each server.
+    fn pairs_of_requests(&self, load: &RequestLoad) -> Pattern {
+        let service = self.services.iter().find(|service| service.name == load.service);
+        let servers = service.iter().flat_map(|service| &service.servers).map(|server| server.host);
+        Pattern::Pairs(servers.flat_map(|to| load.from.iter().map(move |from| (*from, to))).collect())
     }
 
     fn faults(

@@ -20,7 +20,7 @@
 //! | `services` | several servers behind one address, and who gets the next connection |
 //! | `functions`, `chains` | what has two ports and passes packets on, and which packets pass which of them on their way |
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
-//! | `experiments` | `traffic` (`faults`: links that go down and up) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat` (a number, or `until` the mean is known), `expect`, `report` of each |
+//! | `experiments` | `traffic` (`faults`: links that go down and up; `requests`: what is asked of a service) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat` (a number, or `until` the mean is known), `expect`, `report` of each |
 //!
 //! Files of other tools become fabric files by [`import`]. Outside of files, [`LinkChange`] reads keys of links (`delay=20ms`), and [`topology_of`] makes a file of a network in a word (`tree,3`).
 //!
@@ -62,6 +62,7 @@ mod port_change;
 mod quantity;
 mod read;
 mod repeat;
+mod requests;
 mod schema;
 mod services;
 mod shards;
@@ -104,6 +105,7 @@ pub use overrides::{Override, Overrides, Setting};
 pub use parallel::{NoSuchLink, find_links, link_ends};
 pub use port_change::{AddedPort, PortChange};
 pub use schema::schema;
+pub use services::ServiceSetting;
 pub use source::Source;
 pub use switches::SwitchSettings;
 pub use template::{Template, template};

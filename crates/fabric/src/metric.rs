@@ -71,6 +71,10 @@ pub enum Metric {
     Unfinished,
     /// How long requests of this operation took, seconds.
     Latency(Operation, Statistic),
+    /// Requests to a service that were answered, a second.
+    RequestRate,
+    /// How long requests to a service took, from when they should have begun, seconds.
+    Response(Statistic),
     /// Requests of this operation that all clients together had answered, a second.
     Throughput(Operation),
     /// Writes that were acknowledged and are not in the data after the run.
@@ -193,6 +197,14 @@ words!(Metric, "Metric", "a metric", {
     "completion-long-p99.9" => Metric::CompletionOf(SizeClass::Long, Statistic::P999),
     "completion-long-max" => Metric::CompletionOf(SizeClass::Long, Statistic::Max),
     "unfinished" => Metric::Unfinished,
+    "requests-per-second" => Metric::RequestRate,
+    "response-min" => Metric::Response(Statistic::Min),
+    "response-mean" => Metric::Response(Statistic::Mean),
+    "response-p50" => Metric::Response(Statistic::P50),
+    "response-p90" => Metric::Response(Statistic::P90),
+    "response-p99" => Metric::Response(Statistic::P99),
+    "response-p99.9" => Metric::Response(Statistic::P999),
+    "response-max" => Metric::Response(Statistic::Max),
     "create-min" => Metric::Latency(Operation::Create, Statistic::Min),
     "create-mean" => Metric::Latency(Operation::Create, Statistic::Mean),
     "create-p50" => Metric::Latency(Operation::Create, Statistic::P50),
@@ -285,10 +297,11 @@ impl Metric {
             | Self::CompletionOf(..)
             | Self::Delay(_)
             | Self::RoundTrip(_)
+            | Self::Response(_)
             | Self::Latency(..)
             | Self::UnavailableMax
             | Self::LongestGap => Unit::Seconds,
-            Self::Throughput(_) => Unit::PerSecond,
+            Self::RequestRate | Self::Throughput(_) => Unit::PerSecond,
             Self::ResidentMax => Unit::Bytes,
             Self::Linearizable => Unit::YesNo,
         }
@@ -302,6 +315,30 @@ impl Metric {
     /// Whether it is of connections that come and go.
     pub const fn is_of_transfers(self) -> bool {
         matches!(self, Self::Completion(_) | Self::CompletionOf(..) | Self::Unfinished)
+    }
+
+    /// Whether it is of requests to a service. [`Metric::Failed`] is of those and of controllers.
+    pub const fn is_of_requests(self) -> bool {
+        matches!(self, Self::RequestRate | Self::Response(_) | Self::Failed)
+    }
+
+    /// Whether it is of flows, of which requests have none that stay.
+    pub const fn is_of_flows(self) -> bool {
+        matches!(
+            self,
+            Self::GoodputMean
+                | Self::GoodputMin
+                | Self::GoodputMax
+                | Self::GoodputSum
+                | Self::Fairness
+                | Self::Retransmits
+                | Self::FastRetransmits
+                | Self::Timeouts
+                | Self::Reordered
+                | Self::ReorderExtent
+                | Self::Delay(_)
+                | Self::RoundTrip(_)
+        )
     }
 
     /// Whether it is of controllers that are asked, not of traffic.

@@ -15,11 +15,13 @@ mod bond;
 mod chain;
 mod cluster;
 mod host;
+mod requests;
 mod service;
 pub use bond::*;
 use chain::{WrittenChain, WrittenFunction, written_chains, written_functions};
 pub use cluster::*;
 pub use host::*;
+pub use requests::*;
 pub use service::socket_address;
 use service::{WrittenService, written_services};
 
@@ -248,6 +250,9 @@ pub struct Traffic {
     /// Connections that come and go, in place of flows without end; only with TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfers: Option<Transfers>,
+    /// Requests to a service, in place of all other traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Box<RequestLoad>>,
     /// The faults that are injected into links meanwhile, by time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<LinkFault>,

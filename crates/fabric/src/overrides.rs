@@ -11,6 +11,7 @@ use crate::controllers::ControllersSetting;
 use crate::document::NetworkSetting;
 use crate::links::LinkSetting;
 use crate::parameters::Kind;
+use crate::services::ServiceSetting;
 use crate::traffic::TrafficSetting;
 use crate::{Axis, Fabric};
 
@@ -36,6 +37,8 @@ pub enum Override {
     Link(LinkSetting),
     /// Of all bonds.
     Bond(BondSetting),
+    /// Of all services.
+    Service(ServiceSetting),
     /// Of the controllers.
     Controllers(ControllersSetting),
 }
@@ -64,6 +67,7 @@ from! {
     NetworkSetting => Network;
     LinkSetting => Link;
     BondSetting => Bond;
+    ServiceSetting => Service;
     ControllersSetting => Controllers;
 }
 
@@ -103,6 +107,7 @@ impl Override {
             Self::Network(setting) => setting.kind(),
             Self::Link(setting) => setting.kind(),
             Self::Bond(setting) => setting.kind(),
+            Self::Service(setting) => setting.kind(),
             Self::Controllers(setting) => setting.kind(),
         }
     }
@@ -114,6 +119,7 @@ impl Override {
                 fabric.topology.links.iter_mut().flat_map(Link::specs_mut).for_each(|spec| setting.apply(spec));
             }
             Self::Bond(setting) => setting.apply(fabric),
+            Self::Service(setting) => fabric.services.iter_mut().for_each(|service| setting.apply(service)),
             Self::Controllers(setting) => fabric.controllers.iter_mut().for_each(|block| setting.apply(block)),
         }
     }
@@ -188,6 +194,13 @@ pub(crate) fn load_settings(axes: &[Axis]) -> impl Iterator<Item = &LoadSetting>
 pub(crate) fn bond_settings(axes: &[Axis]) -> impl Iterator<Item = &BondSetting> {
     settings(axes)
         .filter_map(|setting| if let Setting::Fabric(Override::Bond(setting)) = setting { Some(setting) } else { None })
+}
+
+/// What axes set at the services.
+pub(crate) fn service_settings(axes: &[Axis]) -> impl Iterator<Item = &ServiceSetting> {
+    settings(axes).filter_map(|setting| {
+        if let Setting::Fabric(Override::Service(setting)) = setting { Some(setting) } else { None }
+    })
 }
 
 /// What axes set at the controllers.

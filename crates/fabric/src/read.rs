@@ -111,7 +111,7 @@ pub(crate) fn value_of<'a>(entry: &'a Entry, problems: &mut Problems<'_>) -> Opt
 fn unknown_key_hint(entry: &Entry, known: &[&str]) -> String {
     if entry.key.ends_with(')') {
         "a value with a comma needs quotes between braces: \"staggered(0.5, 0.3)\"".to_owned()
-    } else if let Some(axis) = known.iter().find(|key| key.split_once('.').is_some_and(|(_, key)| key == entry.key)) {
+    } else if let Some(axis) = known.iter().rfind(|key| key.split_once('.').is_some_and(|(_, key)| key == entry.key)) {
         format!("did you mean `{axis}`?")
     } else {
         did_you_mean(&entry.key, known)

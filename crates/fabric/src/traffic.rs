@@ -7,13 +7,16 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use transport::linux::{CongestionControl, Sysctl};
 use transport::transfers::Sizes;
 use transport::{ReceiveWindow, TransportKind};
+use workload::service::Workload;
 
+use crate::controllers::Flag;
 use crate::error::Problems;
 use crate::faults::LinkFaultText;
 use crate::parameters::{parameters, plain};
 use crate::pattern::PatternText;
 use crate::quantity::{Bytes, Length, PacketRate, Whole};
-use crate::read::{Fields, Read};
+use crate::read::{Fields, Mapping, Name, Read};
+use crate::requests::{DrawnSize, DrawnTime, PathText, RequestRate, ServeText};
 use crate::source::At;
 use crate::sysctl::{self, SysctlText};
 use crate::transfer_sizes::SizesText;
@@ -30,6 +33,8 @@ type InitialWindow = Whole<1, 1_000>;
 /// Linux has no larger one (`tcp_max_reordering`).
 type DuplicateAcks = Whole<1, 300>;
 type TransferInterval = Length<false, MINUTE>;
+/// As many as `heddle load` has.
+type RequestClients = Whole<1, { workload::service::SLOTS_MAX as u64 }>;
 
 parameters! {
     /// What a case sets in the traffic of an experiment.
@@ -75,6 +80,9 @@ parameters! {
         /// With TCP: connections that come and go, each with so many bytes, in place of flows without end: `{ size: 20kB, every: 10ms }`. It is measured
         /// how long each takes, from the moment at which it is asked for until the receiving program has read the last byte.
         "transfers" => transfers: Option<At<TransfersText>>;
+        /// Requests to a service, in place of all other traffic: `{ to: web, workload: vsvd, clients: 8 }`. Its servers work on them as `heddle serve` does, and its clients measure
+        /// as `heddle load` does. `pattern` is not needed then.
+        "requests" => requests: Option<At<RequestsText>>;
         /// Links that go down and come up meanwhile. Bonds hear of it at once, and routes unless they are `fixed`.
         "faults" => faults: Option<At<Vec<At<LinkFaultText>>>>;
         /// Receive window in segments; it bounds what is in flight. 256 when not given. With `linux` also `auto`: as large as the receiver finds that the path
@@ -125,6 +133,56 @@ parameters! {
             "transfers.every": TransferInterval => Condition TransferInterval(Span), plain,
             |traffic, every| if let Some(transfers) = &mut traffic.transfers { transfers.every = *every }
         };
+    }
+
+    /// Requests to a service. Names and defaults are those of `heddle load` and `heddle serve`.
+    RequestsText {
+        /// The service that is asked.
+        "to" => to: At<Name>;
+        /// The hosts of the clients, among which they are divided. All hosts that are none of its servers when not given.
+        "from" => from: Option<At<Vec<At<Name>>>>;
+        /// What is asked for: `fine-grain`, `fsfd`, `fsvd`, `vsfd`, `vsvd`, `htm-memory` or `web-tree`. `fine-grain` when not given.
+        "workload" => workload: Option<Choice<Workload>>, vary {
+            /// What is asked for.
+            "requests.workload": Choice<Workload> => Condition Workload(Workload), plain,
+            |traffic, workload| if let Some(requests) = &mut traffic.requests { requests.workload = *workload }
+        };
+        /// Memory of each request, in place of the workload's own: `8MiB`, `exp:2MiB`.
+        "size" => size: Option<DrawnSize>;
+        /// How long each request works, in place of the workload's own: `2ms`, `exp:2ms`.
+        "duration" => duration: Option<DrawnTime>;
+        /// What each request asks for in place of a workload: with `/work`, how much and how long is the server's choice (`size`, `duration` of `servers`).
+        "path" => path: Option<At<PathText>>;
+        /// A closed loop: so many clients in all, each of which asks again when it has its answer. 10 when neither this nor `rate` is given.
+        "clients" => clients: Option<RequestClients>, vary {
+            /// How many clients ask.
+            "requests.clients": RequestClients => Condition RequestClients(u32), plain,
+            |traffic, clients| if let Some(requests) = &mut traffic.requests { requests.clients = *clients }
+        };
+        /// And has thought for so long: `100ms`, `exp:1s`. Not at all when not given.
+        "think" => think: Option<DrawnTime>;
+        /// An open loop: so many requests a second in all, whatever the answers do (`1100/s`).
+        "rate" => rate: Option<RequestRate>, vary {
+            /// How many requests come a second, whatever the answers do.
+            "requests.rate": RequestRate => Condition RequestRate(u64), plain,
+            |traffic, rate| if let Some(requests) = &mut traffic.requests { requests.rate_milli = Some(*rate) }
+        };
+        /// With `rate`: whether they begin at random moments, as from many who know nothing of each other. `false` when not given.
+        "poisson" => poisson: Option<Flag>;
+        /// With `rate`: so many may be under way from each host; others begin late. 4096 when not given.
+        "in-flight" => in_flight: Option<RequestClients>;
+        /// Whether each request has a connection of its own. `false` when not given: each client keeps one.
+        "new-connections" => new_connections: Option<Flag>, vary {
+            /// Whether each request has a connection of its own.
+            "requests.new-connections": Flag => Condition NewConnections(bool), plain,
+            |traffic, is_new| if let Some(requests) = &mut traffic.requests { requests.new_connections = *is_new }
+        };
+        /// A request that takes longer has failed. 10s when not given.
+        "timeout" => timeout: Option<Length<false, MINUTE>>;
+        /// What all servers of the service do.
+        "servers" => servers: Option<ServeText>;
+        /// What single ones do besides or instead, by their hosts: `{ h7: { duration: 10ms } }`.
+        "by-server" => by_server: Option<At<Mapping<Name, ServeText>>>;
     }
 }
 

@@ -14,6 +14,7 @@ use crate::links::LinkAxis;
 use crate::names::one_of;
 use crate::parameters::Values;
 use crate::read::{Fields, Read, shown, value_of};
+use crate::services::ServiceAxis;
 use crate::source::{Place, Source};
 use crate::traffic::TrafficAxis;
 use crate::tree::{Node, Value};
@@ -82,6 +83,7 @@ axes! {
     Traffic(TrafficAxis) for Traffic;
     Link(LinkAxis) for Traffic;
     Bond(BondAxis) for Traffic;
+    Service(ServiceAxis) for Traffic;
     Controllers(ControllersAxis) for Cluster;
     Load(LoadAxis) for Cluster;
 }

@@ -36,7 +36,8 @@ macro_rules! words {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "enum": [$($word),*] })
+                let words: &[&str] = &[$($word),*];
+                json_schema!({ "type": "string", "enum": words })
             }
         }
     };

@@ -11,6 +11,7 @@ mod hostile;
 mod messages;
 mod network;
 mod parameters;
+mod requests;
 mod routes;
 mod services;
 mod setups;

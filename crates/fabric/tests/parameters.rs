@@ -10,14 +10,16 @@ use serde_json::{Map, Value};
 const NETWORK: &str = "topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }\n\
                        links: { rate: 1Gbit, switches: { delay: 1us } }\n\
                        bonds: [{ between: [leaf1, spine1], members: 2 }]\n\
+                       services: { web: { address: 10.1.0.80:80, servers: [h1, h2] } }\n\
                        controllers: { nodes: 3 }\n";
 const TRAFFIC: &str = "traffic: { pattern: random }";
 const LINUX: &str = "traffic: { pattern: random, transport: linux }";
 const TRANSFERS: &str = "traffic: { pattern: random, transfers: { size: 1B, every: 1s } }";
+const REQUESTS: &str = "traffic: { requests: { to: web } }";
 const CLUSTER: &str = "cluster: { requests: 1 }";
 
 /// Of each axis: what the experiment does, and two values.
-const AXES: [(&str, &str, [&str; 2]); 34] = [
+const AXES: [(&str, &str, [&str; 2]); 40] = [
     ("spread", TRAFFIC, ["single", "ecmp"]),
     ("routes", TRAFFIC, ["follow", "fixed"]),
     ("pattern", TRAFFIC, ["stride(1)", "{ pairs: [[h1, h2]] }"]),
@@ -30,6 +32,10 @@ const AXES: [(&str, &str, [&str; 2]); 34] = [
     ("duplicate-ack-threshold", TRAFFIC, ["3", "4"]),
     ("transfers.size", TRANSFERS, ["20kB", "1MB"]),
     ("transfers.every", TRANSFERS, ["1ms", "20ms"]),
+    ("requests.workload", REQUESTS, ["vsvd", "web-tree"]),
+    ("requests.clients", REQUESTS, ["1", "8"]),
+    ("requests.rate", REQUESTS, ["10/s", "0.5/s"]),
+    ("requests.new-connections", REQUESTS, ["true", "false"]),
     ("links.rate", TRAFFIC, ["1Gbit", "2Gbit"]),
     ("links.delay", TRAFFIC, ["0", "1ms"]),
     ("links.queue", TRAFFIC, ["10", "1000"]),
@@ -44,6 +50,8 @@ const AXES: [(&str, &str, [&str; 2]); 34] = [
     ("mode", TRAFFIC, ["balance-rr", "802.3ad"]),
     ("reorder", TRAFFIC, ["off", "{ buffer: 64 }"]),
     ("members", TRAFFIC, ["1", "2"]),
+    ("services.scheduler", REQUESTS, ["lc", "learned"]),
+    ("services.forward", REQUESTS, ["nat", "dr"]),
     ("nodes", CLUSTER, ["1", "3"]),
     ("election-timeout", CLUSTER, ["1s", "measured"]),
     ("pre-vote", CLUSTER, ["true", "false"]),

@@ -23,6 +23,7 @@ mod ports;
 mod program;
 mod recipes;
 mod service_programs;
+mod service_runs;
 mod sysctl;
 mod users;
 mod vms;

@@ -124,7 +124,7 @@ pub fn crowded_buffers(fabric: &Fabric) -> Option<Doubt> {
 fn rounded(experiment: &Experiment) -> Option<Doubt> {
     let is_stream = |case: &Case| {
         let traffic = case.work.traffic()?;
-        Some(traffic.transport.kind != TransportKind::Udp && traffic.transfers.is_none())
+        Some(traffic.transport.kind != TransportKind::Udp && traffic.transfers.is_none() && traffic.requests.is_none())
     };
     let seconds = whole_seconds(experiment.duration);
     let is_whole = Span::from_secs(seconds) == experiment.duration;

@@ -6,6 +6,7 @@ mod during;
 mod flow;
 pub mod iperf;
 mod recorder;
+mod requests;
 mod runs;
 mod start_up;
 mod traffic;

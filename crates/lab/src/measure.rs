@@ -9,6 +9,7 @@ pub(crate) mod hosts;
 pub(crate) mod metric;
 pub(crate) mod precision;
 pub(crate) mod record;
+pub(crate) mod request_record;
 pub mod statistics;
 pub(crate) mod time_series;
 pub(crate) mod tolerance;

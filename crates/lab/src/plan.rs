@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, Setting, Traffic, TrafficSetting, Work};
+use fabric::{Case, Controllers, DriverKind, Experiment, Fabric, RequestLoad, Setting, Traffic, TrafficSetting, Work};
 use machine::{Rng, Span, mix};
 use serde::Serialize;
 use topology::{NodeId, Rerouting};
@@ -125,6 +125,7 @@ impl PlannedRun {
             late_max_us: None,
             time_series: None,
             busy_cores: None,
+            requests: None,
             cluster: None,
         }
     }
@@ -260,8 +261,8 @@ fn why_not_live(fabric: &Fabric, case: &Case) -> Option<&'static str> {
         Work::Traffic(_) if meets_external_host(fabric, case) => {
             Some("a host takes part that is behind devices of the machine: no iperf3 can be started in it")
         }
-        Work::Traffic(traffic) if traffic.rate_pps.is_none() && traffic.transfers.is_none() => {
-            linux_limits::why_not_live(&traffic.transport, || fabric.with(&case.overrides).topology.is_shaped())
+        Work::Traffic(Traffic { rate_pps: None, transfers: None, requests: None, transport, .. }) => {
+            linux_limits::why_not_live(transport, || fabric.with(&case.overrides).topology.is_shaped())
         }
         Work::Traffic(_) => None,
     }
@@ -402,7 +403,8 @@ fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, rep
                 case: labels.to_string(),
                 reason,
             })?;
-            (pairs.len() * traffic_of(case).streams as usize, lasts)
+            let flows = traffic_of(case).requests.as_deref().map(at_once);
+            (flows.unwrap_or(pairs.len() * traffic_of(case).streams as usize), lasts)
         }
         Work::Cluster(load) => {
             let asks = controllers::seconds_of(&controllers_of(fabric, case), load);
@@ -423,6 +425,11 @@ fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, rep
         number: 0,
         at: (0, 0),
     })
+}
+
+/// Requests that are under way at a time: a closed loop's clients; of an open loop, the hosts from which they come.
+const fn at_once(load: &RequestLoad) -> usize {
+    if load.rate_milli.is_some() { load.from.len() } else { load.clients as usize }
 }
 
 /// Only the pattern distinguishes cases here: whatever else varies is compared under the same seed.

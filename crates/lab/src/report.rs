@@ -17,6 +17,7 @@ mod network;
 mod over_time;
 mod page;
 pub mod quantity;
+mod schedulers;
 mod side_by_side;
 mod svg;
 mod table;

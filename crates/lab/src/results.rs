@@ -6,6 +6,7 @@ mod judge;
 mod means;
 mod model;
 mod over_time;
+mod schedulers;
 mod words;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub use self::model::{
 };
 pub(crate) use self::over_time::Course;
 pub use self::over_time::{Parting, Quantity};
+pub use self::schedulers::{Candidate, SchedulerChoice};
 use crate::labels::Labels;
 use crate::measure::environment::{Environment, SimulatorSpeed, Timing};
 use crate::measure::metric::{metric_value, usual};
@@ -128,7 +130,11 @@ fn experiment_result(
     let metrics = if experiment.report.is_empty() { usual(&experiment.work) } else { experiment.report.clone() };
     let asks = experiment.work.cluster().map_or_else(Vec::new, |load| load.operations.clone());
     let known: Vec<Metric> = match &experiment.work {
-        Work::Traffic(traffic) => (Metric::all().filter(|metric| !metric.is_of_cluster()))
+        Work::Traffic(traffic) if traffic.requests.is_some() => (Metric::all())
+            .filter(|metric| metric.is_of_requests() || !(metric.is_of_cluster() || metric.is_of_flows()))
+            .filter(|metric| !(metric.is_of_a_rate() || metric.is_of_transfers()))
+            .collect(),
+        Work::Traffic(traffic) => (Metric::all().filter(|metric| !metric.is_of_cluster() && !metric.is_of_requests()))
             .filter(|metric| traffic.rate_pps.is_some() || !metric.is_of_a_rate())
             .filter(|metric| traffic.transfers.is_some() || !metric.is_of_transfers())
             .collect(),

@@ -108,6 +108,7 @@ fn one_of_traffic(
         duration: experiment.duration,
         rate_pps: traffic_of(case).rate_pps,
         transfers: traffic_of(case).transfers.as_ref(),
+        requests: traffic_of(case).requests.as_deref(),
         time_series,
         faults: &traffic_of(case).faults,
         hosts: options.hosts.map(|costs| costs.simulated(traffic_of(case).rate_pps.is_some())),
@@ -191,6 +192,9 @@ fn flows(fabric: &Fabric, experiment: &Experiment, case: &Case, run: &PlannedRun
         case: run.labels.to_string(),
         reason,
     })?;
+    if traffic_of(case).requests.is_some() {
+        return Ok(Vec::new());
+    }
     let streams = traffic_of(case).streams as usize;
     let mut starts = starts(run.seed, experiment.warm_up);
     let together = if traffic_of(case).transport.kind == TransportKind::Linux { streams } else { 1 };
@@ -274,6 +278,7 @@ fn record(fabric: &Fabric, run: &PlannedRun, duration: Span, flows: Vec<FlowReco
         bonds: bonds::records(fabric, &links, |id| outcome.bonds.get(usize::from(id)).and_then(bonds::order_of)),
         links,
         packet_hops: Some(outcome.packet_hops),
+        requests: outcome.requests.clone().map(|outcome| Box::new(outcome.into())),
         lost_outside_links: outcome.host_drops,
         lost: outcome.lost.iter().map(|(reason, lost)| ((*reason).to_owned(), *lost)).collect(),
         ..run.record(duration.as_secs_f64())

@@ -106,6 +106,7 @@ pub(crate) fn experiment(limit: f64) -> Experiment {
             streams: 1,
             rate_pps: None,
             transfers: None,
+            requests: None,
             faults: Vec::new(),
         }),
         vary: vec![
@@ -182,6 +183,7 @@ pub(crate) fn invented(fabric: &Fabric, plan: &Plan) -> Results {
                 late_max_us: (!is_sim).then_some(40),
                 time_series: None,
                 busy_cores: None,
+                requests: None,
                 cluster: None,
             };
             let timing = Timing {
@@ -219,6 +221,7 @@ pub(crate) fn empty_record() -> Record {
         late_max_us: None,
         time_series: None,
         busy_cores: None,
+        requests: None,
         cluster: None,
     }
 }

@@ -77,6 +77,7 @@ fn main() {
                     duration,
                     rate_pps: None,
                     transfers: None,
+                    requests: None,
                     time_series: None,
                     faults: &[],
                     hosts: None,

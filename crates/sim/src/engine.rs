@@ -18,9 +18,10 @@ use crate::functions::Functions;
 use crate::headers::{Header, Headers, Upper};
 use crate::joining::Joining;
 use crate::latency::HostLatency;
-use crate::medium::{BOND, Event, FUNCTION, HOST, Medium, Packet, START, SWITCH, TIMER, WATCHES};
-use crate::neighbours::{AddressLearned, Neighbours};
+use crate::medium::{BOND, Event, FUNCTION, HOST, Medium, Packet, REQUESTS, START, SWITCH, TIMER, WATCHES};
+use crate::neighbours::Neighbours;
 use crate::pool::{Content, Pool};
+use crate::requests::Requests;
 use crate::transfers::Transfers;
 use crate::udp::{Udp, udp_window};
 use crate::{BondOutcome, FlowSpec, LinkOutcome, Scenario};
@@ -30,6 +31,8 @@ mod cores;
 mod datagrams;
 mod flow;
 mod functions;
+mod neighbours;
+mod requests;
 
 pub(crate) use flow::Flow;
 
@@ -72,6 +75,9 @@ pub(crate) struct Engine<'a> {
     udp: Vec<Udp>,
     /// Where connections come and go. Flows are connections then.
     transfers: Option<Transfers>,
+    /// Clients and servers of a service, and when the event is due by which they wake.
+    requests: Option<Requests<'a>>,
+    requests_armed: Time,
     /// It is a run of UDP, or of connections that come and go.
     is_special: bool,
     /// A segment that begins here or later is shorter than others: the last of a transfer, or a part of a handshake.
@@ -118,6 +124,8 @@ impl<'a> Engine<'a> {
             flows: Vec::with_capacity(scenario.flows.len()),
             udp: Vec::new(),
             transfers: None,
+            requests: None,
+            requests_armed: Time::NEVER,
             is_special: kind == TransportKind::Udp || scenario.transfers.is_some(),
             whole_before: Segment::SYN_ANSWERED,
             heard: Vec::new(),
@@ -139,6 +147,7 @@ impl<'a> Engine<'a> {
     fn add_flows(&mut self) {
         let spec = self.scenario.transport;
         let convergence = self.convergence();
+        self.expect_requests(Time::ZERO + convergence);
         if let Some(transfers) = Transfers::of(self.scenario) {
             return self.expect_transfers(Time::ZERO + convergence, transfers);
         }
@@ -232,6 +241,9 @@ impl<'a> Engine<'a> {
             let packet = Packet { id: event.packet, header: event.header };
             return self.leave_function(now, NetPort(event.at & !(HOST | FUNCTION)), packet);
         }
+        if event.at == REQUESTS {
+            return self.wake_requests(now);
+        }
         self.end_joining();
         self.wake(now, event);
     }
@@ -314,7 +326,7 @@ impl<'a> Engine<'a> {
             return self.come_to_function(now, port, packet);
         }
         if packet.is_frame() {
-            return self.hear(port, packet);
+            return self.frame_arrives(now, port, packet);
         }
         if self.cores.is_some() {
             return self.receive_later(now, port, packet);
@@ -372,37 +384,6 @@ impl<'a> Engine<'a> {
         (direction.from, direction.to) = (host, to);
         direction.is_unresolved = self.tables.host_table.answers_itself(to);
         direction.is_accepted = true;
-    }
-
-    /// A frame has come to a host, which may announce by which address it reaches another one.
-    #[cold]
-    fn hear(&mut self, port: NetPort, packet: Packet) {
-        let asker = self.tables.map.node(port);
-        let frame = self.medium.frame(&packet).unwrap_or_default();
-        let learned = self.neighbours.hear(&self.tables, asker, frame);
-        self.medium.free(packet);
-        if let Some(learned) = learned {
-            self.write_to(learned);
-        }
-    }
-
-    /// A host writes to another one by this address from here on.
-    fn write_to(&mut self, AddressLearned { asker, host, mac }: AddressLearned) {
-        for direction in self.directions.iter_mut().filter(|direction| (direction.from, direction.to) == (asker, host))
-        {
-            direction.header = self.medium.headers.with_destination(direction.header, mac);
-            direction.is_unresolved = false;
-        }
-    }
-
-    #[cold]
-    fn resolve(&mut self, now: Time, direction: u32) {
-        let (asker, host) = (self.directions[direction as usize].from, self.directions[direction as usize].to);
-        let network = (&self.tables, &mut self.graph, &mut self.medium);
-        let address = self.neighbours.address(now, self.scenario.fabric, network, (asker, host));
-        if let Some(mac) = address {
-            self.write_to(AddressLearned { asker, host, mac });
-        }
     }
 
     /// A host sends a packet of a flow.

@@ -114,7 +114,10 @@ pub(crate) enum Upper {
 impl Headers {
     /// None yet, for a network with the bonds of this fabric, and with these pipelines.
     pub(crate) fn new(fabric: &Fabric, pipelines: &Pipelines) -> Self {
-        let has_fields = !fabric.bonds.is_empty() || !pipelines.is_empty() || !fabric.chains.functions.is_empty();
+        let has_fields = !fabric.bonds.is_empty()
+            || !pipelines.is_empty()
+            || !fabric.chains.functions.is_empty()
+            || !fabric.services.is_empty();
         let mut headers = Self { has_fields, ..Self::default() };
         for bond in &fabric.bonds {
             if headers.summaries.iter().all(|(known, _)| *known != bond.config.policy) {

@@ -10,6 +10,7 @@
 //! [`datapath::Graph`], transports the machines of their crate; this one only moves time.
 #![forbid(unsafe_code)]
 
+mod carried;
 pub mod cluster;
 mod cores;
 mod engine;
@@ -22,6 +23,7 @@ mod medium;
 mod neighbours;
 mod outcome;
 mod pool;
+mod requests;
 mod run;
 mod scenario;
 mod transfers;
@@ -29,5 +31,6 @@ mod udp;
 
 pub use cores::{BACKLOG, HostCosts, PacketCost};
 pub use outcome::{BondOutcome, FlowOutcome, FlowSample, FunctionOutcome, LinkOutcome, Outcome, Sample};
+pub use requests::{LatencyOutcome, RequestOutcome};
 pub use run::{run, run_while};
 pub use scenario::{FlowSpec, Scenario};

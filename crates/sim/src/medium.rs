@@ -10,6 +10,7 @@ use topology::NetPort;
 use vswitch::{Field, Forwarding};
 use wire::{Coverage, EthernetPacket, EthernetPacketMut, TAG_AT, vlan_tag};
 
+use crate::carried::Carried;
 use crate::headers::Headers;
 use crate::pool::Pool;
 
@@ -20,7 +21,9 @@ pub(crate) const START: u32 = u32::MAX - 1;
 /// [`Event::at`] of the timer of a bond's end; [`Event::header`] is its number.
 pub(crate) const BOND: u32 = u32::MAX - 2;
 /// [`Event::at`] of the timer of a switch's control machine; [`Event::header`] is its number among the switches. No port comes behind.
-pub(crate) const SWITCH: u32 = u32::MAX - 3;
+pub(crate) const SWITCH: u32 = u32::MAX - 4;
+/// [`Event::at`] of what is due of requests to a service.
+pub(crate) const REQUESTS: u32 = u32::MAX - 3;
 /// [`Event::at`] with a host's port: a core has done with a packet that came by it. No port has a number so high.
 pub(crate) const HOST: u32 = 1 << 31;
 /// The same with this: with a packet that leaves by it.
@@ -61,7 +64,11 @@ impl Packet {
 /// A frame with bytes.
 #[derive(Clone, Debug)]
 struct Frame {
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
+    /// How many more it has that nobody looks at.
+    more: u32,
+    /// What it carries besides, if it is one of a connection to a service. What was corrupted carries nothing.
+    carried: Option<Carried>,
     forwarding: Forwarding,
     tag: Tag,
 }
@@ -77,6 +84,8 @@ pub(crate) struct Medium {
     frames: Vec<Option<Frame>>,
     /// Places in `frames` that are free.
     free_frames: Vec<u32>,
+    /// Room for the bytes of frames, of such as were freed.
+    room: Vec<Vec<u8>>,
     /// Hosts' packets that have come through bonds, and frames: to be handled before the next event.
     pub(crate) delivered: Vec<(NetPort, Packet)>,
     /// What went nowhere, by its reason, where no link has counted it.
@@ -92,6 +101,7 @@ impl Medium {
             numbers: Vec::new(),
             frames: Vec::new(),
             free_frames: Vec::new(),
+            room: Vec::new(),
             delivered: Vec::new(),
             lost: BTreeMap::new(),
         }
@@ -103,7 +113,8 @@ impl Medium {
 
     #[cold]
     fn bytes_of_frame(&self, packet: Packet) -> u32 {
-        self.frame_of(packet).bytes.len() as u32
+        let frame = self.frame_of(packet);
+        frame.bytes.len() as u32 + frame.more
     }
 
     #[cold]
@@ -122,6 +133,18 @@ impl Medium {
         }
         self.frames[id as usize] = Some(frame);
         Packet { id, header: FRAME }
+    }
+
+    /// A frame of a connection to a service, which has so many bytes more than these.
+    pub(crate) fn send(&mut self, bytes: &[u8], more: u32, forwarding: Forwarding, carried: Carried) -> Packet {
+        let mut room = self.room.pop().unwrap_or_default();
+        room.extend_from_slice(bytes);
+        self.keep(Frame { bytes: room, more, carried: Some(carried), forwarding, tag: Tag::None })
+    }
+
+    /// What a frame carries besides its bytes.
+    pub(crate) fn carried(&self, packet: Packet) -> Option<Carried> {
+        packet.is_frame().then(|| self.frame_of(packet).carried).flatten()
     }
 
     fn number(&mut self, packet: Packet, number: u32) {
@@ -236,7 +259,7 @@ impl Driver for Medium {
         if packet.is_frame() {
             let bytes = &mut self.frame_of_mut(*packet).bytes;
             EthernetPacket::new_checked(bytes)?;
-            *bytes = [&bytes[..TAG_AT], &vlan_tag(tci), &bytes[TAG_AT..]].concat().into();
+            *bytes = [&bytes[..TAG_AT], &vlan_tag(tci), &bytes[TAG_AT..]].concat();
             return Ok(());
         }
         packet.header = self.headers.with_vlan(packet.header, tci)?;
@@ -247,7 +270,7 @@ impl Driver for Medium {
         if packet.is_frame() {
             let bytes = &mut self.frame_of_mut(*packet).bytes;
             EthernetPacketMut::new_checked(bytes)?.set_vlan(0)?;
-            *bytes = [&bytes[..TAG_AT], &bytes[TAG_AT + vlan_tag(0).len()..]].concat().into();
+            *bytes = [&bytes[..TAG_AT], &bytes[TAG_AT + vlan_tag(0).len()..]].concat();
             return Ok(());
         }
         packet.header = self.headers.without_vlan(packet.header)?;
@@ -297,7 +320,7 @@ impl Driver for Medium {
     }
 
     fn make(&mut self, frame: &[u8], forwarding: Forwarding, tag: Tag) -> Option<Packet> {
-        Some(self.keep(Frame { bytes: frame.into(), forwarding, tag }))
+        Some(self.keep(Frame { bytes: frame.into(), more: 0, carried: None, forwarding, tag }))
     }
 
     fn mark(&mut self, packet: &mut Packet) -> bool {
@@ -310,18 +333,24 @@ impl Driver for Medium {
             let mut bytes = self.headers.known_bytes(packet.header).to_vec();
             bytes.resize(self.bytes(packet) as usize, 0);
             let tag = self.numbers.get(packet.id as usize).map_or(Tag::None, |&number| Tag::Number(number));
-            let frame = Frame { bytes: bytes.into(), forwarding: self.forwarding(packet), tag };
+            let frame = Frame { bytes, more: 0, carried: None, forwarding: self.forwarding(packet), tag };
             self.free(*packet);
             *packet = self.keep(frame);
         }
-        wire::flip_bit(&mut self.frame_of_mut(*packet).bytes, bits);
+        let frame = self.frame_of_mut(*packet);
+        frame.carried = None;
+        wire::flip_bit(&mut frame.bytes, bits);
     }
 
     #[inline]
     fn free(&mut self, packet: Packet) {
         if packet.is_frame() {
-            self.frames[packet.id as usize] = None;
+            let freed = self.frames[packet.id as usize].take();
             self.free_frames.push(packet.id);
+            self.room.extend(freed.map(|Frame { mut bytes, .. }| {
+                bytes.clear();
+                bytes
+            }));
         } else {
             self.packets.take(packet.id);
         }

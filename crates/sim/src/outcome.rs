@@ -7,11 +7,16 @@ use machine::Span;
 use serde::Serialize;
 use transport::{paced, transfers};
 
+use crate::RequestOutcome;
+
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// In the order of [`Scenario::flows`](crate::Scenario::flows).
     pub flows: Vec<FlowOutcome>,
+    /// What came of requests to a service, where there were some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<RequestOutcome>,
     /// In the order of [`Fabric::links`](fabric::Fabric::links).
     pub links: Vec<LinkOutcome>,
     /// In the order of [`Fabric::bonds`](fabric::Fabric::bonds); warm-up included.

@@ -52,8 +52,13 @@ pub fn run_while(scenario: &Scenario<'_>, goes_on: &dyn Fn() -> bool) -> Option<
             flow.transfers = Some(came);
         }
     }
+    if let Some(load) = scenario.requests {
+        // What has begun ends by then.
+        engine.run_before(start + scenario.duration + load.timeout + Span::from_ms(1));
+    }
     Some(Outcome {
         flows,
+        requests: engine.take_requests(),
         links,
         bonds: engine.bonds(),
         functions: engine.functions(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Fabric, LinkFault, Transfers};
+use fabric::{Fabric, LinkFault, RequestLoad, Transfers};
 use machine::{Span, Time};
 use topology::{NodeId, Routes};
 use transport::TransportSpec;
@@ -31,6 +31,8 @@ pub struct Scenario<'a> {
     pub rate_pps: Option<u64>,
     /// Of TCP: connections that come and go between the hosts of each flow, in place of one without end. The flows' starts don't count then.
     pub transfers: Option<&'a Transfers>,
+    /// Requests to a service, in place of flows.
+    pub requests: Option<&'a RequestLoad>,
     /// The step in which the measured time is recorded; `None`: it is not.
     pub time_series: Option<Span>,
     /// Faults of links, by the time since measuring began.

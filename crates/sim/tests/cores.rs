@@ -47,6 +47,7 @@ fn run(fabric: &Fabric, load: &Load, hosts: Option<HostCosts>) -> Outcome {
         duration: Span::from_ms(MILLISECONDS),
         rate_pps: load.rate_pps,
         transfers: load.transfers.as_ref(),
+        requests: None,
         hosts,
         ..scenario::plain(
             fabric,

@@ -11,6 +11,7 @@ mod hosts;
 mod impairments;
 mod network;
 mod pipelines;
+mod requests;
 mod reroute;
 mod runs;
 mod scenario;

@@ -9,7 +9,8 @@ use balance::{ClientLimit, Persistence, ServerSpec, ServiceSpec};
 use datapath::{AgentSpec, Server, Service, VirtualAddress};
 use machine::Span;
 
-pub(crate) use text::ServiceText;
+pub use text::ServiceSetting;
+pub(crate) use text::{ServiceAxis, ServiceText};
 
 use crate::document::File;
 use crate::error::Problems;

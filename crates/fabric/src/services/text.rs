@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use balance::Scheduler;
-use datapath::ForwardingMethod;
+use datapath::{ForwardingMethod, Service};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::error::Problems;
+use crate::parameters::{parameters, plain};
 use crate::quantity::{Length, Whole};
 use crate::read::{Fields, Name, Read, Text, expected, section, shown};
 use crate::source::At;
@@ -23,35 +24,48 @@ const HOUR: u64 = 3_600_000;
 /// A day in milliseconds.
 const DAY: u64 = 24 * HOUR;
 
-section! {
+parameters! {
+    /// What a case sets in all services.
+    #[derive(Copy, Eq, serde::Deserialize)]
+    ServiceSetting, ServiceAxis of Service;
+
     /// A service: several servers behind one address. The switch at which a client's packets come in chooses a server for each connection.
     ServiceText {
         /// Where clients find it: an address that no host has, and a port, as `10.1.0.80:80` or `"[fd68:6564:646c::80]:80"`; or a list of them. IPv4 addresses are of
         /// 10.0.0.0/8, IPv6 addresses of `fd68:6564:646c::/64`.
-        "address" => address: At<Addresses>,
+        "address" => address: At<Addresses>;
         /// `tcp` or `udp`. `tcp` when not given.
-        "protocol" => protocol: Option<ServedProtocol>,
+        "protocol" => protocol: Option<ServedProtocol>;
         /// The servers: names of hosts, or `{ host: h5, port: 8080, weight: 2 }`.
-        "servers" => servers: At<Vec<At<ServerText>>>,
+        "servers" => servers: At<Vec<At<ServerText>>>;
         /// Who gets the next connection: `rr`, `wrr`, `lc`, `wlc`, `sed`, `nq`, `sh` and `mh` choose as Linux's IPVS does; `p2c` takes the less loaded of two; `arr` and `alc` are
         /// `rr` and `lc` without servers whose agents report overload; `learned`, `peak-ewma` and `prequal` go by how fast servers answer, and `utilisation` by what their agents
         /// report. `lc` when not given.
-        "scheduler" => scheduler: Option<Choice<Scheduler>>,
+        "scheduler" => scheduler: Option<Choice<Scheduler>>, vary {
+            /// Who gets the next connection, of all services.
+            "services.scheduler": Choice<Scheduler> => Policy Scheduler(Scheduler), plain,
+            |service, scheduler| service.spec.scheduler = *scheduler
+        };
         /// How packets come to servers: `nat` translates the address, `dr` (direct routing) leaves packets as they are, and each server has the service's address as
         /// well. `nat` when not given.
-        "forward" => forward: Option<Choice<ForwardingMethod>>,
+        "forward" => forward: Option<Choice<ForwardingMethod>>, vary {
+            /// How packets come to servers, of all services.
+            "services.forward": Choice<ForwardingMethod> => Policy #[serde(with = "forwarding")] Forward(ForwardingMethod),
+            plain,
+            |service, forward| service.forwarding = *forward
+        };
         /// A server that comes, or comes back, gets a share of connections that grows for so long. At once when not given.
-        "slow-start" => slow_start: Option<Length<true, HOUR>>,
+        "slow-start" => slow_start: Option<Length<true, HOUR>>;
         /// Clients stay with their server for so long after their last connection. They do not when not given.
-        "persistence" => persistence: Option<Length<false, DAY>>,
+        "persistence" => persistence: Option<Length<false, DAY>>;
         /// New connections a second that each client may open; as many at once. As many as come when not given.
-        "client-limit" => client_limit: Option<Whole<1, 1_000_000>>,
+        "client-limit" => client_limit: Option<Whole<1, 1_000_000>>;
         /// How servers are probed. When not given, only what becomes of connections says how they do.
-        "health" => health: Option<At<HealthText>>,
+        "health" => health: Option<At<HealthText>>;
         /// Where agents on the servers say how much those have to do, for `arr`, `alc`, `utilisation`.
-        "agent" => agent: Option<At<AgentText>>,
+        "agent" => agent: Option<At<AgentText>>;
         /// What an agent has reported counts for so long. 3s when not given.
-        "report-expiry" => report_expiry: Option<Length<false, HOUR>>,
+        "report-expiry" => report_expiry: Option<Length<false, HOUR>>;
     }
 }
 
@@ -84,6 +98,24 @@ section! {
         "port" => port: At<Whole<1, 65_535>>,
         /// From question to question. 1s when not given.
         "every" => every: Option<Length<false, HOUR>>,
+    }
+}
+
+/// Ways to forward by their names, between client and daemon.
+mod forwarding {
+    use datapath::ForwardingMethod;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(super) fn serialize<S: Serializer>(method: &ForwardingMethod, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(method.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ForwardingMethod, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let found = ForwardingMethod::ALL.iter().find(|method| method.name() == name);
+        found.copied().ok_or_else(|| D::Error::custom(format!("`{name}` is no way to forward")))
     }
 }
 

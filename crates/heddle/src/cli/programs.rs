@@ -151,6 +151,9 @@ pub struct Load {
     /// Print each second of the measured time, and not the whole
     #[arg(long)]
     pub series: bool,
+    /// With `-o json`: all latencies, as [nanoseconds, how many]
+    #[arg(long, hide = true)]
+    pub buckets: bool,
     /// Where randomness starts
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

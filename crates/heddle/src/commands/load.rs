@@ -220,7 +220,7 @@ fn whole(args: &Load, measured: &Measured) -> Value {
     let (clients, rate) = clients_and_rate(args);
     let failures: Map<String, Value> =
         measured.failures().iter().map(|(kind, count)| (kind.name().to_owned(), count.into())).collect();
-    json!({
+    let mut page = json!({
         "workload": args.workload.name(),
         "clients": clients,
         "rate": rate,
@@ -233,7 +233,11 @@ fn whole(args: &Load, measured: &Measured) -> Value {
         "latency": quantiles(measured.latency()),
         "service": quantiles(measured.service()),
         "series": series(measured).objects(),
-    })
+    });
+    if args.buckets {
+        page["buckets"] = measured.latency().buckets().map(|(ns, count)| json!([ns, count])).collect();
+    }
+    page
 }
 
 #[cfg(test)]

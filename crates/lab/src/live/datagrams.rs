@@ -252,7 +252,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn start(
+    pub(super) fn start(
         hosts: &impl Hosts,
         program: &Path,
         flow: &LiveFlow,
@@ -274,13 +274,14 @@ impl Running {
 
     /// It says so, or ends: so this ends, too.
     fn wait_until_it_listens(&mut self) -> Result<(), FlowFailure> {
+        self.wait_for("the receiver does not listen", |line| line == READY)
+    }
+
+    /// Its first line is such a one, or it ends: so this ends, too, and otherwise says this.
+    pub(super) fn wait_for(&mut self, or_else: &str, is_it: impl Fn(&str) -> bool) -> Result<(), FlowFailure> {
         let mut line = String::new();
         let read = self.stdout.read_line(&mut line);
-        if read.is_ok() && line.trim_end() == READY {
-            Ok(())
-        } else {
-            Err(self.explained("the receiver does not listen"))
-        }
+        if read.is_ok() && is_it(line.trim_end()) { Ok(()) } else { Err(self.explained(or_else)) }
     }
 
     /// What it says at its end. It may be more than a pipe holds, so it is read while it is written.

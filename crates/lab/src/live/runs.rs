@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{Case, Fabric, Overrides, Source, Transfers};
+use fabric::{Case, Fabric, Overrides, RequestLoad, Source, Transfers};
 use live::control::{Counters, LinkCounters};
 use live::datagrams::stream::Sunk;
 use live::datagrams::{MOST_BYTES, Received, Sent};
@@ -20,6 +20,7 @@ use super::during::During;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
 use super::iperf::{self, Measurement};
 use super::recorder::Recorder;
+use super::requests::{self, Asked};
 use super::start_up;
 use super::traffic::{self, LIVE_FLOWS_MAX, Schedule};
 use super::transfers::Short;
@@ -32,6 +33,7 @@ use crate::measure::carried::Packet;
 use crate::measure::cpu::CpuReading;
 use crate::measure::environment::Timing;
 use crate::measure::record::{FlowRecord, LinkRecord, Record, link_record, node_name};
+use crate::measure::request_record::RequestRecord;
 use crate::measure::time_series::TimeSeries;
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, pairs_of, traffic_of};
@@ -154,11 +156,14 @@ impl<'a> LiveRuns<'a> {
         self.network.apply(self.source, &case.overrides)?;
         wait_converged(&self.network, run)?;
         self.tune(&traffic_of(case).transport, fabric.topology.is_shaped())?;
+        let is_flow = |_: &(NodeId, NodeId)| traffic_of(case).requests.is_none();
         let pairs = pairs_of(self.fabric, case, run.seed).map_err(|reason| Error::Pattern {
             experiment: run.experiment.clone(),
             case: run.labels.to_string(),
             reason,
         })?;
+        // Who asks a service has no flows that stay.
+        let pairs: Vec<_> = pairs.into_iter().filter(is_flow).collect();
         if pairs.len() > LIVE_FLOWS_MAX {
             return Err(too_many(run, pairs.len(), LIVE_FLOWS_MAX));
         }
@@ -177,7 +182,8 @@ impl<'a> LiveRuns<'a> {
         let links: Vec<Vec<LinkId>> = traffic.faults.iter().map(|fault| fault.links(&fabric)).collect();
         let mut inject = |number: usize| self.set_links(&fabric, &links[number], traffic.faults[number].up);
         let due = traffic.faults.iter().map(|fault| Duration::from_nanos(fault.at.as_ns())).collect();
-        let has_windows = traffic.transport.kind != TransportKind::Udp && traffic.transfers.is_none();
+        let has_windows =
+            traffic.transport.kind != TransportKind::Udp && traffic.transfers.is_none() && traffic.requests.is_none();
         // Connections that come and go are not recorded one by one.
         let recorded = if traffic.transfers.is_some() { &[][..] } else { &flows };
         let recorder = |step| {
@@ -186,13 +192,14 @@ impl<'a> LiveRuns<'a> {
         };
         let mut recorder = step.map(recorder).transpose()?;
         let mut during = During::new(due, &mut inject, recorder.as_mut()).until(journal.interruption());
-        let did = match (traffic.rate_pps, traffic.transport.kind, traffic.transfers.clone()) {
-            (Some(rate_pps), ..) => self.datagrams(case, rate_pps, &flows, times, &mut during),
-            (None, TransportKind::Udp, _) => self.messages(&fabric, case, &flows, times, &mut during),
-            (None, _, None) => self.streams((case, fabric.topology.is_shaped(), run.seed), &flows, times, &mut during),
-            (None, _, Some(transfers)) => {
-                let is_shaped = fabric.topology.is_shaped();
-                self.transfers((case, is_shaped), (transfers, run.seed), &flows, times, &mut during)
+        let is_shaped = fabric.topology.is_shaped();
+        let did = match (traffic.rate_pps, traffic.transport.kind, &traffic.transfers, &traffic.requests) {
+            (.., Some(load)) => self.requests((&fabric, load, run.seed), times, &mut during),
+            (Some(rate_pps), .., None) => self.datagrams(case, rate_pps, &flows, times, &mut during),
+            (None, TransportKind::Udp, _, None) => self.messages(&fabric, case, &flows, times, &mut during),
+            (None, _, None, None) => self.streams((case, is_shaped, run.seed), &flows, times, &mut during),
+            (None, _, Some(transfers), None) => {
+                self.transfers((case, is_shaped), (transfers.clone(), run.seed), &flows, times, &mut during)
             }
         };
         // The next run finds all links up, however this one ended.
@@ -267,7 +274,7 @@ impl<'a> LiveRuns<'a> {
         };
         let delivered = flows.iter().map(|flow| window.delivered(flow)).collect();
         let flows = flows.iter().zip(&measured.flows).map(record).collect();
-        Ok(Did { flows, delivered, headers: IPV4 + TCP, incomplete: 0, not_taken: 0, before, after })
+        Ok(Did { flows, requests: None, delivered, headers: IPV4 + TCP, incomplete: 0, not_taken: 0, before, after })
     }
 
     /// Connections of TCP that come and go.
@@ -296,7 +303,29 @@ impl<'a> LiveRuns<'a> {
         let flows = flows.iter().zip(&measured.flows).map(record).collect();
         Ok(Did {
             flows,
+            requests: None,
             delivered,
+            headers: IPV4 + TCP,
+            incomplete: 0,
+            not_taken: 0,
+            before: measured.before,
+            after: measured.after,
+        })
+    }
+
+    /// Requests to a service, of whose connections none is counted by itself.
+    fn requests(
+        &self,
+        (fabric, load, seed): (&Fabric, &RequestLoad, u64),
+        (warm_up, duration): (Span, Span),
+        during: &mut During<'_>,
+    ) -> Result<Did, FlowFailure> {
+        let asked = Asked { fabric, load, warm_up, duration, seed };
+        let measured = requests::run(&self.network, &self.options.program, &asked, during, || self.count())?;
+        Ok(Did {
+            flows: Vec::new(),
+            requests: Some(Box::new(measured.record)),
+            delivered: Vec::new(),
             headers: IPV4 + TCP,
             incomplete: 0,
             not_taken: 0,
@@ -330,6 +359,7 @@ impl<'a> LiveRuns<'a> {
             FlowRecord { reordered: Some(outcome.reordered), delays, datagrams: Some(outcome), ..blank }
         };
         Ok(Did {
+            requests: None,
             flows: flows.iter().zip(&measured.flows).map(record).collect(),
             delivered: flows.iter().map(|flow| window.delivered(flow)).collect(),
             headers: IPV4,
@@ -374,6 +404,7 @@ impl<'a> LiveRuns<'a> {
             blank(flow, window.rate_bps(delivered), bits / duration.as_secs_f64())
         };
         Ok(Did {
+            requests: None,
             flows: flows.iter().zip(&measured.flows).map(record).collect(),
             delivered: flows.iter().map(|flow| window.delivered(flow)).collect(),
             headers: IPV4,
@@ -456,6 +487,8 @@ fn failed(run: &PlannedRun, failure: FlowFailure) -> Error {
 /// What a run did.
 struct Did {
     flows: Vec<FlowRecord>,
+    /// Of requests to a service: what came of them.
+    requests: Option<Box<RequestRecord>>,
     /// Of each flow: bytes of payload that the fabric delivered in the window.
     delivered: Vec<u64>,
     /// What an IP packet has besides payload, at least.
@@ -477,7 +510,8 @@ fn blank(flow: &LiveFlow, goodput_bps: f64, program_goodput_bps: f64) -> FlowRec
 fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Result<Record, Error> {
     let (before, after) = (&did.before, &did.after);
     let window = Window { before, after };
-    if window.uncounted() > 0 {
+    // Connections to a service are more than are counted one by one.
+    if window.uncounted() > 0 && did.requests.is_none() {
         let (experiment, case) = (run.experiment.clone(), run.labels.to_string());
         return Err(Error::Uncounted { experiment, case, repeat: run.repeat, frames: window.uncounted() });
     }
@@ -496,6 +530,7 @@ fn record(fabric: &Fabric, run: &PlannedRun, did: Did) -> Result<Record, Error> 
     };
     Ok(Record {
         flows: did.flows,
+        requests: did.requests,
         bonds: bonds::records(fabric, &links, order),
         links,
         lost_outside_links: Some(did.not_taken + window.lost_outside_links()),

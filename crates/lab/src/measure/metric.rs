@@ -50,6 +50,9 @@ pub fn metric_value(record: &Record, metric: Metric) -> Option<f64> {
         Metric::Completion(statistic) => statistics::of(&completion_times(record), statistic),
         Metric::CompletionOf(class, statistic) => statistics::of(&completion_times_of(record, class), statistic),
         Metric::Unfinished => transfers(record, |outcome| outcome.unfinished as f64).map(|all| all.sum()),
+        Metric::RequestRate => record.requests.as_ref().map(|did| did.per_second),
+        Metric::Response(statistic) => Some(record.requests.as_ref()?.latency?.statistic(statistic)),
+        Metric::Failed if record.requests.is_some() => record.requests.as_ref().map(|did| did.failed() as f64),
         Metric::Latency(..)
         | Metric::Throughput(_)
         | Metric::LostWrites
@@ -196,6 +199,14 @@ pub fn metric_name(metric: Metric) -> &'static str {
         Metric::Completion(Statistic::Max) => "completion time, longest",
         Metric::CompletionOf(class, statistic) => class_name(class, statistic),
         Metric::Unfinished => "unfinished transfers",
+        Metric::RequestRate => "requests a second",
+        Metric::Response(Statistic::Min) => "response time, least",
+        Metric::Response(Statistic::Mean) => "response time, mean",
+        Metric::Response(Statistic::P50) => "response time, median",
+        Metric::Response(Statistic::P90) => "response time, p90",
+        Metric::Response(Statistic::P99) => "response time, p99",
+        Metric::Response(Statistic::P999) => "response time, p99.9",
+        Metric::Response(Statistic::Max) => "response time, longest",
         Metric::Latency(..) | Metric::Throughput(_) => metric.word(),
     }
 }
@@ -232,6 +243,7 @@ pub(crate) fn usual(work: &Work) -> Vec<Metric> {
         Work::Cluster(load) => load,
         Work::Traffic(traffic) if traffic.rate_pps.is_some() => return USUAL_AT_A_RATE.to_vec(),
         Work::Traffic(traffic) if traffic.transfers.is_some() => return usual_of_transfers(traffic),
+        Work::Traffic(traffic) if traffic.requests.is_some() => return USUAL_OF_REQUESTS.to_vec(),
         Work::Traffic(_) => return USUAL.to_vec(),
     };
     let mut metrics: Vec<Metric> = Vec::new();
@@ -269,6 +281,10 @@ const USUAL_OF_TRANSFERS: [Metric; 5] = [
     Metric::Completion(Statistic::Max),
     Metric::Unfinished,
 ];
+
+/// Of requests to a service.
+const USUAL_OF_REQUESTS: [Metric; 4] =
+    [Metric::RequestRate, Metric::Response(Statistic::P50), Metric::Response(Statistic::P99), Metric::Failed];
 
 /// Of traffic at a constant rate.
 const USUAL_AT_A_RATE: [Metric; 4] = [Metric::Lost, Metric::LongestGap, Metric::Reordered, Metric::Duplicates];

@@ -10,6 +10,7 @@ use transport::delay::Delays;
 use transport::{paced, transfers};
 
 use super::cluster_record::ClusterRecord;
+use super::request_record::RequestRecord;
 use super::time_series::TimeSeries;
 use crate::labels::Labels;
 
@@ -65,6 +66,9 @@ pub struct Record {
     /// How many cores of the machine were busy on the mean while it was measured, with whatever ran on them. Live runs only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_cores: Option<f64>,
+    /// What came of requests to a service, where there were some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Box<RequestRecord>>,
     /// What the controllers did, where they were asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Box<ClusterRecord>>,

@@ -13,9 +13,10 @@ pub struct Tolerance {
 }
 
 /// The metrics that are judged. All others are shown beside each other only.
-const TOLERANCES: [(Metric, Tolerance); 11] = [
+const TOLERANCES: [(Metric, Tolerance); 12] = [
     (Metric::GoodputMean, Tolerance { relative: 0.05, absolute: 0.0 }),
     (Metric::Completion(Statistic::Mean), Tolerance { relative: 0.05, absolute: 0.0 }),
+    (Metric::RequestRate, Tolerance { relative: 0.1, absolute: 0.0 }),
     (Metric::Retransmits, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::Reordered, Tolerance { relative: 0.3, absolute: 10.0 }),
     (Metric::Drops, Tolerance { relative: 0.3, absolute: 10.0 }),

@@ -11,7 +11,7 @@ use super::latency::other_metrics;
 use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{alike, has_published, heading, is_summed_up, published_text, runs_text, scale_of};
-use super::{charts, cluster, data, distributions, drivers, lines, network, over_time};
+use super::{charts, cluster, data, distributions, drivers, lines, network, over_time, schedulers};
 use crate::measure::metric::metric_name;
 use crate::measure::statistics;
 use crate::results::{CaseResult, ExperimentResult, Results, Verdict};
@@ -41,6 +41,7 @@ impl Results {
             page.push_str(&self.experiment(number, experiment));
         }
         page.push_str(&drivers);
+        page.push_str(&schedulers::section(self));
         page.push_str(&self.ran_on());
         page.push_str("</main>\n</body>\n</html>\n");
         page

@@ -155,6 +155,7 @@ const fn is_percentile(metric: Metric) -> bool {
     let (Metric::Delay(statistic)
     | Metric::RoundTrip(statistic)
     | Metric::Completion(statistic)
+    | Metric::Response(statistic)
     | Metric::CompletionOf(_, statistic)) = metric
     else {
         return false;

@@ -1,7 +1,8 @@
 //! What goes on in an experiment, in words.
 
 use fabric::{
-    ClusterLoad, ElectionEnd, Experiment, LoadSetting, Pattern, Role, Setting, Target, Traffic, TrafficSetting, Work,
+    ClusterLoad, ElectionEnd, Experiment, LoadSetting, Pattern, RequestLoad, Role, Setting, Target, Traffic,
+    TrafficSetting, Work,
 };
 use transport::linux::{Settings, Sysctl};
 use transport::{TransportKind, TransportSpec};
@@ -63,7 +64,7 @@ fn settings(experiment: &Experiment) -> impl Iterator<Item = &Setting> {
 
 /// The conclusion turns on window, threshold and headers.
 fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
-    let Traffic { pattern, transport, streams, rate_pps, transfers, faults } = traffic;
+    let Traffic { pattern, transport, streams, rate_pps, transfers, requests, faults } = traffic;
     let &TransportSpec {
         kind,
         window,
@@ -84,7 +85,10 @@ fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
             words.push(text);
         }
     };
-    say(|setting| matches!(setting, TrafficSetting::Pattern(_)), pattern_name(pattern));
+    match requests {
+        Some(load) => say(|_| false, requests_in_words(experiment, load)),
+        None => say(|setting| matches!(setting, TrafficSetting::Pattern(_)), pattern_name(pattern)),
+    }
     say(|setting| matches!(setting, TrafficSetting::Transport(_)), transport_name(kind).to_owned());
     if *streams > 1 {
         say(|setting| matches!(setting, TrafficSetting::Streams(_)), format!("{streams} streams a pair"));
@@ -147,6 +151,37 @@ fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
     words.push(format!("{segment_bytes}-byte segments with {header_bytes} bytes of headers"));
     words.extend(sysctls_in_words(experiment, &linux, threshold));
     words.join(", ")
+}
+
+/// What is asked of a service, without what cases set.
+fn requests_in_words(experiment: &Experiment, load: &RequestLoad) -> String {
+    let varies = |is: fn(&TrafficSetting) -> bool| {
+        settings(experiment).any(|setting| matches!(setting, Setting::Traffic(setting) if is(setting)))
+    };
+    let mut words = Vec::new();
+    if !varies(|setting| matches!(setting, TrafficSetting::Workload(_))) && load.target.is_none() {
+        words.push(format!("{} requests", load.workload.name()));
+    } else {
+        words.push("requests".to_owned());
+    }
+    words.push(format!("to {}", load.service));
+    match load.rate_milli {
+        _ if varies(|setting| {
+            matches!(setting, TrafficSetting::RequestRate(_) | TrafficSetting::RequestClients(_))
+        }) => {}
+        Some(rate) => {
+            let moments = if load.is_poisson { " at random moments" } else { "" };
+            words.push(format!("{} a second{moments}", rate as f64 / 1e3));
+        }
+        None if load.clients == 1 => words.push("of one client".to_owned()),
+        None => words.push(format!("of {} clients", load.clients)),
+    }
+    if !varies(|setting| matches!(setting, TrafficSetting::NewConnections(_))) {
+        words.push(
+            if load.new_connections { "each on a new connection" } else { "on connections that stay" }.to_owned(),
+        );
+    }
+    words.join(" ")
 }
 
 /// The sysctls that are not as a kernel has them that nobody has set up, without those that cases set. The threshold has been said.

@@ -20,12 +20,6 @@ use crate::server::{Reply, ServerCounters, Service, Ticket};
 /// Memory up to this size is taken in the event loop, in bytes; more of it by a thread.
 const INLINE_MAX: u64 = 64 << 10;
 
-/// Memory of a dynamic page while it is computed, in bytes.
-const DYNAMIC_PAGE_BYTES: u64 = 64 << 10;
-
-/// How long a dynamic page is computed that does not say it.
-const DYNAMIC_PAGE_LASTS: Span = Span::from_ms(1);
-
 /// The server's requests.
 pub(super) struct Worksite {
     clock: Clock,
@@ -88,17 +82,12 @@ impl Worksite {
         }
     }
 
-    /// Bytes of the answer, memory and duration; or what is wrong with the request.
-    fn demand(&self, target: Target) -> Option<(u64, Option<u64>, Option<Span>)> {
+    /// Bytes of the answer; nothing if there is no such page.
+    const fn answer_bytes(&self, target: &Target) -> Option<u64> {
         match target {
-            Target::Root => Some((self.body_bytes, None, None)),
-            Target::Work { size, lasts } => Some((self.body_bytes, size, lasts)),
-            Target::Static(_) | Target::Dynamic { .. } if !self.has_tree => None,
-            Target::Static(page) => Some((u64::from(page.bytes()), Some(0), Some(Span::ZERO))),
-            Target::Dynamic { page, lasts } => {
-                let lasts = lasts.unwrap_or(DYNAMIC_PAGE_LASTS);
-                Some((u64::from(page.bytes()), Some(DYNAMIC_PAGE_BYTES), Some(lasts)))
-            }
+            Target::Root | Target::Work { .. } => Some(self.body_bytes),
+            Target::Static(page) | Target::Dynamic { page, .. } if self.has_tree => Some(page.bytes() as u64),
+            Target::Static(_) | Target::Dynamic { .. } => None,
         }
     }
 
@@ -197,11 +186,12 @@ impl Service for Worksite {
                 return Reply::Now(Response::text(status, &error.to_string()));
             }
         };
-        let Some((answer_bytes, size, lasts)) = self.demand(target) else {
+        let Some(answer_bytes) = self.answer_bytes(&target) else {
             return Reply::Now(Response::text(404, "there is no web tree: `heddle serve --tree` has one"));
         };
         let id = ticket.0;
         self.holding.insert(id, Work { until: now, fails: false, answer_bytes, block: None });
+        let (size, lasts) = target.demand();
         self.admission.arrive(now, id, size, lasts);
         self.advance(now);
         // The usual case: it is done already.

@@ -207,6 +207,7 @@ mod tests {
                 duration: Span::from_secs(5),
                 rate_pps: None,
                 transfers: Some(&transfers),
+                requests: None,
                 time_series: None,
                 faults: &[],
                 hosts: None,

@@ -28,7 +28,7 @@ proptest! {
         let scenario = Scenario {
             pipelines: &Pipelines::default(),
             fabric: &fabric, routes: &routes, spread: Spread::Single, transport: &transport, flows: &flows,
-            warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, transfers: None,
+            warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, transfers: None, requests: None,
             time_series: None, faults: &[], hosts: None, seed: 1,
         };
         let mut engine = Engine::new(&scenario);

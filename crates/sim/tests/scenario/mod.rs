@@ -36,6 +36,7 @@ pub fn plain<'a>(
         duration: Span::from_secs(1),
         rate_pps: None,
         transfers: None,
+        requests: None,
         time_series: None,
         faults: &[],
         hosts: None,

@@ -14,12 +14,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use machine::{Rng, Span, Time};
+use serde::Serialize;
 
 use super::distribution::Distribution;
 use super::quantity::Share;
 
 /// What happens to a request for which there is no memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WithoutMemory {
     /// It waits until others have ended.
     #[default]
@@ -29,7 +31,7 @@ pub enum WithoutMemory {
 }
 
 /// Faults of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Faults {
     /// Requests of this share fail.
     pub fail: Share,
@@ -54,7 +56,7 @@ impl Default for Faults {
 }
 
 /// A server.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ServerSpec {
     /// So many requests are worked on at a time; any number if nothing is said.
     pub at_a_time: Option<u32>,

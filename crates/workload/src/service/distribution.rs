@@ -3,6 +3,7 @@
 use core::fmt;
 
 use machine::{Rng, Span};
+use serde::Serialize;
 
 use super::logarithm::{exp, exp2, ln, power};
 use super::quantity;
@@ -11,7 +12,8 @@ use super::quantity;
 pub const VALUE_MAX: u64 = 1 << 42;
 
 /// A distribution of whole numbers: bytes, or nanoseconds. The same seed draws the same numbers on every machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Distribution {
     /// Always the same.
     Fixed(u64),

@@ -154,6 +154,16 @@ impl Latencies {
         (self.count() > 0).then(|| Span::from_ns(self.histogram.mean() as u64))
     }
 
+    /// Each latency in nanoseconds, as far as they are told apart, and how many there are of it.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.histogram.iter_recorded().map(|at| (at.value_iterated_to(), at.count_since_last_iteration()))
+    }
+
+    /// Takes in so many of a latency in nanoseconds.
+    pub fn add_bucket(&mut self, latency_ns: u64, count: u64) {
+        self.histogram.saturating_record_n(latency_ns, count);
+    }
+
     /// Takes in those of another one.
     pub fn add(&mut self, other: &Self) {
         self.histogram.add(&other.histogram).expect("both have the same bounds");

@@ -3,6 +3,7 @@
 use core::str::FromStr;
 
 use machine::{Rng, Span};
+use serde::Serialize;
 
 use super::distribution::Distribution;
 use super::quantity::Share;
@@ -31,7 +32,8 @@ const EMPTY_PAGES: Share = Share::percent(60);
 const DYNAMIC_PAGES: Share = Share::percent(30);
 
 /// The seven workloads of the study.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Workload {
     /// An empty page: measures what is in front of the servers.
     FineGrain,

@@ -1,9 +1,10 @@
 //! Times, sizes, shares and rates as people write them: `2ms`, `64KiB`, `5%`, `1100/s`.
 
 use machine::Span;
+use serde::Serialize;
 
 /// A part of the whole, in millionths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Share(u32);
 
 impl Share {

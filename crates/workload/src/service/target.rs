@@ -13,6 +13,12 @@ pub const DURATION_MAX: Span = Span::from_secs(3_600);
 /// No request takes more memory, in bytes.
 pub const SIZE_MAX: u64 = 1 << 40;
 
+/// Memory of a page that is computed, in bytes.
+const DYNAMIC_PAGE_BYTES: u64 = 64 << 10;
+
+/// How long one is computed if its request does not say it.
+const DYNAMIC_PAGE_LASTS: Span = Span::from_ms(1);
+
 /// What a request asks for. What it leaves open is the server's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -99,6 +105,17 @@ impl Target {
         let page = parse_page(name)?;
         let (_, lasts) = parse_query(query)?;
         Ok(Self::Dynamic { page, lasts })
+    }
+
+    /// The memory that a request takes, in bytes, and how long it works; nothing: that is the server's choice.
+    pub const fn demand(&self) -> (Option<u64>, Option<Span>) {
+        match *self {
+            Self::Root => (None, None),
+            Self::Work { size, lasts } => (size, lasts),
+            Self::Static(_) => (Some(0), Some(Span::ZERO)),
+            Self::Dynamic { page: _, lasts: None } => (Some(DYNAMIC_PAGE_BYTES), Some(DYNAMIC_PAGE_LASTS)),
+            Self::Dynamic { page: _, lasts } => (Some(DYNAMIC_PAGE_BYTES), lasts),
+        }
     }
 
     /// The length of the answer, in bytes, of a server that adds none of its own.
