@@ -45,6 +45,6 @@ pub use parts::Owner;
 pub use pipeline::Installed;
 pub use port_table::PortTable;
 pub use services::{
-    AgentSpec, ForwardingMethod, SERVICES_MAX, Server, ServerCounters, Service, ServiceCounters, ServiceState,
-    ServiceView, Services, VirtualAddress,
+    AgentSpec, CountriesSpec, ForwardingMethod, SERVICES_MAX, Server, ServerCounters, Service, ServiceCounters,
+    ServiceState, ServiceView, Services, VirtualAddress,
 };
