@@ -28,7 +28,7 @@ struct Bed {
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct End(Ipv4Addr, u16);
+struct Endpoint(Ipv4Addr, u16);
 
 const fn host(number: u32) -> NodeId {
     NodeId(number)
@@ -57,13 +57,13 @@ impl Bed {
         self.topology.address(host(number)).expect("it is a host").ipv4
     }
 
-    fn client(&self, port: u16) -> End {
-        End(self.address(0), port)
+    fn client(&self, port: u16) -> Endpoint {
+        Endpoint(self.address(0), port)
     }
 
     /// A segment of a client comes: to which server it goes, and what is written into it.
-    fn send(&mut self, from: End, port: u16, flags: u8, seq: u32, ack: u32) -> (Decision, Vec<Field>) {
-        let frame = frame(from, End(VIRTUAL, port), flags, (seq, ack));
+    fn send(&mut self, from: Endpoint, port: u16, flags: u8, seq: u32, ack: u32) -> (Decision, Vec<Field>) {
+        let frame = frame(from, Endpoint(VIRTUAL, port), flags, (seq, ack));
         let mut fields = Vec::new();
         let (services, sender) = (&self.services, (&self.host_table, host(0)));
         let decision =
@@ -76,11 +76,11 @@ impl Bed {
         &mut self,
         server: u32,
         from_port: u16,
-        to: End,
+        to: Endpoint,
         flags: u8,
         numbers: (u32, u32),
     ) -> (Decision, Vec<Field>) {
-        let frame = frame(End(self.address(server), SERVER_PORT), to, flags, numbers);
+        let frame = frame(Endpoint(self.address(server), SERVER_PORT), to, flags, numbers);
         let mut fields = Vec::new();
         let decision = self.state.process_from_server(self.now, (&frame, frame.len() as u32), &mut fields);
         (decision, fields)
@@ -113,7 +113,7 @@ fn service(topology: &Topology, servers: u32, port: u16) -> Service {
     }
 }
 
-fn frame(from: End, to: End, flags: u8, (seq, ack): (u32, u32)) -> Vec<u8> {
+fn frame(from: Endpoint, to: Endpoint, flags: u8, (seq, ack): (u32, u32)) -> Vec<u8> {
     let tcp = TcpRepr { src_port: from.1, dst_port: to.1, seq, ack, flags, window: 1_000, urgent: 0, timestamps: None };
     let ip = Ipv4Repr {
         src: from.0,
@@ -138,9 +138,9 @@ fn frame(from: End, to: End, flags: u8, (seq, ack): (u32, u32)) -> Vec<u8> {
 }
 
 /// Where a server sees its client, after a first segment.
-fn seen_at(client: End, fields: &[Field]) -> End {
+fn seen_at(client: Endpoint, fields: &[Field]) -> Endpoint {
     let port = fields.iter().find_map(|field| if let Field::SrcPort(port) = field { Some(*port) } else { None });
-    End(client.0, port.unwrap_or(client.1))
+    Endpoint(client.0, port.unwrap_or(client.1))
 }
 
 /// A reset ends a connection if it has the number that its receiver waits for, and does nothing otherwise, whoever has sent it.
@@ -196,7 +196,7 @@ fn services_that_share_a_server_share_no_connections() {
 fn forged_first_segments_eject_no_server() {
     let mut bed = Bed::new(2, &[80]);
     for number in 0..10_000_u32 {
-        let forged = End(Ipv4Addr::from_bits(0x0a63_0000 + number), 4_000);
+        let forged = Endpoint(Ipv4Addr::from_bits(0x0a63_0000 + number), 4_000);
         assert!(matches!(bed.send(forged, 80, SYN, number, 0).0, Decision::To(_)));
         bed.now += Span::from_ms(30);
         bed.state.clear_expired(bed.now);
@@ -238,7 +238,7 @@ fn connections_of_a_service_that_is_gone_are_not_another_ones() {
 fn a_full_table_keeps_what_is_in_use() {
     let mut bed = Bed::new(1, &[80]);
     bed.state.bound(8);
-    let clients: Vec<End> = (0..8).map(|number| bed.client(4_000 + number)).collect();
+    let clients: Vec<Endpoint> = (0..8).map(|number| bed.client(4_000 + number)).collect();
     for client in &clients[..6] {
         bed.send(*client, 80, SYN, 1_000, 0);
         bed.answer(1, *client, SYN | ACK, (5_000, 1_001));
@@ -246,7 +246,7 @@ fn a_full_table_keeps_what_is_in_use() {
     }
     // A flood of first segments.
     for number in 0..1_000_u32 {
-        let forged = End(Ipv4Addr::from_bits(0x0a63_0000 + number), 4_000);
+        let forged = Endpoint(Ipv4Addr::from_bits(0x0a63_0000 + number), 4_000);
         assert!(matches!(bed.send(forged, 80, SYN, number, 0).0, Decision::To(_)));
     }
     for client in &clients[..6] {
@@ -277,7 +277,7 @@ fn a_first_segment_to_a_server_itself_makes_room() {
         let client = bed.client(4_000);
         bed.send(client, 80, SYN, 1_000, 0);
         assert_eq!(bed.answer(1, client, RST | ACK, (0, 1_001)).0, Decision::Translated);
-        let server = End(bed.address(1), SERVER_PORT);
+        let server = Endpoint(bed.address(1), SERVER_PORT);
         bed.state.note_direct(bed.now, &frame(client, server, ACK, (2_000, 1)));
         assert_eq!(bed.answer(1, client, ACK, (0, 1_001)).0, Decision::Translated);
         bed.state.note_direct(bed.now, &frame(client, server, flags, (2_000, 0)));

@@ -50,7 +50,7 @@ section! {
         "client-limit" => client_limit: Option<Whole<1, 1_000_000>>,
         /// The only clients that may open connections: addresses with the lengths of their prefixes, as `[10.0.0.0/16]`. Of all prefixes here and in `deny` the longest counts.
         "allow" => allow: Option<Vec<At<Prefix>>>,
-        /// Clients that may not. Nobody tells them.
+        /// Clients that may not. They hear nothing.
         "deny" => deny: Option<Vec<At<Prefix>>>,
         /// Which countries' clients may open connections, where neither `allow` nor `deny` has their address.
         "countries" => countries: Option<At<CountriesText>>,
