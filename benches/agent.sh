@@ -6,39 +6,18 @@ set -euo pipefail
 shopt -s inherit_errexit
 heddle=${HEDDLE:-heddle}
 PATH=$PATH:/usr/sbin
-command -v haproxy >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends haproxy >/dev/null
-work=$(mktemp -d)
-pids=()
-end() {
-    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-    wait
-    rm -r "$work"
-}
-trap end EXIT
-
-# Starts heddle with these arguments; the addresses that it has are in $started.
-start() {
-    local out
-    out=$(mktemp -p "$work")
-    "$heddle" "$@" >"$out" &
-    pids+=($!)
-    until grep -q '^Listening at ' "$out"; do
-        kill -0 $! || return 1
-        sleep 0.02
-    done
-    started=$(sed -n 's/^Listening at //p' "$out" | tr -d ,)
-}
-
-# A port that is free now.
-port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+# shellcheck source=benches/functions.sh
+source "$(dirname "$0")/functions.sh"
+need haproxy:haproxy
+begin
 
 agents=()
 servers=
 for name in a b; do
-    start serve 127.0.0.1:0
+    start "$heddle" serve 127.0.0.1:0
     server=$started
     # What the script pushes counts alone: the machine may be busy.
-    start agent --check 127.0.0.1:0 --http 127.0.0.1:0 --load application --up-to 50% --drain-at 95% --push-lasts 1h
+    start "$heddle" agent --check 127.0.0.1:0 --http 127.0.0.1:0 --load application --up-to 50% --drain-at 95% --push-lasts 1h
     read -r check http <<<"$started"
     agents+=("$http")
     servers+="    server $name $server weight 100 agent-check agent-addr 127.0.0.1 agent-port ${check##*:} agent-inter 50ms

@@ -13,23 +13,9 @@ seeds=("${@:2}")
 [[ ${#seeds[@]} -gt 0 ]] || seeds=(1)
 schedulers=(rr wrr lc wlc sed nq sh mh)
 
-lacking() {
-    local entry
-    for entry in linux.uml:user-mode-linux modprobe:kmod ipvsadm:ipvsadm python3:python3; do
-        PATH=$PATH:/usr/sbin:/sbin command -v "${entry%%:*}" >/dev/null || echo "${entry#*:}"
-    done
-}
-mapfile -t packages < <(lacking)
-if [[ ${#packages[@]} -gt 0 ]] && command -v apt-get >/dev/null; then
-    echo "installing ${packages[*]}" >&2
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}"; } </dev/null >/dev/null 2>&1 || true
-    mapfile -t packages < <(lacking)
-fi
-if [[ ${#packages[@]} -gt 0 ]]; then
-    echo "ipvs.sh: missing: ${packages[*]}" >&2
-    echo "hint: install these packages of Debian, or what your distribution calls them" >&2
-    exit 3
-fi
+# shellcheck source=benches/functions.sh
+source "$here/benches/functions.sh"
+need linux.uml:user-mode-linux modprobe:kmod ipvsadm:ipvsadm python3:python3
 cargo build --quiet --locked --manifest-path "$here/Cargo.toml" --package heddle-balance --example choose
 choose=${CARGO_TARGET_DIR:-$here/target}/debug/examples/choose
 

@@ -21,23 +21,9 @@ case ${1-} in
     *) usage ;;
 esac
 if [[ -z ${LINUX_BOND_INSIDE-} ]]; then
-    lacking() {
-        local entry
-        for entry in linux.uml:user-mode-linux modprobe:kmod ovs-vswitchd:openvswitch-switch iperf3:iperf3 jq:jq ethtool:ethtool; do
-            PATH=$PATH:/usr/sbin:/sbin command -v "${entry%%:*}" >/dev/null || echo "${entry#*:}"
-        done
-    }
-    mapfile -t packages < <(lacking)
-    if [[ ${#packages[@]} -gt 0 ]] && command -v apt-get >/dev/null; then
-        echo "installing ${packages[*]}" >&2
-        { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}"; } </dev/null >/dev/null 2>&1 || true
-        mapfile -t packages < <(lacking)
-    fi
-    if [[ ${#packages[@]} -gt 0 ]]; then
-        echo "linux-bond.sh: missing: ${packages[*]}" >&2
-        echo "hint: install these packages of Debian, or what your distribution calls them" >&2
-        exit 3
-    fi
+    # shellcheck source=benches/functions.sh
+    source "$here/benches/functions.sh"
+    need linux.uml:user-mode-linux modprobe:kmod ovs-vswitchd:openvswitch-switch iperf3:iperf3 jq:jq ethtool:ethtool
     # Built here: inside there is no way to a registry.
     if [[ $1 == differential ]]; then
         cargo build --locked --manifest-path "$here/Cargo.toml" --package heddle-live --example bond_differential

@@ -8,25 +8,14 @@ rounds=${1:-5} seconds=${2:-5}
 heddle=${HEDDLE:-heddle}
 core=${CORE:-$(($(nproc) - 1))}
 PATH=$PATH:/usr/sbin
-command -v wrk >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends wrk >/dev/null
-# As a package it would be started and serve port 80.
-command -v nginx >/dev/null || {
-    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends nginx-light >/dev/null
-}
-work=$(mktemp -d)
-pids=()
-end() {
-    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-    wait
-    rm -r "$work"
-}
-trap end EXIT
+# shellcheck source=benches/functions.sh
+source "$(dirname "$0")/functions.sh"
+need wrk:wrk nginx:nginx-light
+begin
 
-taskset -c 0 "$heddle" serve 127.0.0.1:0 --threads 1 >"$work/serve" &
-pids+=($!)
-until grep -q '^Listening at ' "$work/serve"; do sleep 0.02; done
-own=$(sed -n 's/^Listening at //p' "$work/serve")
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+start taskset -c 0 "$heddle" serve 127.0.0.1:0 --threads 1
+own=$started
+port=$(port)
 cat >"$work/nginx.conf" <<CONFIG
 daemon off;
 worker_processes 1;

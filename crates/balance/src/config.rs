@@ -3,15 +3,18 @@
 mod names;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use machine::Span;
 
+pub use crate::address::address_bits;
 pub use names::Scheduler;
 
 use crate::client_limit::ClientLimit;
 use crate::ejection::Ejection;
 use crate::load::Overload;
 use crate::persistence::Persistence;
+use crate::source_filter::SourceFilter;
 
 /// Servers of one service at most.
 pub const SERVERS_MAX: usize = 1_024;
@@ -102,14 +105,6 @@ impl ServerSpec {
     }
 }
 
-/// An address as a number: IPv4 in the low 32 bits, zeros above.
-pub fn address_bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u128::from(u32::from(address)),
-        IpAddr::V6(address) => u128::from(address),
-    }
-}
-
 /// When so few servers are left that those that are out get connections again, since the rest could not bear the load of all (Envoy's panic threshold). Shares
 /// are of the servers that are to get connections at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +146,8 @@ pub struct ServiceSpec {
     pub panic: Panic,
     /// Clients stay with their servers.
     pub persistence: Option<Persistence>,
+    /// Which clients may open connections; all if this is absent.
+    pub filter: Option<Arc<SourceFilter>>,
     /// How many connections each client may open.
     pub client_limit: Option<ClientLimit>,
     /// A server that comes (back) gets a share of its connections that grows from nothing to all in this time; zero: all at once.
@@ -172,6 +169,7 @@ impl ServiceSpec {
             ejection: Some(Ejection::default()),
             panic: Panic::default(),
             persistence: None,
+            filter: None,
             client_limit: None,
             slow_start: Span::ZERO,
         }
@@ -227,9 +225,9 @@ impl ServiceSpec {
         complaints.into_iter().find(|(is_wrong, ..)| *is_wrong).map(|(_, name, problem)| (name, problem))
     }
 
-    /// Whether another specification is the same but for its servers.
+    /// Whether another specification is the same but for its servers and who may come.
     pub(crate) fn differs_in_servers_only(&self, other: &Self) -> bool {
-        let bare = |spec: &Self| Self { servers: Vec::new(), ..spec.clone() };
+        let bare = |spec: &Self| Self { servers: Vec::new(), filter: None, ..spec.clone() };
         bare(self) == bare(other)
     }
 }

@@ -4,53 +4,19 @@
 //! failed; a result that comes later says nothing. A new server is taken for up, and its first failure takes it down, as with `HAProxy`: else a server that was
 //! never there would be used for a while.
 //!
-//! [`Health`] says when to probe whom. What a probe does is a [`Check`], which its driver carries out.
+//! [`Health`] says when to probe whom. What a probe does is a [`Check`], which its driver carries out; what an answer says is read here, too: [`http`], `dns`, [`grpc`].
+
+mod bad_answer;
+mod check;
+mod dns;
+pub mod grpc;
+pub mod http;
+
+pub use bad_answer::BadAnswer;
+pub use check::{Check, DnsCheck, HttpCheck, RecordType, Trust};
+pub use dns::MESSAGE_MAX;
 
 use machine::{Control, Rebase, Rng, Span, Step, Time};
-
-/// What a probe does. The port is the server's own unless the specification has another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Check {
-    /// A connection that is established.
-    Tcp,
-    /// A request, and what its answer must be.
-    Http {
-        /// By TLS; certificates are not verified.
-        is_tls: bool,
-        /// The path, with its query.
-        path: String,
-        /// The `Host` header; the server's address where it is absent.
-        host: Option<String>,
-        /// The lowest status that is good.
-        status_min: u16,
-        /// The highest.
-        status_max: u16,
-        /// What the body must contain.
-        contains: Option<String>,
-    },
-    /// A datagram that has an answer.
-    Udp {
-        /// What is sent.
-        payload: Vec<u8>,
-        /// How the answer must begin.
-        begins: Vec<u8>,
-    },
-    /// A question that has an answer without an error.
-    Dns {
-        /// The name that is asked for.
-        name: String,
-    },
-    /// `grpc.health.v1.Health/Check` that says `SERVING`.
-    Grpc {
-        /// The service that is asked for; all where it is empty.
-        service: String,
-    },
-    /// A program that exits with 0.
-    Command {
-        /// Its path and its arguments.
-        arguments: Vec<String>,
-    },
-}
 
 /// How servers are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,6 +22,7 @@
 //! | clients that stay with their server; how many connections each may open | `persistence`, `client_limit`, `client_table` |
 //! | who gets the next one | `scheduler/`, a module each |
 //!
+//! | which clients may open connections at all | `source_filter` |
 //! | when servers are probed, and what follows | [`health`] |
 //! | agents' texts | [`agent`] |
 //!
@@ -29,6 +30,7 @@
 //! inactive at exactly one server; the same seed and the same calls give the same choices.
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod agent;
 mod client_limit;
 mod client_table;
@@ -44,6 +46,7 @@ mod server;
 mod server_id;
 mod servers;
 mod service;
+mod source_filter;
 
 pub use client_limit::ClientLimit;
 pub use config::{CLIENTS_MAX, Panic, SERVERS_MAX, Scheduler, ServerSpec, ServiceSpec, SpecError, WEIGHT_MAX};
@@ -54,3 +57,6 @@ pub use persistence::Persistence;
 pub use server::{Outcome, ServerStatus, Unavailable};
 pub use server_id::ServerId;
 pub use service::{Client, Refusal, Refused, Service};
+pub use source_filter::{
+    AddressRange, Country, CountryError, CountryList, CountryRules, Denied, Overlap, SourceFilter,
+};

@@ -14,6 +14,7 @@ use crate::scheduler::{self, schedule::Schedule};
 use crate::server::{Outcome, Server, ServerStatus, Unavailable};
 use crate::server_id::ServerId;
 use crate::servers::Servers;
+use crate::source_filter::Denied;
 
 pub use crate::scheduler::schedule::Client;
 
@@ -29,6 +30,9 @@ pub enum Refusal {
     /// The client has opened too many.
     #[error("the client opens too many connections")]
     ClientLimit,
+    /// The client may open none.
+    #[error("the client may open no connection")]
+    Denied(Denied),
 }
 
 /// Connections that got no server, since the start.
@@ -40,6 +44,8 @@ pub struct Refused {
     pub full: u64,
     /// [`Refusal::ClientLimit`].
     pub client_limit: u64,
+    /// [`Refusal::Denied`].
+    pub denied: u64,
 }
 
 /// Servers, and who gets the next connection.
@@ -213,11 +219,15 @@ impl Service {
             Err(Refusal::NoServer) => self.refused.no_server += 1,
             Err(Refusal::Full) => self.refused.full += 1,
             Err(Refusal::ClientLimit) => self.refused.client_limit += 1,
+            Err(Refusal::Denied(_)) => self.refused.denied += 1,
         }
         chosen
     }
 
     fn choose(&mut self, now: Time, client: &Client) -> Result<ServerId, Refusal> {
+        if let Some(Err(denied)) = self.spec.filter.as_ref().map(|filter| filter.check(client.address)) {
+            return Err(Refusal::Denied(denied));
+        }
         if self.limiter.as_mut().is_some_and(|limiter| !limiter.admit(now, client.address)) {
             return Err(Refusal::ClientLimit);
         }

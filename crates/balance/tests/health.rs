@@ -17,7 +17,7 @@ struct World {
 
 impl World {
     fn new(change: impl FnOnce(&mut HealthSpec)) -> Self {
-        let mut spec = HealthSpec::new(Check::Tcp);
+        let mut spec = HealthSpec::new(Check::connection());
         spec.interval = Span::from_secs(2);
         spec.fast_interval = Span::from_ms(500);
         spec.down_interval = Span::from_secs(5);
@@ -144,7 +144,7 @@ fn a_removed_server_is_not_probed_and_clocks_are_set_back() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    let mut spec = HealthSpec::new(Check::Tcp);
+    let mut spec = HealthSpec::new(Check::connection());
     spec.rise = 0;
     assert_eq!(Health::<ServerId>::new(spec, 1).unwrap_err().to_string(), "health check: rise and fall are 1 at least");
 }

@@ -46,7 +46,7 @@ pub use parts::Owner;
 pub use pipeline::Installed;
 pub use port_table::PortTable;
 pub use services::{
-    AgentSpec, ForwardingMethod, SERVICES_MAX, Server, ServerCounters, Service, ServiceCounters, ServiceState,
-    ServiceView, Services, VirtualAddress,
+    AgentSpec, CountriesSpec, ForwardingMethod, SERVICES_MAX, Server, ServerCounters, Service, ServiceCounters,
+    ServiceState, ServiceView, Services, VirtualAddress,
 };
 pub use tracer::{TraceEnd, TraceStep, TracedPacket, Tracer};

@@ -99,6 +99,13 @@ impl Read for Line {
     }
 }
 
+impl FilePath {
+    /// As it is written.
+    pub fn path(&self) -> &str {
+        &self.0
+    }
+}
+
 impl Read for FilePath {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let path = line(node, "a file", problems)?;

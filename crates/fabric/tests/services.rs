@@ -60,10 +60,53 @@ fn what_cannot_be_is_said_with_its_place() {
         "web: { address: 10.0.0.0:80, servers: [h2] }",
         "web: { address: 10.1.0.80:80, protocol: udp, servers: [h2], health: {} }",
         "web: { address: 10.1.0.80:80, servers: [h2], health: { path: x } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], health: { check: https, status: 20, path: 'a b' } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], health: { check: tls, ca: none, host: 'a b', send: x } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], health: { check: http, status: 300-200, run: 'true' } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], health: { check: tcp, send: '0x123', expect: 0xzz } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], health: { check: dns } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], health: { check: dns, name: 'a b\u{fc}', type: mx, answer: 10.0.0.1 } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], health: { check: dns, name: a, answer: somewhere } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], health: { check: command } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], health: { check: grpc, run: [], interval: 1us } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], health: { check: ping } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], allow: [10.0.0.1/8], deny: [somewhere, 10.0.0.0/40] }",
+        "web: { address: 10.1.0.80:80, servers: [h2], allow: [] }",
+        "web: { address: 10.1.0.80:80, servers: [h2], countries: { file: countries.csv } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], countries: { deny: [Germany] } }",
         "web: { address: 10.1.0.80:80, servers: [h2], agent: { port: 5555, every: 1us } }",
     ]
     .into_iter()
     .map(problems)
     .collect();
     insta::assert_debug_snapshot!(all);
+}
+
+/// Each kind of check, as it is written and as it is read.
+#[test]
+fn servers_are_probed_in_many_ways() {
+    use balance::health::Check;
+    let checks = [
+        ("tcp", "{}"),
+        ("tcp", "{ send: \"PING\\r\\n\", expect: '+PONG' }"),
+        ("tls", "{ check: tls, ca: certificates/ca.pem, host: web.example }"),
+        ("http", "{ check: http, path: '/health?all', status: 200, contains: fine }"),
+        ("https", "{ check: https, ca: none, status: 200-299 }"),
+        ("udp", "{ check: udp, send: '0x00ff', expect: '' }"),
+        ("dns", "{ check: dns, name: www.example, type: aaaa, answer: 'fd68:6564:646c::7' }"),
+        ("grpc", "{ check: grpc, service: web }"),
+        ("command", "{ run: 'test -e /tmp/well', interval: 1s, rise: 1 }"),
+        ("command", "{ run: [test, -e, /tmp/well] }"),
+    ];
+    let read: Vec<Check> = checks
+        .into_iter()
+        .map(|(name, health)| {
+            let service = format!("services:\n  web: {{ address: 10.1.0.80:80, servers: [h2], health: {health} }}\n");
+            let fabric = network::read(NETWORK, &service).expect(health);
+            let spec = fabric.services[0].health.clone().expect("it is there");
+            assert_eq!(spec.check.name(), name);
+            spec.check
+        })
+        .collect();
+    insta::assert_debug_snapshot!(read);
 }

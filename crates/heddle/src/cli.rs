@@ -5,6 +5,7 @@ mod candidates;
 mod cluster;
 mod controller;
 mod flows;
+mod metrics;
 mod network;
 mod ports;
 mod programs;
@@ -19,6 +20,7 @@ pub use cluster::{
 };
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
 pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Meter, MeterAction, Trace};
+pub use metrics::Metrics;
 pub use network::{
     Capture, Down, Exec, Flush, FlushTopic, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg,
     Logs, Path, Ping, Pings, Protocol, Shell, Show, ShowTopic,
@@ -317,6 +319,14 @@ pub enum Command {
         after_help = "Examples:\n  heddle agent --check :7777 --http :7778\n  heddle agent --check :7777 --up-to 70% --drain-at 95% --socket /run/agent.sock\n  curl --unix-socket /run/agent.sock -d '{\"application_utilization\":0.4}' http://agent/push"
     )]
     Agent(Agent),
+    /// Say what a running network counts, as Prometheus reads it
+    ///
+    /// Links, hosts, switches, bonds, service chains, services with each of their servers, and workers, in the text format of Prometheus. With --listen it is served at `/metrics`; the network may
+    /// come and go meanwhile. Each who asks costs one question to the network.
+    #[command(
+        after_help = "Examples:\n  heddle metrics lab | grep heddle_link_drops_total\n  heddle metrics lab --listen :9469"
+    )]
+    Metrics(Metrics),
     /// Run a node of the controller cluster, in the foreground
     ///
     /// It holds the network's state in a tree of data, replicated to all nodes of its cluster, and lets any node call what any other

@@ -115,6 +115,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Serve(args) => commands::serve(args, format)?,
         Command::Load(args) => return commands::load(&args, format),
         Command::Agent(args) => commands::agent(args, format)?,
+        Command::Metrics(args) => commands::metrics(&args, format)?,
         Command::Controller(args) => commands::controller(&args, format)?,
         Command::Cluster(args) => return commands::cluster(&args, format, cli.verbose > 0),
         Command::Schema => commands::schema()?,

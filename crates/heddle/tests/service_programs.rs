@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use super::live::{Guard, may_run};
 use super::program::Desk;
 
 /// A program that says where it listens, and ends with the test.
@@ -105,4 +106,34 @@ fn what_is_wrong_is_said_with_what_was_expected() {
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(expected), "{args:?}: {said}");
     }
+}
+
+/// What a network counts is printed, and served for as long as somebody asks, whether it runs or not.
+#[test]
+fn metrics_are_printed_and_served() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &Guard(Desk::new());
+    desk.expect(0, &["up", "--topo", "single,2", "-n", "counted"]);
+    let (page, _) = desk.expect(0, &["metrics", "counted"]);
+    assert!(page.contains("\nheddle_link_up{network=\"counted\",a=\"") && page.ends_with("# EOF\n"), "{page}");
+    let served = Listening::start(desk, &["metrics", "counted", "--listen", "127.0.0.1:0"]);
+    let answer = ask(&served.addresses[0], "GET /metrics?x=1 HTTP/1.0\r\n\r\n");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(
+        head.starts_with("HTTP/1.1 200 ") && head.contains("application/openmetrics-text; version=1.0.0"),
+        "{head}"
+    );
+    assert!(body.contains("\nheddle_link_up{") && body.ends_with("# EOF\n"), "{body}");
+    assert!(ask(&served.addresses[0], "GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    desk.expect(0, &["down", "counted"]);
+    let absent = ask(&served.addresses[0], "GET /metrics HTTP/1.0\r\n\r\n");
+    assert!(absent.starts_with("HTTP/1.1 503 ") && absent.contains("no network counted is running"), "{absent}");
+    desk.expect(0, &["up", "--topo", "single,2", "-n", "counted"]);
+    assert!(ask(&served.addresses[0], "GET /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    assert_eq!(served.terminate(), Some(0));
+    desk.expect(0, &["down", "counted"]);
+    let (_, said) = desk.expect(2, &["metrics", "counted"]);
+    assert!(said.contains("counted"), "{said}");
 }

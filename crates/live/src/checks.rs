@@ -7,12 +7,22 @@
 //!
 //! A probe comes from the server's own host, to its own address: it says how the server does, not the network before it. That is known to the fabric itself.
 
+mod ask;
+mod command;
+mod failure;
+mod grpc;
+#[cfg(test)]
+mod hostile;
 mod probe;
+mod stream;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,16 +31,20 @@ use datapath::{AgentSpec, Service};
 use fabric::Fabric;
 use machine::{Control as _, Span, Step, Time, mix};
 
+use crate::Error;
+use crate::control::{HealthStatus, ServiceStatus};
 use crate::dataplane::{OrderKind, ServerOrder, ServerOrders};
+use crate::files::FileMount;
 use crate::host::Host;
 use crate::namespace::Namespace;
-use probe::Job;
+use failure::Failure;
+use probe::{Job, Probe};
 
 /// The longest wait for an event at once.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
-/// The stack of a thread that probes: it keeps what it reads on the heap.
-const STACK: usize = 128 << 10;
+/// The stack of a thread that probes: it keeps what it reads on the heap, and shakes hands by TLS.
+const STACK: usize = 512 << 10;
 
 /// A server as it is checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +53,8 @@ struct CheckedServer {
     address: SocketAddr,
     /// The inode of its host's namespace: another one is another host.
     namespace: u64,
+    /// What programs of its host see.
+    mounts: Vec<FileMount>,
 }
 
 /// What is checked of a service.
@@ -46,10 +62,16 @@ struct CheckedServer {
 struct Plan {
     service: String,
     health: Option<HealthSpec>,
+    /// Of a check by TLS, whose certificates are good: those in this text, or anybody's; or why that is not known.
+    authorities: Result<Option<Vec<u8>>, String>,
     agent: Option<AgentSpec>,
     /// How long what an agent has said holds.
     report_expiry: Span,
     servers: Vec<CheckedServer>,
+    /// What programs of hosts see as `/etc/hosts`.
+    hosts_file: String,
+    /// Where they start.
+    folder: PathBuf,
 }
 
 /// A service whose servers are checked, until it is dropped.
@@ -61,15 +83,37 @@ struct Checker {
     /// Those that ask agents end when these are gone.
     _asking: Vec<Sender<Infallible>>,
     orders: ServerOrders,
+    statuses: Statuses,
+}
+
+/// What has been found of each server of a service, for whoever wants to see it.
+#[derive(Clone, Debug)]
+struct Statuses(Arc<Mutex<Vec<HealthStatus>>>);
+
+impl Statuses {
+    fn lock(&self) -> MutexGuard<'_, Vec<HealthStatus>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a checker hears of.
 #[derive(Debug)]
 enum Event {
-    /// A probe of the server with this number has had a result.
-    Result { server: usize, probe: u64, is_good: bool },
+    /// A probe of the server with this number has had a result: why it is not well, if it is not.
+    Result { server: usize, probe: u64, failure: Option<String> },
     /// Nobody wants to know any more.
     End,
+}
+
+/// Where programs of hosts start, and what they see.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// The folder of the fabric file.
+    pub folder: &'a Path,
+    /// What they see as `/etc/hosts`.
+    pub hosts_file: &'a Path,
+    /// What else they see, by host.
+    pub mounts: &'a dyn Fn(&str) -> Vec<FileMount>,
 }
 
 /// The checks of a network's services.
@@ -79,11 +123,22 @@ pub struct Checks {
 }
 
 impl Checks {
+    /// Refuses health checks that cannot be made: whoever starts a network hears of it then.
+    pub fn refuse(fabric: &Fabric, folder: &Path) -> Result<(), Error> {
+        for service in &fabric.services {
+            let trust = service.health.as_ref().and_then(|spec| spec.check.trust());
+            if let Some(Err(why)) = trust.map(|trust| tls::read(trust, folder)) {
+                return Err(Error::Authorities { service: service.name.clone(), why });
+            }
+        }
+        Ok(())
+    }
+
     /// Checks what this network has. What was checked in the same way before goes on.
-    pub fn change(&mut self, fabric: &Fabric, hosts: &[Host], orders: &ServerOrders) {
+    pub fn change(&mut self, fabric: &Fabric, hosts: &[Host], around: Surroundings<'_>, orders: &ServerOrders) {
         let mut before = std::mem::take(&mut self.checkers);
         for service in fabric.services.iter().filter(|service| service.health.is_some() || service.agent.is_some()) {
-            let (plan, namespaces) = plan(fabric, service, hosts);
+            let (plan, namespaces) = plan(fabric, service, hosts, around);
             let checker = match before.remove(&service.name) {
                 Some(checker) if checker.plan == plan => checker,
                 other => {
@@ -93,6 +148,19 @@ impl Checks {
                 }
             };
             self.checkers.insert(service.name.clone(), checker);
+        }
+    }
+
+    /// Adds to how services do what health checks have found.
+    pub fn describe(&self, services: &mut [ServiceStatus]) {
+        for service in services {
+            let Some(checker) = self.checkers.get(&service.service).filter(|it| it.events.is_some()) else { continue };
+            let statuses = checker.statuses.lock();
+            for (server, status) in checker.plan.servers.iter().zip(statuses.iter()) {
+                if let Some(described) = service.servers.iter_mut().find(|it| it.server == server.name) {
+                    described.health = Some(status.clone());
+                }
+            }
         }
     }
 }
@@ -109,7 +177,7 @@ impl Drop for Checker {
 }
 
 /// Servers that are hosts of their own: who is behind a device is nobody's to enter.
-fn plan(fabric: &Fabric, service: &Service, hosts: &[Host]) -> (Plan, Vec<Namespace>) {
+fn plan(fabric: &Fabric, service: &Service, hosts: &[Host], around: Surroundings<'_>) -> (Plan, Vec<Namespace>) {
     let (mut servers, mut namespaces) = (Vec::new(), Vec::new());
     let is_ipv6 = service.addresses.first().is_some_and(|address| address.is_ipv6);
     for (server, spec) in service.servers.iter().zip(&service.spec.servers) {
@@ -120,12 +188,41 @@ fn plan(fabric: &Fabric, service: &Service, hosts: &[Host]) -> (Plan, Vec<Namesp
             name: spec.name.clone(),
             address: SocketAddr::new(if is_ipv6 { own.ipv6.into() } else { own.ipv4.into() }, spec.port),
             namespace: namespace.inode(),
+            mounts: (around.mounts)(&spec.name),
         });
         namespaces.push(namespace);
     }
-    let (health, agent) = (service.health.clone(), service.agent);
-    let report_expiry = service.spec.report_expiry;
-    (Plan { service: service.name.clone(), health, agent, report_expiry, servers }, namespaces)
+    let trust = service.health.as_ref().and_then(|spec| spec.check.trust());
+    let plan = Plan {
+        service: service.name.clone(),
+        health: service.health.clone(),
+        authorities: trust.map_or(Ok(None), |trust| tls::read(trust, around.folder)),
+        agent: service.agent,
+        report_expiry: service.spec.report_expiry,
+        servers,
+        hosts_file: around.hosts_file.to_string_lossy().into_owned(),
+        folder: around.folder.to_owned(),
+    };
+    (plan, namespaces)
+}
+
+impl Plan {
+    /// How a server is probed; `None` if none is.
+    fn probe(&self, server: &CheckedServer, namespace: Namespace) -> Option<Probe> {
+        let check = self.health.as_ref()?.check.clone();
+        let configure = || self.authorities.clone().and_then(|text| tls::configure(text.as_deref()));
+        let tls = check.trust().map(|_| configure());
+        let host = probe::Host {
+            service: self.service.clone(),
+            name: server.name.clone(),
+            address: server.address.ip(),
+            namespace,
+            hosts_file: self.hosts_file.clone(),
+            mounts: server.mounts.clone(),
+            folder: self.folder.clone(),
+        };
+        Some(Probe { host, check, tls })
+    }
 }
 
 fn start(plan: Plan, namespaces: Vec<Namespace>, orders: &ServerOrders, seed: u64) -> Checker {
@@ -147,20 +244,20 @@ fn start(plan: Plan, namespaces: Vec<Namespace>, orders: &ServerOrders, seed: u6
             spawn("asker", move || asker.run(&namespace, &ended));
             asking.push(alive);
         }
-        if health.is_none() {
-            continue;
-        }
+        let Some(probe) = plan.probe(server, namespace).filter(|_| health.is_some()) else { continue };
         let (jobs, queue) = mpsc::channel();
-        let prober = Prober { number, server: server.name.clone(), results: events.clone() };
-        spawn("prober", move || prober.run(&namespace, &queue));
+        let prober = Prober { number, probe, results: events.clone() };
+        spawn("prober", move || prober.run(&queue));
         probers.push(jobs);
     }
+    let statuses = Statuses(Arc::new(Mutex::new(vec![HealthStatus::default(); plan.servers.len()])));
     let events = health.map(|health| {
-        let (own, own_orders) = (plan.clone(), orders.clone());
-        spawn("checker", move || check(&own, health, &heard, (&probers, &own_orders)));
+        let checking =
+            Checking { plan: plan.clone(), health, probers, orders: orders.clone(), statuses: statuses.clone() };
+        spawn("checker", move || checking.run(&heard));
         events
     });
-    Checker { plan, events, _asking: asking, orders: orders.clone() }
+    Checker { plan, events, _asking: asking, orders: orders.clone(), statuses }
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
@@ -170,70 +267,94 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Says when who is probed, and what follows.
-fn check(
-    plan: &Plan,
-    mut health: Health<usize>,
-    events: &Receiver<Event>,
-    (probers, orders): (&[Sender<Job>], &ServerOrders),
-) {
-    let began = Instant::now();
-    let now = || Time::from_ns(began.elapsed().as_nanos() as u64);
-    for server in 0..plan.servers.len() {
-        health.handle(now(), Input::Add(server));
-    }
-    loop {
-        let next = loop {
-            match health.poll(now()) {
-                Step::Wait(until) => break until,
-                Step::Do(Output::Probe { server, probe, deadline }) => {
-                    let port = health.spec().port.unwrap_or(plan.servers[server].address.port());
-                    let at = SocketAddr::new(plan.servers[server].address.ip(), port);
-                    let patience = Duration::from_nanos(deadline.since(now()).as_ns());
-                    let check = health.spec().check.clone();
-                    let _ = probers[server].send(Job { number: probe, check, at, patience });
-                }
-                Step::Do(Output::Up(server)) => say(plan, server, true, orders),
-                Step::Do(Output::Down(server)) => say(plan, server, false, orders),
-            }
-        };
-        // A service whose servers are all behind devices has nobody to probe.
-        let wait = Duration::from_nanos(next.since(now()).as_ns()).min(LONGEST_WAIT);
-        match events.recv_timeout(wait) {
-            Ok(Event::Result { server, probe, is_good }) => {
-                health.handle(now(), Input::Result { server, probe, is_good });
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return,
-        }
-    }
+/// Who says when which server of a service is probed, and what follows.
+struct Checking {
+    plan: Plan,
+    health: Health<usize>,
+    probers: Vec<Sender<Job>>,
+    orders: ServerOrders,
+    statuses: Statuses,
 }
 
-fn say(plan: &Plan, server: usize, is_up: bool, orders: &ServerOrders) {
-    let name = &plan.servers[server].name;
-    if is_up {
-        tracing::info!("server {name} of {} is up", plan.service);
-    } else {
-        tracing::warn!("server {name} of {} is down: its health check fails", plan.service);
+impl Checking {
+    fn run(mut self, events: &Receiver<Event>) {
+        let began = Instant::now();
+        let now = || Time::from_ns(began.elapsed().as_nanos() as u64);
+        for server in 0..self.plan.servers.len() {
+            self.health.handle(now(), Input::Add(server));
+        }
+        // By server: the probe that has no result yet.
+        let mut pending = vec![None; self.plan.servers.len()];
+        loop {
+            let next = loop {
+                match self.health.poll(now()) {
+                    Step::Wait(until) => break until,
+                    Step::Do(Output::Probe { server, probe, deadline }) => {
+                        let port = self.health.spec().port.unwrap_or(self.plan.servers[server].address.port());
+                        let patience = Duration::from_nanos(deadline.since(now()).as_ns());
+                        pending[server] = Some(probe);
+                        let _ = self.probers[server].send(Job { number: probe, port, patience });
+                    }
+                    Step::Do(Output::Up(server)) => self.say(server, true, false),
+                    Step::Do(Output::Down(server)) => self.say(server, false, pending[server].is_some()),
+                }
+            };
+            // A service whose servers are all behind devices has nobody to probe.
+            let wait = Duration::from_nanos(next.since(now()).as_ns()).min(LONGEST_WAIT);
+            match events.recv_timeout(wait) {
+                Ok(Event::Result { server, probe, failure }) => {
+                    if pending[server] == Some(probe) {
+                        pending[server] = None;
+                    }
+                    let is_good = failure.is_none();
+                    let status = &mut self.statuses.lock()[server];
+                    status.probes += 1;
+                    if failure.is_some() {
+                        status.failures += 1;
+                        status.last_failure = failure;
+                    }
+                    self.health.handle(now(), Input::Result { server, probe, is_good });
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
     }
-    orders.send(ServerOrder::new(&plan.service, name, OrderKind::Healthy(is_up)));
+
+    /// A server has gone up or down; `is_late`: its last probe has no result yet.
+    fn say(&self, server: usize, is_up: bool, is_late: bool) {
+        let Plan { service, servers, .. } = &self.plan;
+        let name = &servers[server].name;
+        if is_up {
+            tracing::info!("server {name} of {service} is up");
+        } else {
+            let status = &mut self.statuses.lock()[server];
+            if is_late {
+                status.last_failure = Some(Failure::TimedOut.to_string());
+            }
+            let why = status.last_failure.as_deref().unwrap_or("no reason is known");
+            tracing::warn!("server {name} of {service} is down: its health check fails: {why}");
+        }
+        self.statuses.lock()[server].is_down = !is_up;
+        self.orders.send(ServerOrder::new(service, name, OrderKind::Healthy(is_up)));
+    }
 }
 
 /// Who speaks to one server, in the namespace of its host.
 struct Prober {
     number: usize,
-    server: String,
+    probe: Probe,
     results: Sender<Event>,
 }
 
 impl Prober {
-    fn run(self, namespace: &Namespace, jobs: &Receiver<Job>) {
-        if let Err(error) = namespace.enter() {
-            return tracing::error!("server {} is not checked: {error}", self.server);
+    fn run(self, jobs: &Receiver<Job>) {
+        if let Err(error) = self.probe.host.namespace.enter() {
+            return tracing::error!("server {} is not checked: {error}", self.probe.host.name);
         }
-        while let Ok(Job { number, check, at, patience }) = jobs.recv() {
-            let is_good = probe::probe(&check, at, patience);
-            let _ = self.results.send(Event::Result { server: self.number, probe: number, is_good });
+        while let Ok(job) = jobs.recv() {
+            let failure = self.probe.run(&job).err().map(|failure| failure.to_string());
+            let _ = self.results.send(Event::Result { server: self.number, probe: job.number, failure });
         }
     }
 }
@@ -256,7 +377,7 @@ impl Asker {
         // When it was heard last, while that holds.
         let mut heard: Option<Instant> = None;
         while ended.recv_timeout(self.interval) == Err(RecvTimeoutError::Timeout) {
-            let said = probe::ask(self.at);
+            let said = ask::ask(self.at);
             match (said, heard) {
                 (Some(said), _) => {
                     heard = Some(Instant::now());

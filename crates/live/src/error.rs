@@ -197,6 +197,22 @@ pub enum Error {
         /// What would stand on the kernel's command line.
         path: String,
     },
+    /// Whose certificates are good for a service's health checks is not known.
+    #[error("certificates for the health checks of {service}: {why}")]
+    Authorities {
+        /// The service's name.
+        service: String,
+        /// The file, and what is wrong with it.
+        why: String,
+    },
+    /// Which addresses are in which country is not known.
+    #[error("countries of {service}: {why}")]
+    Countries {
+        /// The service's name.
+        service: String,
+        /// The file, and what is wrong with it.
+        why: String,
+    },
     /// More than one process can hold.
     #[error("{hosts} hosts are more than one live network can have: {limit} at most")]
     TooManyHosts {
@@ -354,6 +370,12 @@ impl Error {
             Self::GuestPath { .. } => {
                 "XDG_RUNTIME_DIR is the folder that networks are in: take one without; and the fabric file's folder, where an image is relative to it; or say `hypervisor: qemu`"
             }
+            Self::Authorities { .. } => {
+                "`ca` is a file in PEM with the certificates of who has signed those of the servers, relative to the fabric file's folder; `ca: none` takes any"
+            }
+            Self::Countries { .. } => {
+                "`file` has a line for each range of addresses, `1.0.0.0/24,AU` or `1.0.1.0,1.0.3.255,CN`, and is relative to the fabric file's folder"
+            }
             Self::TooManyHosts { .. } => {
                 "simulate it: `heddle run --sim`; or raise the limit of open files, `ulimit -Hn`"
             }
@@ -441,6 +463,8 @@ impl Error {
             }
             Self::HostFile { host, path, .. } => ["nodes", host, "files", path].map(str::to_owned).into(),
             Self::GuestPath { host, .. } => ["nodes", host].map(str::to_owned).into(),
+            Self::Countries { service, .. } => ["services", service, "countries", "file"].map(str::to_owned).into(),
+            Self::Authorities { service, .. } => ["services", service, "health", "ca"].map(str::to_owned).into(),
             Self::HostSysctl { host, .. } => ["nodes", host, "sysctls"].map(str::to_owned).into(),
             Self::Refused { at, .. } => at.clone(),
             _ => Vec::new(),

@@ -1,6 +1,7 @@
 //! A live network: its hosts and its data plane, and how a new file changes them.
 
 mod captures;
+mod countries;
 mod devices;
 mod flows;
 mod macs;
@@ -129,10 +130,14 @@ impl Network {
 
     /// Makes it what the file says, whose folder is `folder`. If it cannot be done, nothing changes.
     pub fn apply(&mut self, source: Source, folder: PathBuf, overrides: &Overrides) -> Result<Applied, Error> {
-        let fabric = definition((&source, overrides), &[], &[], &BTreeSet::new()).map_err(|error| in_file(&error))?;
+        let fabric = definition((&source, overrides), &[], &[], &BTreeSet::new()).map_err(|error| in_file(&error));
+        let fabric = countries::load(fabric?, &folder)?;
         self.check(&fabric)?;
         self.check_guests(&fabric, &folder)?;
+        Checks::refuse(&fabric, &folder)?;
         let mut applied = self.go_over_to(fabric, &folder)?;
+        // The same file may name certificates that have changed.
+        self.check_servers(&folder);
         (self.source, self.folder) = (source, folder);
         self.overrides = overrides.clone();
         self.changed_links.clear();
@@ -171,7 +176,8 @@ impl Network {
 
     /// What it is to be if these links and ports are changed.
     fn definition(&self, links: &[ChangedLink], ports: &[PortChange]) -> Result<Fabric, Error> {
-        definition((&self.source, &self.overrides), links, ports, &self.with_tables).map_err(|error| in_file(&error))
+        let fabric = definition((&self.source, &self.overrides), links, ports, &self.with_tables);
+        countries::load(fabric.map_err(|error| in_file(&error))?, &self.folder)
     }
 
     /// Whether it can become this fabric.
@@ -236,7 +242,7 @@ impl Network {
         let result = self.write_names(&hosts_file(&fabric)).and_then(|()| self.exchange(fabric, folder));
         if result.is_ok() {
             self.laid_out = laid_out;
-            self.check_servers();
+            self.check_servers(folder);
             self.start_programs(folder);
         }
         if result.is_err()
@@ -518,6 +524,7 @@ impl Network {
                 port.fault = faults.next();
             }
         }
+        self.checks.describe(&mut counters.services);
         counters
     }
 

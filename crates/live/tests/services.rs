@@ -89,14 +89,18 @@ fn connections_are_shared_out_and_answered_by_the_service() {
     }
     let web = status(&network, "web");
     assert_eq!(web.servers.iter().map(|server| server.opened).sum::<u64>(), 18, "{web:?}");
-    assert!(web.servers.iter().all(|server| server.in_packets > 0 && server.out_packets > 0 && server.failed == 0));
+    assert!(
+        web.servers
+            .iter()
+            .all(|server| server.traffic.in_packets > 0 && server.traffic.out_packets > 0 && server.failed == 0)
+    );
     // Direct connections to a server are its own, whatever services it has.
     assert_eq!(asked(&network, "h1", "h3:80", "2"), counts(&[("h3", 2)]));
     // The address is there, and says no where nobody serves.
     bed::ping(&network, "h1", &[], 2, "web");
     bed::ping(&network, "h1", &["-6"], 2, "web");
     assert_eq!(asked(&network, "h1", "web:81", "1"), counts(&[("connection refused", 1)]));
-    assert!(status(&network, "web").unserved > 0);
+    assert!(status(&network, "web").counters.unserved > 0);
     network.down().unwrap();
 }
 
@@ -168,7 +172,7 @@ fn who_is_refused_hears_it() {
     assert_eq!(client.ask(), "h2");
     assert_eq!(asked(&network, "h1", "one:80", "1"), counts(&[("connection refused", 1)]));
     let one = status(&network, "one");
-    assert_eq!((one.refused, one.servers[0].failed, one.servers[0].active), (1, 1, 1), "{one:?}");
+    assert_eq!((one.counters.refused, one.servers[0].failed, one.servers[0].active), (1, 1, 1), "{one:?}");
     assert_eq!(client.ask(), "h2");
     assert!(client.ends());
     // A server that would talk to itself is not its own.
@@ -220,5 +224,84 @@ fn a_server_that_is_down_or_overloaded_gets_nothing() {
     let text = self::network(&[unchecked]);
     network.apply(&source(&text), &Overrides::default()).unwrap();
     bed::wait_until("all are up", || ["h2", "h3", "h4"].iter().all(|server| out(server).is_none()));
+    network.down().unwrap();
+}
+
+/// Checks by datagrams and by commands, which run in the server's host.
+#[test]
+fn servers_are_probed_by_datagrams_and_by_commands() {
+    let Some(bed) = Bed::new() else { return };
+    let often = "interval: 20ms, timeout: 60s, fall: 1, rise: 1";
+    let by_udp = format!(
+        "  echo: {{ address: '10.1.0.80:5353', protocol: udp, servers: [h2, h3], health: {{ check: udp, send: hello, expect: '', {often} }} }}\n"
+    );
+    // It talks, leaves a child behind that has its output, and says how it is.
+    let command = "sleep 3600 & ls /sys/class/net | grep -q . && test $HEDDLE_SERVER = h4 || { echo $HEDDLE_SERVICE at $HEDDLE_ADDRESS:$HEDDLE_PORT is ill; exit 3; }";
+    let by_command =
+        format!("  web: {{ address: '10.1.0.81:80', servers: [h3, h4], health: {{ run: '{command}', {often} }} }}\n");
+    let network = bed.up("probed", &network(&[&by_udp, &by_command]));
+    let server = |service: &str, server: &str| {
+        let servers = status(&network, service).servers;
+        servers.into_iter().find(|it| it.server == server).expect("it is in the file")
+    };
+    let health = |service: &str, name: &str| server(service, name).health.expect("it is checked");
+    bed::wait_until("who refuses datagrams is down", || {
+        ["h2", "h3"].iter().all(|name| server("echo", name).out.as_deref() == Some("down"))
+    });
+    let why = health("echo", "h2");
+    assert!(why.is_down && why.failures > 0 && why.failures == why.probes, "{why:?}");
+    assert_eq!(why.last_failure.as_deref(), Some("connection refused"));
+    let _echo = Running::server(&network, "h2", "5353");
+    bed::wait_until("who answers is up", || server("echo", "h2").out.is_none() && !health("echo", "h2").is_down);
+    assert!(health("echo", "h3").is_down);
+    bed::wait_until("its command has said no", || server("web", "h3").out.as_deref() == Some("down"));
+    bed::wait_until("its command has said yes", || health("web", "h4").probes > 1);
+    let (ill, well) = (health("web", "h3"), health("web", "h4"));
+    let said = ill.last_failure.expect("it said why");
+    assert!(said.starts_with("its command exits with 3: web at ") && said.ends_with(":80 is ill"), "{said}");
+    assert_eq!((well.failures, server("web", "h4").out), (0, None), "{well:?}");
+    network.down().unwrap();
+}
+
+/// Whoever may not open connections hears nothing, and is counted.
+#[test]
+fn a_firewall_is_in_front() {
+    let Some(bed) = Bed::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("countries.csv");
+    std::fs::write(&list, "# made up\n0.0.0.0,255.255.255.255,AA\n").unwrap();
+    let rules = |more: &str| {
+        format!("  web: {{ address: ['10.1.0.80:80', '[fd68:6564:646c::80]:80'], servers: [h3], {more} }}\n")
+    };
+    let countries = format!("countries: {{ file: '{}', deny: [aa] }}", list.display());
+    let network = bed.up("guarded", &network(&[&rules(&countries)]));
+    let _server = Running::server(&network, "h3", "80");
+    // IPv6 has no country.
+    assert_eq!(asked(&network, "h1", "[fd68:6564:646c::80]:80", "1"), counts(&[("h3", 1)]));
+    let silent = |host: &str| {
+        let command = network.command(host, bed::program(), ["ask", "10.1.0.80:80", "1"]);
+        Running::start(command)
+    };
+    let denied = || status(&network, "web").counters;
+    let client = silent("h1");
+    bed::wait_until("its country is denied", || denied().denied_country > 0);
+    drop(client);
+    assert_eq!((denied().denied, denied().refused), (0, 0));
+    // Another list, another file.
+    std::fs::write(&list, "10.0.0.0/8,BB\n").unwrap();
+    network.apply(&source(&self::network(&[&rules(&countries)])), &Overrides::default()).unwrap();
+    assert_eq!(asked(&network, "h1", "10.1.0.80:80", "2"), counts(&[("h3", 2)]));
+    let mut held = Holding::open(&network, "h1", "10.1.0.80:80");
+    assert_eq!(held.ask(), "h3");
+    network.apply(&source(&self::network(&[&rules("deny: [0.0.0.0/0]")])), &Overrides::default()).unwrap();
+    let _client = silent("h2");
+    bed::wait_until("its address is denied", || denied().denied > 0);
+    // What there was goes on.
+    assert_eq!(held.ask(), "h3");
+    assert!(held.ends());
+    std::fs::write(&list, "10.0.0.0/8\n").unwrap();
+    let wrong = network.apply(&source(&self::network(&[&rules(&countries)])), &Overrides::default());
+    let said = wrong.expect_err("a line has no country").to_string();
+    assert!(said.contains("countries of web") && said.contains("countries.csv: line 1: expected a prefix"), "{said}");
     network.down().unwrap();
 }

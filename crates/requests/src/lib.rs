@@ -1,10 +1,11 @@
-//! The programs of a service: `heddle serve`, `heddle load`, `heddle agent`.
+//! The programs of a service: `heddle serve`, `heddle load`, `heddle agent`; and what serves one page, as `heddle metrics` does.
 //!
 //! | module | what of it |
 //! |---|---|
 //! | [`serve`] | a server whose requests take memory and time, and whose faults an experiment chooses |
 //! | [`load`] | clients that ask it, closed and open loop, and measure |
 //! | [`agent`] | how loaded a machine is, for balancers |
+//! | [`page`] | a server of one page, which is made for each who asks |
 //! | `load_report` | how loaded a server is, as ORCA writes it |
 //! | `server` | the event loop of those that serve |
 //! | [`http`] | requests and answers as bytes |
@@ -20,6 +21,7 @@ mod error;
 pub mod http;
 pub mod load;
 mod load_report;
+pub mod page;
 pub mod serve;
 mod server;
 

@@ -73,7 +73,8 @@ fn segment(src_port: u16, dst_port: u16, payload_len: usize, pseudo: &Pseudo) ->
         src_port,
         dst_port,
         seq: u32::MAX,
-        ack: 1,
+        // What a first segment with this number is answered with.
+        ack: 0,
         flags: tcp_flags::ACK,
         window: 1_000,
         urgent: 0,

@@ -8,6 +8,8 @@ const NAME: &str = "TCP";
 const HEADER: usize = 20;
 const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
+const OPTION_WINDOW_SCALE: u8 = 3;
+const WINDOW_SCALE_LEN: u8 = 3;
 const OPTION_TIMESTAMPS: u8 = 8;
 const TIMESTAMPS_LEN: u8 = 10;
 /// How RFC 7323, appendix A, lays the option out, and how every common stack does: two NOPs, then the option.
@@ -128,6 +130,21 @@ impl<'a> TcpPacket<'a> {
         match self.options.first_chunk::<ALIGNED_LEN>() {
             Some(start) if start[..4] == ALIGNED => Some(read_timestamps(&start[4..])),
             _ => self.find_timestamps(),
+        }
+    }
+
+    /// By how many bits windows are to be shifted (RFC 7323, 2.2); `None` if it does not say so, or the options before that are malformed.
+    pub fn window_scale(&self) -> Option<u8> {
+        let mut rest = self.options;
+        loop {
+            rest = match *rest {
+                [] | [OPTION_END, ..] => return None,
+                [OPTION_NOP, ref next @ ..] => next,
+                [OPTION_WINDOW_SCALE, WINDOW_SCALE_LEN, scale, ..] => return Some(scale),
+                // A length below 2 would not move on.
+                [_, len @ 2..=u8::MAX, ..] => rest.get(usize::from(len)..)?,
+                _ => return None,
+            };
         }
     }
 

@@ -9,16 +9,20 @@
 //! that of its connection. A virtual address has a MAC address that no host has; that is all which packets for others are asked.
 
 mod answers;
+mod counters;
 mod serve;
 mod state;
+#[cfg(test)]
+mod tests;
 
-use balance::ServiceSpec;
 use balance::health::HealthSpec;
+use balance::{CountryRules, ServiceSpec};
 use machine::Span;
 use topology::{NodeId, Topology};
 use vswitch::AddressAlias;
 
-pub use state::{ServerCounters, ServiceCounters, ServiceState, ServiceView};
+pub use counters::{ServerCounters, ServiceCounters};
+pub use state::{ServiceState, ServiceView};
 
 /// Virtual addresses' MAC address, locally administered. All have the same, so that what hosts know of it holds whatever services come and go.
 const MAC: [u8; 6] = [0x06, b'h', b'v', b'a', 0, 1];
@@ -43,6 +47,17 @@ pub struct Service {
     pub health: Option<HealthSpec>,
     /// Where their agents are asked.
     pub agent: Option<AgentSpec>,
+    /// Which countries' clients may come. Whoever reads the list adds it to `spec`.
+    pub countries: Option<CountriesSpec>,
+}
+
+/// Which countries' clients may come to a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountriesSpec {
+    /// A list of countries by addresses.
+    pub file: String,
+    /// What holds for them.
+    pub rules: CountryRules,
 }
 
 /// Where the agents of a service's servers are asked how much those have to do.

@@ -2,15 +2,16 @@
 
 use std::net::IpAddr;
 
-use balance::{Client, Outcome, ServerId};
+use balance::{Client, Denied, Outcome, ServerId};
 use machine::{Rebase, Span, Time};
 use topology::{NodeId, TiVec};
 use vswitch::conntrack::{
-    Conntrack, NatRange, Request, Segment, TcpState, Tracked, Translate, TranslatedEnd, Tuple, ct_state,
+    Conntrack, NatRange, Refusal, Request, Segment, TcpState, Tracked, Translate, TranslatedEnd, Tuple, ct_state,
 };
 use vswitch::{Field, HostTable, translate};
 use wire::{EthernetPacket, ethertype, protocol, tcp_flags};
 
+use super::counters::{ServerCounters, ServiceCounters};
 use super::{ForwardingMethod, Services, VirtualAddress};
 
 /// Connections of a network's services together.
@@ -18,6 +19,9 @@ const CONNECTIONS_MAX: usize = 1 << 20;
 
 /// Bits of a connection's mark that say which server of the service it has; the service's number is above them.
 const SERVER_BITS: u32 = 16;
+
+/// Ports of clients at which servers see them whose own port is another connection's.
+const OTHER_PORTS: (u16, u16) = (32_768, u16::MAX);
 
 /// Connections whose time has come are cleared away this often, if packets come.
 const SWEEP: Span = Span::from_ms(250);
@@ -40,36 +44,6 @@ pub enum Decision {
     Echo,
     /// It goes nowhere.
     Drop,
-}
-
-/// What a service has counted besides what its servers have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServiceCounters {
-    /// Connections that no server could get: none is there, all have as many as they may, ..
-    pub refused: u64,
-    /// Packets of no connection that begin none, or do not belong to theirs.
-    pub invalid: u64,
-    /// Packets to the address for which there is no service: another port.
-    pub unserved: u64,
-    /// Fragments, which do not say what they belong to, and malformed packets.
-    pub fragments: u64,
-    /// Connections for which there was no room.
-    pub full: u64,
-    /// Connections that were given to another server before the first one had answered, since that was out.
-    pub moved: u64,
-}
-
-/// What has passed to and from a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServerCounters {
-    /// Packets from clients.
-    pub in_packets: u64,
-    /// Their bytes, without frame check sequence.
-    pub in_bytes: u64,
-    /// Packets to clients.
-    pub out_packets: u64,
-    /// Their bytes.
-    pub out_bytes: u64,
 }
 
 /// A connection, as schedulers see it.
@@ -109,6 +83,8 @@ struct Running {
     /// By server.
     servers: Vec<ServerCounters>,
     counters: ServiceCounters,
+    /// Connections that are in the table, ended ones among them: what those say of it must not become another service's.
+    connections: u32,
     /// Whether the file has it.
     is_there: bool,
 }
@@ -179,10 +155,11 @@ impl ServiceState {
             hosts: Vec::new(),
             servers: Vec::new(),
             counters: ServiceCounters::default(),
+            connections: 0,
             is_there: true,
         };
         // One that no file has, nor any connection, makes room.
-        let is_over = |running: &Running| !running.is_there && running.machine.is_idle();
+        let is_over = |running: &Running| !running.is_there && running.connections == 0;
         if let Some(at) = self.running.iter().position(is_over) {
             self.running[at] = new;
             self.by_number.push(at as u32);
@@ -292,7 +269,7 @@ impl ServiceState {
         };
         let own = self.by_number[number];
         let is_tcp = tuple.protocol == protocol::TCP;
-        if is_tcp && segment.tcp_flags & (tcp_flags::SYN | tcp_flags::ACK | tcp_flags::RST) != tcp_flags::SYN {
+        if is_tcp && !is_first_segment(segment.tcp_flags) {
             self.running[own as usize].counters.invalid += 1;
             return Decision::Refuse;
         }
@@ -359,9 +336,20 @@ impl ServiceState {
         let (service, own) = (&services.all[number], self.by_number[number] as usize);
         let running = &mut self.running[own];
         let client = Client { address: tuple.src, port: tuple.src_port };
-        let Ok(server) = running.machine.open(now, &client) else {
-            running.counters.refused += 1;
-            return Decision::Refuse;
+        let server = match running.machine.open(now, &client) {
+            Ok(server) => server,
+            // Nobody hears from a firewall.
+            Err(balance::Refusal::Denied(why)) => {
+                match why {
+                    Denied::Address => running.counters.denied += 1,
+                    Denied::Country => running.counters.denied_country += 1,
+                }
+                return Decision::Drop;
+            }
+            Err(balance::Refusal::NoServer | balance::Refusal::Full | balance::Refusal::ClientLimit) => {
+                running.counters.refused += 1;
+                return Decision::Refuse;
+            }
         };
         let place = running.hosts.get(server.index()).copied().flatten();
         let location = place.and_then(|place| Some((place.host, place.number?)));
@@ -398,6 +386,17 @@ impl ServiceState {
                 self.note_removed(now);
                 tracked = self.track(now, segment, request);
             }
+            if tracked.refusal == Some(Refusal::NoTuple) {
+                // It has not ended: the server sees the client at another port.
+                let source = NatRange {
+                    end: TranslatedEnd::Source,
+                    is_ipv6: tuple.is_ipv6,
+                    addresses: (tuple.src, tuple.src),
+                    ports: Some(OTHER_PORTS),
+                };
+                let translate = Translate::Both { source, destination: range };
+                tracked = self.track(now, segment, Request { translate, ..request });
+            }
         }
         let running = &mut self.running[own];
         let Some(place) = tracked.place else {
@@ -414,6 +413,7 @@ impl ServiceState {
             is_from_host,
             phase: Phase::Active,
         };
+        running.connections += 1;
         let counters = &mut running.servers[server.index()];
         counters.in_packets += 1;
         counters.in_bytes += u64::from(bytes);
@@ -475,6 +475,7 @@ impl ServiceState {
         let Some(conntrack) = &mut self.conntrack else { return };
         for place in conntrack.take_removed() {
             let Some(opened) = self.opened.get_mut(place as usize) else { continue };
+            self.running[opened.running as usize].connections -= 1;
             // A client that asks nothing, or nothing more, says nothing of its server.
             let outcome = match opened.phase {
                 Phase::Closed => continue,
@@ -547,11 +548,21 @@ impl ServiceState {
 
     /// A packet goes to a server itself. If it begins a connection, one of a service between the same two ends that has ended is forgotten: answers are not its.
     pub(super) fn note_direct(&mut self, now: Time, headers: &[u8]) {
-        let Some(segment) = parse(headers).filter(|segment| segment.tcp_flags == tcp_flags::SYN) else { return };
+        // Most packets begin nothing, and that is seen at once.
+        if !may_be_first(headers) {
+            return;
+        }
+        let Some(segment) = parse(headers).filter(|segment| is_first_segment(segment.tcp_flags)) else { return };
         if let (Some(conntrack), Some(answers)) = (&mut self.conntrack, segment.tuple.reversed()) {
             conntrack.clear_ended(now, 0, &answers);
             self.note_removed(now);
         }
+    }
+
+    /// So many connections at most: a test need not make a million.
+    #[cfg(test)]
+    pub(super) fn bound(&mut self, connections: usize) {
+        self.conntrack = Some(Conntrack::new(7, connections).noting_removals());
     }
 
     /// The machine of a service, by its name.
@@ -590,6 +601,24 @@ const EXISTING: Request = Request { zone: 0, commit: false, force: false, mark: 
 /// The service and the server of a connection, by their places.
 const fn of_mark(mark: u32) -> (usize, usize) {
     ((mark >> SERVER_BITS) as usize, (mark & ((1 << SERVER_BITS) - 1)) as usize)
+}
+
+/// Whether a segment with these flags begins a connection, with or without an offer of ECN (RFC 3168, 6.1.1).
+const fn is_first_segment(flags: u8) -> bool {
+    flags & (tcp_flags::SYN | tcp_flags::ACK | tcp_flags::RST | tcp_flags::FIN) == tcp_flags::SYN
+}
+
+/// Whether a frame may have such a segment in it, by a look at where its flags stand if it has neither tags nor extension headers: false if they stand there and say otherwise.
+fn may_be_first(frame: &[u8]) -> bool {
+    const IP_AT: usize = 14;
+    let Some(start) = frame.first_chunk::<{ IP_AT + 20 }>() else { return true };
+    let (flags_at, protocol) = match u16::from_be_bytes([start[12], start[13]]) {
+        ethertype::IPV4 if start[IP_AT + 9] != protocol::TCP => return false,
+        ethertype::IPV4 => (IP_AT + usize::from(start[IP_AT] & 0xf) * 4 + 13, protocol::TCP),
+        ethertype::IPV6 => (IP_AT + 40 + 13, start[IP_AT + 6]),
+        _ => return true,
+    };
+    protocol != protocol::TCP || frame.get(flags_at).is_some_and(|flags| is_first_segment(*flags))
 }
 
 fn parse(headers: &[u8]) -> Option<Segment> {

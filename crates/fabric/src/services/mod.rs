@@ -1,12 +1,13 @@
 //! `services`: several servers behind one address.
 
+mod health;
 mod text;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use balance::health::{Check, HealthSpec};
-use balance::{ClientLimit, Persistence, ServerSpec, ServiceSpec};
-use datapath::{AgentSpec, Server, Service, VirtualAddress};
+use balance::{ClientLimit, CountryRules, Persistence, ServerSpec, ServiceSpec, SourceFilter};
+use datapath::{AgentSpec, CountriesSpec, Server, Service, VirtualAddress};
 use machine::Span;
 
 pub use text::ServiceSetting;
@@ -17,9 +18,10 @@ use crate::error::Problems;
 use crate::graph::{Graph, IPV4, IPV6};
 use crate::names::{canonical, reaches};
 use crate::quantity::Whole;
-use crate::read::{Name, Text};
+use crate::read::Name;
 use crate::source::At;
-use text::{CheckWord, HealthText, ServedProtocol, ServerText};
+use health::health;
+use text::{CountriesText, CountryCode, Prefix, ServedProtocol, ServerText};
 
 /// The most services of a file.
 const MOST: usize = datapath::SERVICES_MAX;
@@ -82,6 +84,7 @@ fn service(
     if let Some(limit) = text.client_limit {
         spec.client_limit = Some(ClientLimit { rate: limit.get(), burst: limit.get(), clients_max: CLIENTS_LIMITED });
     }
+    spec.filter = filter(text, problems);
     if let Some(expiry) = &text.report_expiry {
         spec.report_expiry = expiry.0;
     }
@@ -91,11 +94,7 @@ fn service(
         problems.add(text.servers.place, error.to_string(), "cannot be", "see `heddle help file`, services");
     }
     let forwarding = text.forward.map(|choice| choice.0).unwrap_or_default();
-    if let Some(health) = text.health.as_ref().filter(|health| protocol == UDP && health.value.port.is_none()) {
-        let message = "nobody can say by a connection whether a server of datagrams is well";
-        problems.add(health.place, message, "needs a `port`", "name a port at which it takes connections of TCP");
-    }
-    let health = text.health.as_ref().map(|text| health(text, problems));
+    let health = text.health.as_ref().map(|text| health(text, protocol == UDP, problems));
     let agent = text.agent.as_ref().map(|At { value: text, .. }| AgentSpec {
         port: text.port.value.get() as u16,
         interval: text.every.as_ref().map_or(AGENT_INTERVAL, |every| every.0),
@@ -106,46 +105,45 @@ fn service(
         let message = format!("{} is too often for a question over a connection of its own", agent.interval);
         problems.add(text.place, message, "too short", format!("`every: {AGENT_INTERVAL_MIN}` is the least"));
     }
+    let countries = text.countries.as_ref().map(|text| countries(text, problems));
     let name = name.value.0.clone();
-    (problems.noted() == before).then_some(Service { name, addresses, forwarding, servers, spec, health, agent })
+    (problems.noted() == before).then_some(Service {
+        name,
+        addresses,
+        forwarding,
+        servers,
+        spec,
+        health,
+        agent,
+        countries,
+    })
 }
 
-/// How servers are probed.
-fn health(At { value: text, place, .. }: &At<HealthText>, problems: &mut Problems<'_>) -> HealthSpec {
-    let is_http = text.check == Some(CheckWord::Http);
-    for (key, given) in [("path", &text.path), ("contains", &text.contains)] {
-        if let Some(given) = given.as_ref().filter(|_| !is_http) {
-            problems.add(given.place, format!("`{key}` is for checks by HTTP"), "not asked for", "say `check: http`");
-        }
+/// Which clients may open connections, if not all may.
+fn filter(text: &ServiceText, problems: &mut Problems<'_>) -> Option<Arc<SourceFilter>> {
+    if text.allow.is_none() && text.deny.is_none() {
+        return None;
     }
-    if let Some(path) = text.path.as_ref().filter(|path| !path.value.0.starts_with('/')) {
-        problems.add(path.place, "a path begins with `/`", "no path", "write it as in `path: /health`");
+    let ranges =
+        |prefixes: &Option<Vec<At<Prefix>>>| -> Vec<_> { prefixes.iter().flatten().map(|it| it.value.0).collect() };
+    let (allow, deny) = (ranges(&text.allow), ranges(&text.deny));
+    if text.allow.is_some() && allow.is_empty() {
+        let hint = "name a prefix in it, or remove it";
+        problems.add(text.address.place, "`allow` lets nobody in", "nobody may come", hint);
     }
-    let owned = |text: &Option<At<Text>>| text.as_ref().map(|text| text.value.0.clone());
-    let mut spec = HealthSpec::new(if is_http {
-        let (path, contains) = (owned(&text.path).unwrap_or_else(|| "/".to_owned()), owned(&text.contains));
-        Check::Http { is_tls: false, path, host: None, status_min: 200, status_max: 399, contains }
-    } else {
-        Check::Tcp
-    });
-    spec.port = text.port.map(|port| port.get() as u16);
-    if let Some(interval) = &text.interval {
-        (spec.interval, spec.fast_interval, spec.down_interval) = (interval.0, interval.0, interval.0);
-        spec.timeout = interval.0;
+    // Prefixes are within each other, or apart.
+    SourceFilter::new(&allow, &deny).ok().map(Arc::new)
+}
+
+/// Which countries' clients may.
+fn countries(At { value: text, place, .. }: &At<CountriesText>, problems: &mut Problems<'_>) -> CountriesSpec {
+    let codes = |codes: &Option<Vec<At<CountryCode>>>| codes.iter().flatten().map(|code| code.value.0).collect();
+    let rules = CountryRules { allow: codes(&text.allow), deny: codes(&text.deny) };
+    if text.allow.is_none() && text.deny.is_none() {
+        let hint = "add `deny: [..]`, or `allow: [..]`";
+        problems.add(*place, "no country is allowed or denied", "decides nothing", hint);
     }
-    if let Some(timeout) = &text.timeout {
-        spec.timeout = timeout.0;
-    }
-    if let Some(rise) = text.rise {
-        spec.rise = rise.get();
-    }
-    if let Some(fall) = text.fall {
-        spec.fall = fall.get();
-    }
-    if let Err(error) = spec.check() {
-        problems.add(*place, error.to_string(), "cannot be", "see `docs/services.md`");
-    }
-    spec
+    CountriesSpec { file: text.file.value.path().to_owned(), rules }
 }
 
 /// Where clients find it: nobody else.

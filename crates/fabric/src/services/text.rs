@@ -3,16 +3,18 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use balance::Scheduler;
+use balance::{AddressRange, Country, Scheduler};
 use datapath::{ForwardingMethod, Service};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use super::health::HealthText;
 use crate::error::Problems;
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Length, Whole};
-use crate::read::{Fields, Name, Read, Text, expected, section, shown};
+use crate::read::{Fields, Name, Read, expected, section, shown};
 use crate::source::At;
 use crate::tree::{Node, Value};
+use crate::vm::FilePath;
 use crate::words::{Choice, Keyword, Words, words};
 
 /// The most connections that a server may be given at once.
@@ -60,34 +62,18 @@ parameters! {
         "persistence" => persistence: Option<Length<false, DAY>>;
         /// New connections a second that each client may open; as many at once. As many as come when not given.
         "client-limit" => client_limit: Option<Whole<1, 1_000_000>>;
+        /// The only clients that may open connections: addresses with the lengths of their prefixes, as `[10.0.0.0/16]`. Of all prefixes here and in `deny` the longest counts.
+        "allow" => allow: Option<Vec<At<Prefix>>>;
+        /// Clients that may not. They hear nothing.
+        "deny" => deny: Option<Vec<At<Prefix>>>;
+        /// Which countries' clients may open connections, where neither `allow` nor `deny` has their address.
+        "countries" => countries: Option<At<CountriesText>>;
         /// How servers are probed. When not given, only what becomes of connections says how they do.
         "health" => health: Option<At<HealthText>>;
         /// Where agents on the servers say how much those have to do, for `arr`, `alc`, `utilisation`.
         "agent" => agent: Option<At<AgentText>>;
         /// What an agent has reported counts for so long. 3s when not given.
         "report-expiry" => report_expiry: Option<Length<false, HOUR>>;
-    }
-}
-
-section! {
-    /// How servers are probed: from the server's own host, at its own address.
-    HealthText {
-        /// `tcp`: a connection is established; `http`: a request is answered with a status of 200 to 399. `tcp` when not given.
-        "check" => check: Option<CheckWord>,
-        /// With `http`: the path that is asked for. `/` when not given.
-        "path" => path: Option<At<Text>>,
-        /// With `http`: what the answer's body must contain. Anything when not given.
-        "contains" => contains: Option<At<Text>>,
-        /// Another port than the server's own.
-        "port" => port: Option<Whole<1, 65_535>>,
-        /// From probe to probe, 10 % more or less. 2s when not given.
-        "interval" => interval: Option<Length<false, HOUR>>,
-        /// A probe without a result for so long has failed. As long as `interval` when not given.
-        "timeout" => timeout: Option<Length<false, HOUR>>,
-        /// Successes one after the other until a server is up. 2 when not given.
-        "rise" => rise: Option<Whole<1, 1_000>>,
-        /// Failures one after the other until it is down. 3 when not given.
-        "fall" => fall: Option<Whole<1, 1_000>>,
     }
 }
 
@@ -119,18 +105,6 @@ mod forwarding {
     }
 }
 
-/// What a probe does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CheckWord {
-    Tcp,
-    Http,
-}
-
-words!(CheckWord, "HealthCheck", "a check", {
-    "tcp" => CheckWord::Tcp,
-    "http" => CheckWord::Http,
-});
-
 section! {
     /// A server in full.
     ServerLong {
@@ -142,6 +116,70 @@ section! {
         "weight" => weight: Option<Whole<0, WEIGHT_MAX>>,
         /// Connections that it may have at once. As many as come when not given.
         "max-connections" => max_connections: Option<Whole<1, CONNECTIONS_MAX>>,
+    }
+}
+
+section! {
+    /// Which countries' clients may open connections.
+    CountriesText {
+        /// A list of countries by addresses, a line each: `1.0.0.0/24,AU` or `1.0.1.0,1.0.3.255,CN`. Relative to the folder of this file.
+        "file" => file: At<FilePath>,
+        /// Those that may, by their two letters, as `[DE, AT]`; nobody else may. All when not given.
+        "allow" => allow: Option<Vec<At<CountryCode>>>,
+        /// Those that may not.
+        "deny" => deny: Option<Vec<At<CountryCode>>>,
+    }
+}
+
+/// A range of addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prefix(pub AddressRange);
+
+impl Read for Prefix {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        if let Value::Scalar(text) = &node.value
+            && let Some(range) = AddressRange::parse(text)
+        {
+            return Some(Self(range));
+        }
+        expected(node, "a prefix with zeros behind it, like `10.1.0.0/16` or `\"fd00::/8\"`", problems);
+        None
+    }
+}
+
+impl JsonSchema for Prefix {
+    fn schema_name() -> Cow<'static, str> {
+        "Prefix".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "examples": ["10.1.0.0/16", "fd00::/8", "10.0.0.7"] })
+    }
+}
+
+/// A country.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountryCode(pub Country);
+
+impl Read for CountryCode {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        if let Value::Scalar(text) = &node.value
+            && let Some(country) = Country::parse(text)
+        {
+            return Some(Self(country));
+        }
+        expected(node, "a country by its two letters, like `DE`", problems);
+        None
+    }
+}
+
+impl JsonSchema for CountryCode {
+    fn schema_name() -> Cow<'static, str> {
+        "Country".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^[A-Za-z]{2}$", "examples": ["DE"] })
     }
 }
 

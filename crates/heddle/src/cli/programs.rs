@@ -224,7 +224,7 @@ pub enum LoadSource {
 }
 
 /// Where to listen. `[::]` is for all addresses, those of IPv4 as well.
-fn listen(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
         return Ok(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));

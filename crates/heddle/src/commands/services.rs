@@ -46,15 +46,7 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64) -> Rows
             let was = was.and_then(|was| was.servers.iter().find(|was| was.server == server.server));
             rows.push(server_row(service, was, server, seconds));
         }
-        let lost = [
-            ("refused", service.refused),
-            ("invalid", service.invalid),
-            ("unserved", service.unserved),
-            ("fragments", service.fragments),
-            ("full", service.full),
-            ("moved", service.moved),
-        ];
-        for (what, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
+        for (what, count) in service.counters.named().into_iter().filter(|(_, count)| *count > 0) {
             let mut row = [const { Value::Null }; COLUMNS.len()];
             [row[0], row[4], row[9]] = [json!(service.service), json!(what), json!(count)];
             rows.push(row);
@@ -63,7 +55,7 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64) -> Rows
     rows
 }
 
-const COLUMNS: [&str; 16] = [
+const COLUMNS: [&str; 17] = [
     "service",
     "scheduler",
     "forward",
@@ -80,6 +72,7 @@ const COLUMNS: [&str; 16] = [
     "out-mbit/s",
     "cpu-%",
     "memory-%",
+    "why",
 ];
 
 fn server_row(
@@ -105,10 +98,11 @@ fn server_row(
         json!(server.opened),
         json!(server.failed),
         server.latency.map_or(Value::Null, |latency| hundredths(latency.as_ns() as f64 / 1e6)),
-        mbit(rate(server.in_bytes, was.map(|was| was.in_bytes))),
-        mbit(rate(server.out_bytes, was.map(|was| was.out_bytes))),
+        mbit(rate(server.traffic.in_bytes, was.map(|was| was.traffic.in_bytes))),
+        mbit(rate(server.traffic.out_bytes, was.map(|was| was.traffic.out_bytes))),
         percent(server.load.and_then(|load| load.cpu_permille)),
         percent(server.load.and_then(|load| load.memory_permille)),
+        json!(server.health.as_ref().filter(|it| it.is_down).and_then(|health| health.last_failure.as_ref())),
     ]
 }
 

@@ -37,10 +37,12 @@ targets! {
     certificate_name
     conntrack
     control_message
+    countries
     external_partner
     fabric_file
     flow
     greeting
+    health_answer
     import
     ingress
     iperf_report

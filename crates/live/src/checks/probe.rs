@@ -1,196 +1,153 @@
-//! One probe of a server, and one question to its agent.
+//! One probe of a server.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use balance::agent::{AgentCheck, TEXT_MAX, parse_report};
-use balance::health::Check;
+use balance::health::{BadAnswer, Check, DnsCheck};
+use machine::mix;
+use rustls::ClientConfig;
 
-use crate::dataplane::OrderKind;
+use super::failure::Failure;
+use super::stream::{DeadlineStream, exchange, in_time, left};
+use super::{command, grpc, tls};
+use crate::files::FileMount;
+use crate::namespace::Namespace;
 
-/// How long an agent may take to answer.
-const AGENT_PATIENCE: Duration = Duration::from_secs(1);
+/// Bytes of an answer of HTTP that are looked at.
+const HTTP_MAX: usize = 64 << 10;
 
-/// Bytes of an HTTP answer that are looked at.
-const ANSWER_MAX: usize = 64 << 10;
+/// Bytes of a datagram that are looked at.
+const DATAGRAM_MAX: usize = 4 << 10;
 
-/// A probe.
+/// A server, and what programs of its host see.
+#[derive(Debug)]
+pub(super) struct Host {
+    /// The service whose server it is.
+    pub service: String,
+    /// The host's name.
+    pub name: String,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its network namespace.
+    pub namespace: Namespace,
+    /// What its programs see as `/etc/hosts`.
+    pub hosts_file: String,
+    /// What else they see.
+    pub mounts: Vec<FileMount>,
+    /// Where they start: the folder of the fabric file.
+    pub folder: PathBuf,
+}
+
+/// What is done to find out how a server does, from within its host.
+#[derive(Debug)]
+pub(super) struct Probe {
+    /// The server.
+    pub host: Host,
+    /// What is done.
+    pub check: Check,
+    /// Of a check by TLS, what that needs, or why there is none.
+    pub tls: Option<Result<Arc<ClientConfig>, String>>,
+}
+
+/// When it is done.
 #[derive(Debug)]
 pub(super) struct Job {
     /// For whoever waits for the result.
     pub number: u64,
-    /// What is done.
-    pub check: Check,
     /// Where.
-    pub at: SocketAddr,
+    pub port: u16,
     /// How long it may take.
     pub patience: Duration,
 }
 
-/// Whether a server is well.
-pub(super) fn probe(check: &Check, at: SocketAddr, patience: Duration) -> bool {
-    let deadline = Instant::now() + patience;
-    match check {
-        Check::Tcp => connect(at, deadline).is_ok(),
-        Check::Http { is_tls: false, path, host, status_min, status_max, contains } => {
-            let host = host.clone().unwrap_or_else(|| at.to_string());
-            let request =
-                format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: heddle\r\nConnection: close\r\n\r\n");
-            let is_enough = |answer: &[u8]| is_whole(answer) || contains.is_none() && read_answer(answer).is_some();
-            let Ok(answer) = exchange((at, deadline), request.as_bytes(), ANSWER_MAX, is_enough) else { return false };
-            let Some((status, body)) = read_answer(&answer) else { return false };
-            (*status_min..=*status_max).contains(&status)
-                && contains.as_ref().is_none_or(|wanted| String::from_utf8_lossy(body).contains(&**wanted))
+impl Probe {
+    /// Whether the server is well.
+    pub fn run(&self, job: &Job) -> Result<(), Failure> {
+        let deadline = Instant::now() + job.patience;
+        let at = SocketAddr::new(self.host.address, job.port);
+        match &self.check {
+            Check::Tcp { send, expect: None } if send.is_empty() => {
+                DeadlineStream::connect(at, deadline)?;
+                Ok(())
+            }
+            Check::Tcp { send, expect } => {
+                let mut stream = DeadlineStream::connect(at, deadline)?;
+                let Some(wanted) = expect else { return Ok(io::Write::write_all(&mut stream, send)?) };
+                // An empty one stands for anything.
+                let enough = wanted.len().max(1);
+                begins(&exchange(&mut stream, send, enough, |answer| answer.len() >= enough)?, wanted)
+            }
+            Check::Tls { trust: _, name } => {
+                let stream = DeadlineStream::connect(at, deadline)?;
+                tls::connect(self.tls()?, name.as_deref(), (at, stream))?;
+                Ok(())
+            }
+            Check::Http(http) => {
+                let (request, is_enough) = (http.request(&at.to_string()), |answer: &[u8]| http.is_enough(answer));
+                let mut stream = DeadlineStream::connect(at, deadline)?;
+                let answer = if http.tls.is_some() {
+                    let mut stream = tls::connect(self.tls()?, http.host.as_deref(), (at, stream))?;
+                    exchange(&mut stream, &request, HTTP_MAX, is_enough)?
+                } else {
+                    exchange(&mut stream, &request, HTTP_MAX, is_enough)?
+                };
+                Ok(http.judge(&answer)?)
+            }
+            Check::Udp { send, expect: None } => match ask_by_udp(at, send, Instant::now() + job.patience / 2) {
+                Ok(_) => Ok(()),
+                // Nobody has said that nobody is there.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(()),
+                Err(error) => Err(error.into()),
+            },
+            Check::Udp { send, expect: Some(wanted) } => begins(&ask_by_udp(at, send, deadline)?, wanted),
+            Check::Dns(dns) => ask_name_server(dns, at, (mix(job.number) as u16, deadline)),
+            Check::Grpc { service } => grpc::check(service, at, deadline),
+            Check::Command { arguments } => command::check(arguments, &self.host, job.port, deadline),
         }
-        // No file asks for them.
-        Check::Http { is_tls: true, .. }
-        | Check::Udp { .. }
-        | Check::Dns { .. }
-        | Check::Grpc { .. }
-        | Check::Command { .. } => true,
+    }
+
+    fn tls(&self) -> Result<&Arc<ClientConfig>, Failure> {
+        match &self.tls {
+            Some(Ok(config)) => Ok(config),
+            Some(Err(why)) => Err(Failure::Check(why.clone())),
+            None => Err(Failure::Check("no certificates were named".to_owned())),
+        }
     }
 }
 
-/// The status of an HTTP answer, and its body as far as it is there.
-fn read_answer(answer: &[u8]) -> Option<(u16, &[u8])> {
-    let rest = answer.strip_prefix(b"HTTP/1.1 ").or_else(|| answer.strip_prefix(b"HTTP/1.0 "))?;
-    let status = rest.get(..3).filter(|status| status.iter().all(u8::is_ascii_digit))?;
-    let status = str::from_utf8(status).ok()?.parse().ok()?;
-    let body = end_of_head(answer).unwrap_or(answer.len());
-    Some((status, &answer[body..]))
-}
-
-fn end_of_head(answer: &[u8]) -> Option<usize> {
-    answer.windows(4).position(|end| end == b"\r\n\r\n").map(|end| end + 4)
-}
-
-/// Whether an HTTP answer that says how long it is has come.
-fn is_whole(answer: &[u8]) -> bool {
-    let Some(end) = end_of_head(answer) else { return false };
-    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
-    length.is_some_and(|length| answer.len() - end >= length)
-}
-
-/// What an agent says: a load report in JSON, by HTTP or not, or the line that `HAProxy` expects. `None` if it says nothing that is understood.
-pub(super) fn ask(at: SocketAddr) -> Option<OrderKind> {
-    // An agent of HAProxy's kind says its line to whoever connects; one that speaks HTTP waits for the request.
-    // Of version 1.0, so that the answer comes in one piece.
-    let request = format!("GET /load HTTP/1.0\r\nHost: {at}\r\nConnection: close\r\n\r\n");
-    let is_line = |answer: &[u8]| !answer.starts_with(b"HTTP/") && !answer.starts_with(b"{") && answer.contains(&b'\n');
-    let is_enough = |answer: &[u8]| is_whole(answer) || is_line(answer);
-    let answer = exchange((at, Instant::now() + AGENT_PATIENCE), request.as_bytes(), TEXT_MAX, is_enough).ok()?;
-    let text = match read_answer(&answer) {
-        Some((200, body)) => body,
-        Some(_) => return None,
-        None => &answer,
-    };
-    if text.trim_ascii_start().starts_with(b"{") {
-        return parse_report(text.trim_ascii()).ok().map(OrderKind::Report);
+/// An answer is there, and begins so.
+fn begins(answer: &[u8], wanted: &[u8]) -> Result<(), Failure> {
+    if answer.is_empty() && wanted.is_empty() || !answer.starts_with(wanted) {
+        return Err(BadAnswer::Beginning.into());
     }
-    AgentCheck::parse(text).ok().filter(|_| !text.trim_ascii().is_empty()).map(OrderKind::Agent)
+    Ok(())
 }
 
-fn connect(at: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
-    TcpStream::connect_timeout(&at, left(deadline)?)
+fn ask_name_server(dns: &DnsCheck, at: SocketAddr, (id, deadline): (u16, Instant)) -> Result<(), Failure> {
+    let query = dns.query(id).ok_or_else(|| Failure::Check(format!("`{}` is no name", dns.name)))?;
+    Ok(dns.judge(id, &ask_by_udp(at, &query, deadline)?)?)
 }
 
-/// How long is left; an error if nothing is.
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-/// Says something, and reads what comes until the other side ends, or so many bytes, or what is enough.
-fn exchange(
-    (at, deadline): (SocketAddr, Instant),
-    request: &[u8],
-    most: usize,
-    is_enough: impl Fn(&[u8]) -> bool,
-) -> io::Result<Vec<u8>> {
-    let mut stream = connect(at, deadline)?;
-    stream.set_write_timeout(Some(left(deadline)?))?;
-    // Who closes at once has said what he had to say.
-    let _ = stream.write_all(request);
-    let mut answer = Vec::new();
-    let mut piece = [0; 2_048];
-    while answer.len() < most && !is_enough(&answer) {
-        stream.set_read_timeout(Some(left(deadline)?))?;
-        match stream.read(&mut piece) {
-            Ok(0) => break,
-            Ok(read) => answer.extend_from_slice(&piece[..read]),
+/// Sends a datagram, and waits for the one that answers it.
+fn ask_by_udp(at: SocketAddr, datagram: &[u8], deadline: Instant) -> io::Result<Vec<u8>> {
+    let any: IpAddr = if at.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    // From nobody else, and it hears of refusals.
+    socket.connect(at)?;
+    socket.send(datagram)?;
+    let mut answer = vec![0; DATAGRAM_MAX];
+    loop {
+        socket.set_read_timeout(Some(left(deadline)?))?;
+        match socket.recv(&mut answer).map_err(in_time) {
+            Ok(length) => {
+                answer.truncate(length);
+                return Ok(answer);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // It has closed without reading what was said.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset && !answer.is_empty() => break,
             Err(error) => return Err(error),
-        }
-    }
-    answer.truncate(most);
-    Ok(answer)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::TcpListener;
-    use std::thread;
-
-    /// A server that gives this answer to one connection.
-    fn server(answer: &'static [u8]) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = listener.local_addr().unwrap();
-        thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 1_024];
-            let _ = stream.read(&mut request);
-            let _ = stream.write_all(answer);
-        });
-        at
-    }
-
-    const PATIENCE: Duration = Duration::from_secs(60);
-
-    fn http(contains: Option<&str>) -> Check {
-        let contains = contains.map(str::to_owned);
-        Check::Http { is_tls: false, path: "/".to_owned(), host: None, status_min: 200, status_max: 399, contains }
-    }
-
-    #[test]
-    fn a_server_is_well_if_it_answers_as_it_should() {
-        let listening = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(probe(&Check::Tcp, listening.local_addr().unwrap(), PATIENCE));
-        let gone = listening.local_addr().unwrap();
-        drop(listening);
-        assert!(!probe(&Check::Tcp, gone, PATIENCE) && !probe(&http(None), gone, PATIENCE));
-        for (answer, contains, is_good) in [
-            (&b"HTTP/1.1 200 OK\r\n\r\nfine"[..], None, true),
-            (b"HTTP/1.1 200 OK\r\n\r\nfine", Some("fine"), true),
-            (b"HTTP/1.1 200 OK\r\nx: fine\r\n\r\nbad", Some("fine"), false),
-            (b"HTTP/1.0 503 Service Unavailable\r\n\r\n", None, false),
-            (b"HTTP/1.9x200 OK\r\n\r\n", None, false),
-            (b"SSH-2.0", None, false),
-            (b"", None, false),
-        ] {
-            assert_eq!(
-                probe(&http(contains), server(answer), PATIENCE),
-                is_good,
-                "{}",
-                String::from_utf8_lossy(answer)
-            );
-        }
-    }
-
-    #[test]
-    fn agents_are_understood_in_both_tongues() {
-        let Some(OrderKind::Agent(line)) = ask(server(b"up 75%\n")) else { panic!("HAProxy's") };
-        assert_eq!(line.weight_percent, Some(75));
-        for answer in [&b"{\"cpu_utilization\": 0.5}"[..], b"HTTP/1.1 200 OK\r\n\r\n{\"cpu_utilization\": 0.5}"] {
-            let Some(OrderKind::Report(report)) = ask(server(answer)) else { panic!("ORCA's") };
-            assert_eq!(report.cpu_permille, Some(500));
-        }
-        for nonsense in [&b"HTTP/1.1 404 Not Found\r\n\r\nup"[..], b"hello", b"{", b"\xff\xfe", b""] {
-            assert!(ask(server(nonsense)).is_none(), "{}", String::from_utf8_lossy(nonsense));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How services do, and what is said about their servers while they run.
 
+use datapath::{ServerCounters, ServiceCounters};
 use machine::nanos;
 use serde::{Deserialize, Serialize};
 
@@ -18,18 +19,9 @@ pub struct ServiceStatus {
     pub forward: String,
     /// Its servers, those first that the file has.
     pub servers: Vec<ServerStatus>,
-    /// Connections that no server could get: none is up, all are full.
-    pub refused: u64,
-    /// Packets of no connection that begin none, or do not belong to theirs.
-    pub invalid: u64,
-    /// Packets to its address for which there is no service.
-    pub unserved: u64,
-    /// Fragments, and malformed packets.
-    pub fragments: u64,
-    /// Connections for which there was no room.
-    pub full: u64,
-    /// Connections that another server got, since the first one was out before it had answered.
-    pub moved: u64,
+    /// What it has counted besides what its servers have.
+    #[serde(flatten)]
+    pub counters: ServiceCounters,
 }
 
 /// A server of a service.
@@ -53,16 +45,27 @@ pub struct ServerStatus {
     pub failed: u64,
     /// How long it takes to begin an answer, where that is known.
     pub latency: Option<nanos::Span>,
+    /// What health checks have found, if there are any.
+    #[serde(default)]
+    pub health: Option<HealthStatus>,
     /// What its agent has reported last, unless that is too long ago.
     pub load: Option<balance::LoadReport>,
-    /// Packets from clients.
-    pub in_packets: u64,
-    /// Their bytes, without frame check sequence.
-    pub in_bytes: u64,
-    /// Packets to clients.
-    pub out_packets: u64,
-    /// Their bytes.
-    pub out_bytes: u64,
+    /// What has passed to and from it.
+    #[serde(flatten)]
+    pub traffic: ServerCounters,
+}
+
+/// What health checks have found of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthStatus {
+    /// Whether it gets no connections since its checks fail.
+    pub is_down: bool,
+    /// Probes that have had a result.
+    pub probes: u64,
+    /// Those that have failed.
+    pub failures: u64,
+    /// Why the last one of those has.
+    pub last_failure: Option<String>,
 }
 
 /// What is said about a server while its service runs. It holds until a file says something else.

@@ -38,14 +38,11 @@ fn status(fabric: &Fabric, service: &datapath::Service, view: &ServiceView<'_>, 
             completed: status.completed,
             failed: status.failed + status.refused,
             latency: status.latency.map(|latency| nanos::Span::from_ns(latency.as_ns())),
+            health: None,
             load: status.load,
-            in_packets: counters.in_packets,
-            in_bytes: counters.in_bytes,
-            out_packets: counters.out_packets,
-            out_bytes: counters.out_bytes,
+            traffic: counters,
         }
     };
-    let counters = view.counters;
     ServiceStatus {
         service: view.name.to_owned(),
         addresses: service.addresses.iter().map(|address| socket_address(address).to_string()).collect(),
@@ -53,12 +50,7 @@ fn status(fabric: &Fabric, service: &datapath::Service, view: &ServiceView<'_>, 
         scheduler: view.machine.spec().scheduler.name().to_owned(),
         forward: service.forwarding.name().to_owned(),
         servers: view.machine.status(now).map(server).collect(),
-        refused: counters.refused,
-        invalid: counters.invalid,
-        unserved: counters.unserved,
-        fragments: counters.fragments,
-        full: counters.full,
-        moved: counters.moved,
+        counters: view.counters,
     }
 }
 

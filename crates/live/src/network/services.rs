@@ -1,17 +1,23 @@
 //! Servers of a live network's services.
 
+use std::path::Path;
+
 use super::Network;
 use crate::Error;
+use crate::checks::Surroundings;
 use crate::control::ServerChange;
 use crate::dataplane::{OrderKind, ServerOrder};
 
 impl Network {
     /// Has the servers of services checked, and their agents asked, as the file says.
-    pub(super) fn check_servers(&mut self) {
+    pub(super) fn check_servers(&mut self, folder: &Path) {
         let Some(plane) = &self.plane else { return };
-        if let Some(orders) = plane.server_orders() {
-            self.checks.change(plane.plan().fabric(), &self.hosts, &orders);
-        }
+        let Some(orders) = plane.server_orders() else { return };
+        let mut checks = std::mem::take(&mut self.checks);
+        let mounts = |host: &str| self.mounts(host).to_vec();
+        let around = Surroundings { folder, hosts_file: &self.hosts_path, mounts: &mounts };
+        checks.change(plane.plan().fabric(), &self.hosts, around, &orders);
+        self.checks = checks;
     }
 
     /// Changes a server of a service while it runs.

@@ -52,7 +52,7 @@ pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
 /// Each service: its servers by their names, and all else that is said of it.
 fn service_views(fabric: &Fabric) -> BTreeMap<String, ServiceView<'_>> {
     let mut views = BTreeMap::new();
-    for Service { name, addresses, forwarding, servers, spec, health, agent } in &fabric.services {
+    for Service { name, addresses, forwarding, servers, spec, health, agent, countries: _ } in &fabric.services {
         let servers = servers.iter().map(|server| (fabric.topology.nodes[server.host].name.as_str(), server.port));
         views.insert(
             format!("service {name}"),

@@ -62,6 +62,15 @@ impl NatRange {
         })
     }
 
+    /// What a connection becomes with the first address and port.
+    pub(super) const fn first(&self, tuple: &Tuple) -> Tuple {
+        let port = match self.ports {
+            Some((first, _)) => first,
+            None => self.port_of(tuple),
+        };
+        self.translated(tuple, self.addresses.0, port)
+    }
+
     /// A number that connections have in common which compete for the same translations; `None` if there is but one for each.
     pub(super) fn contested(&self, tuple: &Tuple, seed: u64, zone: u16) -> Option<u64> {
         let mut rest = *tuple;

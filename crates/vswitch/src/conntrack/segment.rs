@@ -1,6 +1,6 @@
 //! What connection tracking looks at of a packet.
 
-use wire::{Ipv4Packet, Ipv6Packet, protocol};
+use wire::{Ipv4Packet, Ipv6Packet, TcpPacket, protocol, tcp_flags};
 
 use super::icmp::{answer_to, is_error};
 use super::tuple::Tuple;
@@ -14,6 +14,54 @@ pub struct Segment {
     pub tcp_flags: u8,
     /// Of an ICMP error, those of the packet that it is about, as it quotes them.
     pub quoted: Option<Tuple>,
+    /// Of a segment of TCP that is whole, where it stands among the others.
+    pub numbers: Option<SequenceNumbers>,
+}
+
+/// Where a segment of TCP stands among the others of its connection (RFC 9293, 3.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SequenceNumbers {
+    /// Of its first byte, or its SYN.
+    pub seq: u32,
+    /// Of the byte that its sender waits for.
+    pub ack: u32,
+    /// How many more it takes, not scaled.
+    pub window: u16,
+    /// Its bytes; SYN and FIN count as one each.
+    pub length: u32,
+    /// Of a first segment, by how many bits windows are to be shifted, if it says so.
+    pub scale: Option<u8>,
+}
+
+impl SequenceNumbers {
+    fn read(segment: &[u8]) -> Option<Self> {
+        let segment = TcpPacket::new_checked(segment).ok()?;
+        let flags = segment.flags();
+        let has = |flag: u8| u32::from(flags & flag != 0);
+        Some(Self {
+            seq: segment.seq(),
+            ack: segment.ack(),
+            window: segment.window(),
+            length: segment.payload().len() as u32 + has(tcp_flags::SYN) + has(tcp_flags::FIN),
+            scale: if has(tcp_flags::SYN) == 1 { segment.window_scale() } else { None },
+        })
+    }
+
+    /// Those of the segment in an IP packet; `None` if that has none that is whole.
+    pub fn of(is_ipv6: bool, packet: &[u8]) -> Option<Self> {
+        let (tuple, upper) = read(is_ipv6, packet)?;
+        if tuple.protocol == protocol::TCP { Self::read(upper) } else { None }
+    }
+
+    /// Behind its last byte.
+    pub const fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.length)
+    }
+
+    /// Whether all of them are 0, as in a simulation's headers.
+    pub const fn are_absent(&self) -> bool {
+        self.seq == 0 && self.ack == 0 && self.window == 0
+    }
 }
 
 /// Bytes of an ICMP header in front of what it quotes.
@@ -23,7 +71,7 @@ impl Segment {
     /// Reads an IP packet. `None` for a fragment, which does not say what it belongs to, and for what is malformed.
     pub fn parse(is_ipv6: bool, packet: &[u8]) -> Option<Self> {
         let (mut tuple, upper) = read(is_ipv6, packet)?;
-        let mut segment = Self { tuple, tcp_flags: 0, quoted: None };
+        let mut segment = Self { tuple, tcp_flags: 0, quoted: None, numbers: None };
         if tuple.is_icmp() {
             let header = upper.first_chunk::<HEADER>()?;
             tuple.dst_port = u16::from_be_bytes([header[0], header[1]]);
@@ -35,6 +83,7 @@ impl Segment {
             segment.tuple = tuple;
         } else if tuple.protocol == protocol::TCP {
             segment.tcp_flags = *upper.get(13)?;
+            segment.numbers = SequenceNumbers::read(upper);
         }
         Some(segment)
     }

@@ -1,178 +1,25 @@
 //! The connections of one switch.
 
-use std::fmt;
-
 use machine::{Rebase, Span, Time};
-use serde::{Deserialize, Serialize};
 
+use super::connection::{Connection, NONE};
 use super::ct_state::{DESTINATION_NAT, ESTABLISHED, INVALID, NEW, RELATED, REPLY, SOURCE_NAT, TRACKED};
 use super::exhausted::Exhausted;
 use super::index::Index;
 use super::lifetime::{EVICTED, LIFETIMES, Lifetime};
-use super::nat::NatRange;
+use super::lists::{Lists, SHARES};
+use super::request::{Refusal, Request, Tracked, Translate};
 use super::segment::Segment;
+use super::status::{ConnectionStatus, ConntrackCounters};
 use super::tcp::{self, Step, TcpState};
 use super::tuple::Tuple;
-
-/// Nothing is there.
-const NONE: u32 = u32::MAX;
+use super::windows::Windows;
 
 /// Connections whose time has come that one new one clears away, of each lifetime.
 const EXPIRED_AT_ONCE: u32 = 2;
 
 /// A connection is moved within the list of its lifetime when its end has moved by this part of the lifetime: most packets need not write there.
 const LISTED_PARTS: u64 = 8;
-
-/// What is asked about a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Connections of different zones have nothing to do with each other.
-    pub zone: u16,
-    /// Whether a new connection is kept.
-    pub commit: bool,
-    /// Whether the packet's direction is to be the connection's: one in the other direction makes room.
-    pub force: bool,
-    /// With `commit`, bits of the connection's mark that are written: value and mask.
-    pub mark: Option<(u32, u32)>,
-    /// Whether addresses are translated.
-    pub translate: Translate,
-}
-
-/// How many may have a part of the table each.
-const SHARES: usize = 2;
-
-/// Whether addresses are translated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Translate {
-    /// The packet stays as it is.
-    No,
-    /// As the connection's first packet was.
-    Existing,
-    /// The same; a new connection that is kept gets an address of this range.
-    New(NatRange),
-}
-
-impl Request {
-    /// What a new connection is translated to, if it is.
-    const fn range_for(&self, tuple: &Tuple) -> Option<&NatRange> {
-        match &self.translate {
-            Translate::New(range) if range.is_for(tuple) => Some(range),
-            _ => None,
-        }
-    }
-}
-
-/// What a packet is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tracked {
-    /// Flags of [`ct_state`](super::ct_state).
-    pub state: u8,
-    /// The mark of its connection.
-    pub mark: u32,
-    /// Whether it belongs to a connection that is kept.
-    pub is_kept: bool,
-    /// Why a connection that was to be kept is not.
-    pub refusal: Option<Refusal>,
-    /// What its addresses and ports are to become, if they are translated.
-    pub tuple: Option<Tuple>,
-    /// Of an ICMP error, what those of the packet are to become that it quotes.
-    pub quoted: Option<Tuple>,
-    /// Where its connection is, if that is kept and the packet is no ICMP error: no other one that is there has this number. A packet that is invalid, and has one, is
-    /// between the two ends of that connection.
-    pub place: Option<u32>,
-    /// Of TCP, how its connection stands now.
-    pub tcp: Option<TcpState>,
-}
-
-/// Why a connection is not kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// All others are in use.
-    NoRoom,
-    /// No address and port is left for it; or answers to it would be another one's.
-    NoTuple,
-}
-
-/// What has been counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConntrackCounters {
-    /// Connections that are there; of those whose time has come, some may be.
-    pub connections: u64,
-    /// Connections that were kept.
-    pub committed: u64,
-    /// Connections that ended for want of packets.
-    pub expired: u64,
-    /// Connections that made room for others.
-    pub evicted: u64,
-    /// Connections that made room for another one between the same two ends.
-    pub reopened: u64,
-    /// Connections that were not kept since all others are in use.
-    pub full: u64,
-    /// Connections that were not kept since no address and port was left for them, or since another one has theirs.
-    pub no_tuple: u64,
-    /// Packets that belong to no connection and may begin none.
-    pub invalid: u64,
-}
-
-/// A connection, for whoever asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionStatus {
-    /// The direction of its first packet, as that came.
-    pub original: Tuple,
-    /// The other direction, as its packets come.
-    pub reply: Tuple,
-    /// Where it belongs.
-    pub zone: u16,
-    /// What flows have written on it.
-    pub mark: u32,
-    /// Of TCP, its state.
-    pub tcp: Option<TcpState>,
-    /// How long it lives without another packet.
-    pub expires_in: Span,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Connection {
-    original: Tuple,
-    reply: Tuple,
-    expires_at: Time,
-    /// When it expired as it was last moved in its list.
-    listed_until: Time,
-    mark: u32,
-    zone: u16,
-    share: u8,
-    /// [`SOURCE_NAT`] and [`DESTINATION_NAT`], as in the original direction.
-    translated: u8,
-    is_replied: bool,
-    tcp: Option<TcpState>,
-    lifetime: Lifetime,
-    /// Its neighbours in the list of its lifetime.
-    before: u32,
-    next: u32,
-}
-
-impl Connection {
-    /// What packets of a direction become.
-    fn target(&self, is_reply: bool) -> Option<Tuple> {
-        if is_reply { self.original.reversed() } else { self.reply.reversed() }
-    }
-
-    /// The flags of translations in a direction.
-    const fn translations(&self, is_reply: bool) -> u8 {
-        if is_reply && self.translated != 0 {
-            self.translated ^ (SOURCE_NAT | DESTINATION_NAT)
-        } else {
-            self.translated
-        }
-    }
-}
-
-/// A list of connections, the ones that end first at its head.
-#[derive(Clone, Copy, Debug)]
-struct List {
-    head: u32,
-    tail: u32,
-}
 
 /// The connections of one switch. Time is an argument.
 #[derive(Debug)]
@@ -182,8 +29,7 @@ pub struct Conntrack {
     /// Places of connections that are no more, as a list.
     free: u32,
     index: Index,
-    /// By share and lifetime.
-    lists: [[List; LIFETIMES]; SHARES],
+    lists: Lists,
     /// Connections, by share.
     kept: [usize; SHARES],
     /// Of this one are new connections.
@@ -203,7 +49,7 @@ impl Conntrack {
             capacity,
             free: NONE,
             index: Index::new(capacity * 2),
-            lists: [[List { head: NONE, tail: NONE }; LIFETIMES]; SHARES],
+            lists: Lists::default(),
             kept: [0; SHARES],
             share: 0,
             exhausted: Exhausted::default(),
@@ -266,7 +112,7 @@ impl Conntrack {
             self.remove(id);
             return self.begin(now, segment, request);
         }
-        match self.advance(now, id, is_reply, segment.tcp_flags) {
+        match self.advance(now, (id, is_reply), segment) {
             Step::To(_) | Step::Stay => {
                 self.mark(id, request);
                 self.known(id, is_reply, request)
@@ -306,7 +152,7 @@ impl Conntrack {
         let range = request.range_for(&segment.tuple).filter(|_| request.commit);
         let target = range.and_then(|_| self.choose(now, &segment.tuple, request));
         let (value, mask) = request.mark.filter(|_| request.commit).unwrap_or_default();
-        let state = NEW | TRACKED | range.map_or(0, NatRange::flag);
+        let state = NEW | TRACKED | if range.is_some() { request.flags_for(&segment.tuple) } else { 0 };
         Tracked { state, mark: value & mask, is_kept: request.commit, tuple: target, ..Tracked::default() }
     }
 
@@ -378,7 +224,7 @@ impl Conntrack {
         };
         // One whose time has come makes room.
         self.find(now, request.zone, &reply);
-        let translated = range.map_or(0, NatRange::flag);
+        let translated = request.flags_for(&original);
         let (value, mask) = request.mark.unwrap_or_default();
         let lifetime = Lifetime::of(&original, tcp, false);
         let connection = Connection {
@@ -392,6 +238,7 @@ impl Conntrack {
             translated,
             is_replied: false,
             tcp,
+            windows: tcp.and(segment.numbers).and_then(|numbers| Windows::begin(segment.tcp_flags, &numbers)),
             lifetime,
             before: NONE,
             next: NONE,
@@ -409,7 +256,9 @@ impl Conntrack {
 
     /// The same as [`Conntrack::choose`], unless there was nothing to choose a short while ago: what that costs is bounded, whoever sends however much.
     fn choose_unless_exhausted(&mut self, now: Time, original: &Tuple, request: &Request) -> Option<Tuple> {
-        let key = request.range_for(original).and_then(|range| range.contested(original, self.seed, request.zone));
+        let key = request
+            .range_for(original)
+            .and_then(|range| range.contested(&request.with_destination(original), self.seed, request.zone));
         if key.is_some_and(|key| self.exhausted.contains(now, key)) {
             return None;
         }
@@ -429,7 +278,10 @@ impl Conntrack {
                 .is_some_and(|reply| reply != *original && self.find_any(request.zone, &reply).is_none_or(is_over))
         };
         match request.range_for(original) {
-            Some(range) => range.choose(original, original.hash(self.seed, request.zone), is_free),
+            Some(range) => {
+                let wanted = request.with_destination(original);
+                range.choose(&wanted, original.hash(self.seed, request.zone), is_free)
+            }
             None => Some(*original).filter(is_free),
         }
     }
@@ -459,11 +311,11 @@ impl Conntrack {
 
     /// A packet of a connection has come.
     #[inline]
-    fn advance(&mut self, now: Time, id: u32, is_reply: bool, flags: u8) -> Step {
+    fn advance(&mut self, now: Time, (id, is_reply): (u32, bool), segment: &Segment) -> Step {
         let connection = &mut self.connections[id as usize];
         let mut step = Step::Stay;
         if let Some(state) = connection.tcp {
-            step = state.step(is_reply, flags);
+            step = connection.step(state, is_reply, segment);
             match step {
                 Step::To(next) => connection.tcp = Some(next),
                 Step::Stay => {}
@@ -475,9 +327,9 @@ impl Conntrack {
         connection.expires_at = now + lifetime.timeout();
         let has_moved = connection.expires_at.since(connection.listed_until) > lifetime.timeout() / LISTED_PARTS;
         if lifetime != connection.lifetime || has_moved {
-            self.unlink(id);
+            self.lists.unlink(&mut self.connections, id);
             self.connections[id as usize].lifetime = lifetime;
-            self.link(id);
+            self.lists.link(&mut self.connections, id);
         }
         step
     }
@@ -500,7 +352,7 @@ impl Conntrack {
         };
         self.index.insert(connection.original.hash(self.seed, connection.zone), id << 1);
         self.index.insert(connection.reply.hash(self.seed, connection.zone), id << 1 | 1);
-        self.link(id);
+        self.lists.link(&mut self.connections, id);
         self.kept[usize::from(connection.share)] += 1;
         self.counters.committed += 1;
         self.counters.connections += 1;
@@ -508,7 +360,7 @@ impl Conntrack {
     }
 
     fn remove(&mut self, id: u32) {
-        self.unlink(id);
+        self.lists.unlink(&mut self.connections, id);
         let Connection { original, reply, zone, share, .. } = self.connections[id as usize];
         self.kept[usize::from(share)] -= 1;
         self.index.remove(original.hash(self.seed, zone), id << 1);
@@ -528,45 +380,18 @@ impl Conntrack {
         self.remove(place);
     }
 
-    /// Puts a connection at the end of the list of its lifetime.
-    fn link(&mut self, id: u32) {
-        let connection = &mut self.connections[id as usize];
-        let list = &mut self.lists[usize::from(connection.share)][connection.lifetime as usize];
-        connection.listed_until = connection.expires_at;
-        (connection.before, connection.next) = (list.tail, NONE);
-        let last = std::mem::replace(&mut list.tail, id);
-        if last == NONE {
-            list.head = id;
-        } else {
-            self.connections[last as usize].next = id;
-        }
-    }
-
-    fn unlink(&mut self, id: u32) {
-        let Connection { lifetime, before, next, share, .. } = self.connections[id as usize];
-        let list = &mut self.lists[usize::from(share)][lifetime as usize];
-        match before {
-            NONE => list.head = next,
-            before => self.connections[before as usize].next = next,
-        }
-        match next {
-            NONE => list.tail = before,
-            next => self.connections[next as usize].before = before,
-        }
-    }
-
     /// Clears away some of the connections whose time has come.
     fn expire(&mut self, now: Time, at_once: u32) {
         for (share, lifetime) in (0..SHARES).flat_map(|share| (0..LIFETIMES).map(move |lifetime| (share, lifetime))) {
             for _ in 0..at_once {
-                let head = self.lists[share][lifetime].head;
+                let head = self.lists.head(share, lifetime);
                 if head == NONE || self.connections[head as usize].listed_until > now {
                     break;
                 }
                 if self.connections[head as usize].expires_at > now {
                     // It has had packets since it was put there.
-                    self.unlink(head);
-                    self.link(head);
+                    self.lists.unlink(&mut self.connections, head);
+                    self.lists.link(&mut self.connections, head);
                 } else {
                     self.counters.expired += 1;
                     self.remove(head);
@@ -578,9 +403,10 @@ impl Conntrack {
     /// The connection that is worth least makes room for one of a share, if one may: of that share, if it has its part of the table, else of the other one, which has more.
     fn evict(&mut self, share: usize) -> bool {
         let has_its_part = self.kept[share] >= self.capacity / SHARES;
-        let lists = &self.lists[if has_its_part { share } else { SHARES - 1 - share }];
-        let Some(list) = lists[..EVICTED].iter().find(|list| list.head != NONE) else { return false };
-        self.remove(list.head);
+        let share = if has_its_part { share } else { SHARES - 1 - share };
+        let mut heads = (0..EVICTED).map(|lifetime| self.lists.head(share, lifetime));
+        let Some(head) = heads.find(|head| *head != NONE) else { return false };
+        self.remove(head);
         self.counters.evicted += 1;
         true
     }
@@ -618,32 +444,6 @@ fn may_begin(segment: &Segment) -> Result<Option<TcpState>, ()> {
     Ok(None)
 }
 
-impl fmt::Display for ConnectionStatus {
-    /// As `ovs-appctl dpctl/dump-conntrack` writes it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { original, reply, zone, mark, tcp, expires_in: _ } = self;
-        match (original.protocol, original.is_icmp()) {
-            (wire::protocol::TCP, _) => f.write_str("tcp")?,
-            (wire::protocol::UDP, _) => f.write_str("udp")?,
-            (132, _) => f.write_str("sctp")?,
-            (_, true) if original.is_ipv6 => f.write_str("icmpv6")?,
-            (_, true) => f.write_str("icmp")?,
-            (other, _) => write!(f, "{other}")?,
-        }
-        write!(f, ",orig=({original}),reply=({reply})")?;
-        if *zone != 0 {
-            write!(f, ",zone={zone}")?;
-        }
-        if *mark != 0 {
-            write!(f, ",mark={mark}")?;
-        }
-        match tcp {
-            Some(state) => write!(f, ",protoinfo=(state={state})"),
-            None => Ok(()),
-        }
-    }
-}
-
 impl Rebase for Conntrack {
     fn rebase(&mut self, by: Span) {
         let Self {
@@ -661,27 +461,5 @@ impl Rebase for Conntrack {
         } = self;
         connections.rebase(by);
         exhausted.rebase(by);
-    }
-}
-
-impl Rebase for Connection {
-    fn rebase(&mut self, by: Span) {
-        let Self {
-            original: _,
-            reply: _,
-            expires_at,
-            listed_until,
-            mark: _,
-            zone: _,
-            share: _,
-            translated: _,
-            is_replied: _,
-            tcp: _,
-            lifetime: _,
-            before: _,
-            next: _,
-        } = self;
-        expires_at.rebase(by);
-        listed_until.rebase(by);
     }
 }

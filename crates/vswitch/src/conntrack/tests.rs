@@ -33,11 +33,11 @@ fn tuple(protocol: u8, (src, src_port): (u32, u16), (dst, dst_port): (u32, u16))
 }
 
 fn tcp(from: (u32, u16), to: (u32, u16), tcp_flags: u8) -> Segment {
-    Segment { tuple: tuple(protocol::TCP, from, to), tcp_flags, quoted: None }
+    Segment { tuple: tuple(protocol::TCP, from, to), tcp_flags, quoted: None, numbers: None }
 }
 
 fn udp(from: (u32, u16), to: (u32, u16)) -> Segment {
-    Segment { tuple: tuple(protocol::UDP, from, to), tcp_flags: 0, quoted: None }
+    Segment { tuple: tuple(protocol::UDP, from, to), tcp_flags: 0, quoted: None, numbers: None }
 }
 
 fn source(first: u32, last: u32, ports: Option<(u16, u16)>) -> Translate {
@@ -93,7 +93,8 @@ fn what_belongs_to_no_connection_is_invalid() {
     for flags in [SYN | ACK, RST, FIN | ACK, 0, SYN | FIN, RST | SYN] {
         assert_eq!(state(&mut table, &tcp((1, 1), (2, 2), flags)), INVALID | TRACKED, "{flags:#x}");
     }
-    let echo_reply = Segment { tuple: tuple(protocol::ICMP, (1, 7), (2, 0)), tcp_flags: 0, quoted: None };
+    let echo_reply =
+        Segment { tuple: tuple(protocol::ICMP, (1, 7), (2, 0)), tcp_flags: 0, quoted: None, numbers: None };
     assert_eq!(state(&mut table, &echo_reply), INVALID | TRACKED);
     // To itself, from itself.
     assert_eq!(state(&mut table, &udp((1, 1), (1, 1))), INVALID | TRACKED);
@@ -128,7 +129,7 @@ fn who_begins_many_connections_takes_away_nothing_of_the_others_part() {
     let mut table = Conntrack::new(1, 10);
     let ping = |id| {
         let tuple = Tuple { src_port: id, dst_port: 0x800, ..tuple(protocol::ICMP, (1, 0), (2, 0)) };
-        Segment { tuple, tcp_flags: 0, quoted: None }
+        Segment { tuple, tcp_flags: 0, quoted: None, numbers: None }
     };
     let begin = |table: &mut Conntrack, id, end| {
         table.begin_for(end);
@@ -210,6 +211,7 @@ fn an_icmp_error_belongs_to_the_connection_that_it_is_about() {
         tuple: tuple(protocol::ICMP, (7, 0), (9, 0x0301)),
         tcp_flags: 0,
         quoted: Some(tuple(protocol::UDP, (9, 4_000), server)),
+        numbers: None,
     };
     let related = table.process(at(0), &error, &LOOK);
     assert_eq!(related.state, RELATED | REPLY | TRACKED | DESTINATION_NAT);
@@ -328,7 +330,13 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
                 _ => tuple(protocol, (src, src_port), (dst, dst_port)),
             };
             let tcp_flags = if protocol == protocol::TCP { flags } else { 0 };
-            Event { pass_s, segment: Segment { tuple, tcp_flags, quoted: None }, zone, commit, translate }
+            Event {
+                pass_s,
+                segment: Segment { tuple, tcp_flags, quoted: None, numbers: None },
+                zone,
+                commit,
+                translate,
+            }
         });
     prop::collection::vec(event, 1..80)
 }

@@ -10,7 +10,7 @@ use super::key::{Key, Slot};
 use super::meter::{Metered, remarked};
 use super::walk::{Continuation, Inquiry, Subject};
 use crate::action::Action;
-use crate::conntrack::{Request, Segment, Tracked, Tuple, ct_state};
+use crate::conntrack::{Request, Segment, SequenceNumbers, Tracked, Tuple, ct_state};
 use crate::field::Field;
 use crate::translation::translate;
 
@@ -251,12 +251,15 @@ fn segment(key: &Key, headers: Option<&[u8]>, quoted: Option<Tuple>) -> Option<S
     let tuple = Tuple { src, dst, src_port, dst_port, protocol, is_ipv6 };
     if !tuple.is_icmp() {
         let tcp_flags = if protocol == protocol::TCP { key.get(Slot::TCP_FLAGS) as u8 } else { 0 };
-        return Some(Segment { tuple, tcp_flags, quoted: None });
+        let numbers = headers
+            .filter(|_| protocol == protocol::TCP)
+            .and_then(|headers| SequenceNumbers::of(is_ipv6, EthernetPacket::new_checked(headers).ok()?.payload()));
+        return Some(Segment { tuple, tcp_flags, quoted: None, numbers });
     }
     let Some(headers) = headers else {
         // Its identifier is not in a key.
         let tuple = Tuple { src_port: 0, dst_port: src_port << 8 | dst_port & 0xff, ..tuple };
-        return Some(Segment { tuple, tcp_flags: 0, quoted: None });
+        return Some(Segment { tuple, tcp_flags: 0, quoted: None, numbers: None });
     };
     let mut segment = Segment::parse(is_ipv6, EthernetPacket::new_checked(headers).ok()?.payload())?;
     (segment.tuple.src, segment.tuple.dst) = (src, dst);

@@ -224,6 +224,13 @@ impl fmt::Display for TrackAction {
                 comma(f)?;
                 write_nat(f, range)?;
             }
+            // Flows have one end translated.
+            Translate::Both { source, destination } => {
+                comma(f)?;
+                write_nat(f, source)?;
+                comma(f)?;
+                write_nat(f, destination)?;
+            }
         }
         if let Some((value, mask)) = mark {
             comma(f)?;

@@ -1,0 +1,54 @@
+//! What services and their servers count.
+
+use serde::{Deserialize, Serialize};
+
+/// What a service has counted besides what its servers have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceCounters {
+    /// Connections that no server could get: none is there, all have as many as they may, ..
+    pub refused: u64,
+    /// Packets of no connection that begin none, or do not belong to theirs.
+    pub invalid: u64,
+    /// Packets to the address for which there is no service: another port.
+    pub unserved: u64,
+    /// Fragments, which do not say what they belong to, and malformed packets.
+    pub fragments: u64,
+    /// Connections for which there was no room.
+    pub full: u64,
+    /// Connections of clients whose addresses may open none.
+    pub denied: u64,
+    /// The same, by their countries.
+    pub denied_country: u64,
+    /// Connections that were given to another server before the first one had answered, since that was out.
+    pub moved: u64,
+}
+
+impl ServiceCounters {
+    /// All of them, with their names.
+    pub const fn named(&self) -> [(&'static str, u64); 8] {
+        let Self { refused, invalid, unserved, fragments, full, denied, denied_country, moved } = *self;
+        [
+            ("refused", refused),
+            ("invalid", invalid),
+            ("unserved", unserved),
+            ("fragments", fragments),
+            ("full", full),
+            ("denied", denied),
+            ("denied-country", denied_country),
+            ("moved", moved),
+        ]
+    }
+}
+
+/// What has passed to and from a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerCounters {
+    /// Packets from clients.
+    pub in_packets: u64,
+    /// Their bytes, without frame check sequence.
+    pub in_bytes: u64,
+    /// Packets to clients.
+    pub out_packets: u64,
+    /// Their bytes.
+    pub out_bytes: u64,
+}

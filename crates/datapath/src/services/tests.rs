@@ -1,0 +1,286 @@
+//! Connections to services, segment by segment.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use balance::{Scheduler, ServerSpec, ServiceSpec};
+use machine::{Span, Time};
+use topology::{HostAddress, NodeId, Topology};
+use vswitch::{Field, HostTable};
+use wire::tcp_flags::{ACK, PSH, RST, SYN};
+use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, ethertype, protocol};
+
+use super::state::Decision;
+use super::{ForwardingMethod, Server, Service, ServiceState, Services, VirtualAddress};
+
+const VIRTUAL: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 80);
+
+/// Where servers listen.
+const SERVER_PORT: u16 = 8_080;
+
+/// A client, and servers of services.
+struct Bed {
+    topology: Topology,
+    host_table: HostTable,
+    services: Services,
+    state: ServiceState,
+    now: Time,
+}
+
+/// One end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Endpoint(Ipv4Addr, u16);
+
+const fn host(number: u32) -> NodeId {
+    NodeId(number)
+}
+
+impl Bed {
+    /// With a host and as many servers, and a service of all of them at each of these ports.
+    fn new(servers: u32, ports: &[u16]) -> Self {
+        let mut topology = Topology::default();
+        for number in 0..=servers {
+            let ipv4 = Ipv4Addr::new(10, 0, 0, 1 + number as u8);
+            let mac = [2, 0, 0, 0, 0, 1 + number as u8];
+            let ipv6 = ipv4.to_ipv6_mapped();
+            let address = HostAddress { mac, ipv4, ipv4_prefix: 8, ipv6, ipv6_prefix: 64, pod: None };
+            topology.add_host(format!("h{number}"), address);
+        }
+        let services: Vec<Service> = ports.iter().map(|port| service(&topology, servers, *port)).collect();
+        let host_table = HostTable::new(&topology, &[]);
+        let services = Services::new(&topology, &services);
+        let now = Time::from_secs(1_000);
+        let state = ServiceState::new(now, &services, 7);
+        Self { topology, host_table, services, state, now }
+    }
+
+    fn address(&self, number: u32) -> Ipv4Addr {
+        self.topology.address(host(number)).expect("it is a host").ipv4
+    }
+
+    fn client(&self, port: u16) -> Endpoint {
+        Endpoint(self.address(0), port)
+    }
+
+    /// A segment of a client comes: to which server it goes, and what is written into it.
+    fn send(&mut self, from: Endpoint, port: u16, flags: u8, seq: u32, ack: u32) -> (Decision, Vec<Field>) {
+        let frame = frame(from, Endpoint(VIRTUAL, port), flags, (seq, ack));
+        let mut fields = Vec::new();
+        let (services, sender) = (&self.services, (&self.host_table, host(0)));
+        let decision =
+            self.state.process_from_client(self.now, (services, sender), (&frame, frame.len() as u32), &mut fields);
+        (decision, fields)
+    }
+
+    /// A segment of a server comes.
+    fn answer(
+        &mut self,
+        server: u32,
+        from_port: u16,
+        to: Endpoint,
+        flags: u8,
+        numbers: (u32, u32),
+    ) -> (Decision, Vec<Field>) {
+        let frame = frame(Endpoint(self.address(server), SERVER_PORT), to, flags, numbers);
+        let mut fields = Vec::new();
+        let decision = self.state.process_from_server(self.now, (&frame, frame.len() as u32), &mut fields);
+        (decision, fields)
+    }
+
+    /// Connections of a service by its place: active ones of all its servers, and failures.
+    fn counts(&mut self, service: usize) -> (u32, u64) {
+        let now = self.now;
+        let view = self.state.views().nth(service).expect("it is there");
+        let all: Vec<_> = view.machine.status(now).collect();
+        (all.iter().map(|it| it.active).sum(), all.iter().map(|it| it.failed + it.refused).sum())
+    }
+}
+
+fn service(topology: &Topology, servers: u32, port: u16) -> Service {
+    let spec = |number: u32| {
+        let address = topology.address(host(number)).expect("it is a host").ipv4;
+        ServerSpec::new(&format!("h{number}"), IpAddr::from(address), SERVER_PORT)
+    };
+    let address = VirtualAddress { is_ipv6: false, address: VIRTUAL.to_bits().into(), protocol: protocol::TCP, port };
+    Service {
+        name: format!("web{port}"),
+        addresses: vec![address],
+        forwarding: ForwardingMethod::Nat,
+        servers: (1..=servers).map(|number| Server { host: host(number), port: Some(SERVER_PORT) }).collect(),
+        spec: ServiceSpec::new(Scheduler::Rr, (1..=servers).map(spec).collect()),
+        health: None,
+        agent: None,
+        countries: None,
+    }
+}
+
+fn frame(from: Endpoint, to: Endpoint, flags: u8, (seq, ack): (u32, u32)) -> Vec<u8> {
+    let tcp = TcpRepr { src_port: from.1, dst_port: to.1, seq, ack, flags, window: 1_000, urgent: 0, timestamps: None };
+    let ip = Ipv4Repr {
+        src: from.0,
+        dst: to.0,
+        protocol: protocol::TCP,
+        ttl: 64,
+        traffic_class: 0,
+        identification: 0,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset: 0,
+        payload_len: tcp.buffer_len() as u16,
+    };
+    let ethernet = EthernetRepr { dst: [2; 6], src: [4; 6], vlan: None, ethertype: ethertype::IPV4 };
+    let mut frame = vec![0; ethernet.buffer_len() + ip.buffer_len() + tcp.buffer_len()];
+    ethernet.emit(&mut frame);
+    ip.emit(&mut frame[ethernet.buffer_len()..]);
+    let segment = &mut frame[ethernet.buffer_len() + ip.buffer_len()..];
+    tcp.emit(segment);
+    TcpRepr::fill_checksum(segment, &Pseudo::V4 { src: from.0, dst: to.0, protocol: protocol::TCP });
+    frame
+}
+
+/// Where a server sees its client, after a first segment.
+fn seen_at(client: Endpoint, fields: &[Field]) -> Endpoint {
+    let port = fields.iter().find_map(|field| if let Field::SrcPort(port) = field { Some(*port) } else { None });
+    Endpoint(client.0, port.unwrap_or(client.1))
+}
+
+/// A reset ends a connection if it has the number that its receiver waits for, and does nothing otherwise, whoever has sent it.
+#[test]
+fn resets_with_wrong_numbers_end_nothing() {
+    let mut bed = Bed::new(1, &[80]);
+    let client = bed.client(4_000);
+    assert_eq!(bed.send(client, 80, SYN, 1_000, 0).0, Decision::To(host(1)));
+    let refusal = bed.answer(1, client, RST | ACK, (0, 7));
+    assert_eq!((refusal.0, bed.counts(0)), (Decision::Drop, (1, 0)), "it refuses nothing that was asked");
+    assert_eq!(bed.answer(1, client, SYN | ACK, (5_000, 1_001)).0, Decision::Translated);
+    assert_eq!(bed.send(client, 80, ACK, 1_001, 5_001).0, Decision::To(host(1)));
+    for seq in [0, 900, 1_000, 1_000_000, 1_001 + (1 << 31)] {
+        assert_eq!(bed.send(client, 80, RST, seq, 0).0, Decision::Drop, "{seq}");
+    }
+    for seq in [0, 4_999, 5_000, 1_000_000] {
+        assert_eq!(bed.answer(1, client, RST | ACK, (seq, 1_001)).0, Decision::Drop, "{seq}");
+    }
+    // Within the window it goes on: its receiver asks whether it is meant.
+    assert_eq!(bed.send(client, 80, RST, 1_100, 0).0, Decision::To(host(1)));
+    assert_eq!(bed.counts(0), (1, 0));
+    assert_eq!(bed.send(client, 80, PSH | ACK, 1_001, 5_001).0, Decision::To(host(1)));
+    assert_eq!(bed.answer(1, client, RST | ACK, (5_001, 1_001)).0, Decision::Translated);
+    assert_eq!(bed.counts(0), (0, 1), "a server that resets what it was asked has failed");
+}
+
+/// Two services that share a server: one client may have a connection of each from the same port.
+#[test]
+fn services_that_share_a_server_share_no_connections() {
+    let mut bed = Bed::new(1, &[80, 81]);
+    let client = bed.client(4_000);
+    let mut seen = Vec::new();
+    for port in [80, 81] {
+        let (decision, fields) = bed.send(client, port, SYN, 1_000, 0);
+        assert_eq!(decision, Decision::To(host(1)));
+        seen.push((port, seen_at(client, &fields)));
+    }
+    assert_eq!(seen[0].1, client);
+    assert_ne!(seen[1].1, client);
+    for (port, at) in seen {
+        let (decision, fields) = bed.answer(1, at, SYN | ACK, (9_000, 1_001));
+        assert_eq!(decision, Decision::Translated);
+        assert!(fields.contains(&Field::Ipv4Src(VIRTUAL)) && fields.contains(&Field::SrcPort(port)), "{fields:?}");
+        assert_eq!(fields.contains(&Field::DstPort(client.1)), at != client, "{fields:?}");
+        let (decision, fields) = bed.send(client, port, ACK, 1_001, 9_001);
+        assert_eq!((decision, seen_at(client, &fields)), (Decision::To(host(1)), at));
+    }
+    assert_eq!((bed.counts(0), bed.counts(1)), ((1, 0), (1, 0)));
+}
+
+/// First segments from addresses that nobody has are answered by nobody, and that is no server's failure.
+#[test]
+fn forged_first_segments_eject_no_server() {
+    let mut bed = Bed::new(2, &[80]);
+    for number in 0..10_000_u32 {
+        let forged = Endpoint(Ipv4Addr::from_bits(0x0a63_0000 + number), 4_000);
+        assert!(matches!(bed.send(forged, 80, SYN, number, 0).0, Decision::To(_)));
+        bed.now += Span::from_ms(30);
+        bed.state.clear_expired(bed.now);
+    }
+    bed.now += Span::from_secs(600);
+    (0..100).for_each(|_| bed.state.clear_expired(bed.now));
+    assert_eq!(bed.counts(0), (0, 0));
+    let now = bed.now;
+    let view = bed.state.views().next().expect("it is there");
+    assert!(view.machine.status(now).all(|server| server.unavailable.is_none() && server.opened > 0));
+}
+
+/// A service that a file has left out keeps its place as long as anything is left of its connections: what those say is not said of another one.
+#[test]
+fn connections_of_a_service_that_is_gone_are_not_another_ones() {
+    let mut bed = Bed::new(1, &[80]);
+    let client = bed.client(4_000);
+    bed.send(client, 80, SYN, 1_000, 0);
+    bed.answer(1, client, SYN | ACK, (5_000, 1_001));
+    bed.send(client, 80, ACK, 1_001, 5_001);
+    bed.send(client, 80, RST | ACK, 1_001, 5_001);
+    assert_eq!(bed.counts(0), (0, 0));
+    let other = Services::new(&bed.topology, &[service(&bed.topology, 1, 81)]);
+    let mut made = ServiceState::new(bed.now, &other, 8);
+    let nodes = (0..2).map(|number| Some(host(number))).collect();
+    made.take_over(bed.now, &mut bed.state, (&other, &nodes));
+    (bed.services, bed.state) = (other, made);
+    // What comes late is not of the service that is there now.
+    bed.send(client, 80, ACK, 1_001, 5_001);
+    bed.answer(1, client, ACK, (5_001, 1_001));
+    let traffic = bed.state.views().next().expect("it is there").servers[0].1;
+    assert_eq!((traffic.in_packets, traffic.out_packets), (0, 0));
+    assert_eq!(bed.send(client, 81, SYN, 2_000, 0).0, Decision::To(host(1)));
+    assert_eq!(bed.counts(0), (1, 0));
+}
+
+/// A full table: what nobody has answered makes room, what is in use stays, and who finds none is refused and counted.
+#[test]
+fn a_full_table_keeps_what_is_in_use() {
+    let mut bed = Bed::new(1, &[80]);
+    bed.state.bound(8);
+    let clients: Vec<Endpoint> = (0..8).map(|number| bed.client(4_000 + number)).collect();
+    for client in &clients[..6] {
+        bed.send(*client, 80, SYN, 1_000, 0);
+        bed.answer(1, *client, SYN | ACK, (5_000, 1_001));
+        bed.send(*client, 80, ACK, 1_001, 5_001);
+    }
+    // A flood of first segments.
+    for number in 0..1_000_u32 {
+        let forged = Endpoint(Ipv4Addr::from_bits(0x0a63_0000 + number), 4_000);
+        assert!(matches!(bed.send(forged, 80, SYN, number, 0).0, Decision::To(_)));
+    }
+    for client in &clients[..6] {
+        assert_eq!(bed.send(*client, 80, ACK, 1_001, 5_001).0, Decision::To(host(1)), "{client:?}");
+        assert_eq!(bed.answer(1, *client, ACK, (5_001, 1_001)).0, Decision::Translated);
+    }
+    assert_eq!(bed.counts(0).0, 8);
+    for client in &clients[6..] {
+        bed.send(*client, 80, SYN, 1_000, 0);
+        bed.answer(1, *client, SYN | ACK, (5_000, 1_001));
+        bed.send(*client, 80, ACK, 1_001, 5_001);
+    }
+    let late = bed.client(5_000);
+    assert_eq!(bed.send(late, 80, SYN, 1_000, 0).0, Decision::Refuse);
+    assert_eq!(bed.state.views().next().expect("it is there").counters.full, 1);
+    assert_eq!(bed.counts(0), (8, 0));
+    // One that ends makes room.
+    bed.send(clients[0], 80, RST | ACK, 1_001, 5_001);
+    assert_eq!(bed.send(late, 80, SYN, 1_000, 0).0, Decision::To(host(1)));
+}
+
+/// Connections to a server itself: those of a service that have ended are in nobody's way, with an offer of ECN or without.
+#[test]
+fn a_first_segment_to_a_server_itself_makes_room() {
+    const ECN: u8 = 0xc0;
+    for flags in [SYN, SYN | ECN] {
+        let mut bed = Bed::new(1, &[80]);
+        let client = bed.client(4_000);
+        bed.send(client, 80, SYN, 1_000, 0);
+        assert_eq!(bed.answer(1, client, RST | ACK, (0, 1_001)).0, Decision::Translated);
+        let server = Endpoint(bed.address(1), SERVER_PORT);
+        bed.state.note_direct(bed.now, &frame(client, server, ACK, (2_000, 1)));
+        assert_eq!(bed.answer(1, client, ACK, (0, 1_001)).0, Decision::Translated);
+        bed.state.note_direct(bed.now, &frame(client, server, flags, (2_000, 0)));
+        assert_eq!(bed.answer(1, client, SYN | ACK, (7, 2_001)).0, Decision::Pass, "{flags:#x}");
+    }
+}

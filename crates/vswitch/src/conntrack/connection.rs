@@ -1,0 +1,93 @@
+//! One connection.
+
+use machine::{Rebase, Span, Time};
+
+use super::ct_state::{DESTINATION_NAT, SOURCE_NAT};
+use super::lifetime::Lifetime;
+use super::segment::Segment;
+use super::tcp::{Step, TcpState};
+use super::tuple::Tuple;
+use super::windows::{Verdict, Windows};
+
+/// Nothing is there.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connection {
+    pub original: Tuple,
+    pub reply: Tuple,
+    pub expires_at: Time,
+    /// When it expired as it was last moved in its list.
+    pub listed_until: Time,
+    pub mark: u32,
+    pub zone: u16,
+    pub share: u8,
+    /// [`SOURCE_NAT`] and [`DESTINATION_NAT`], as in the original direction.
+    pub translated: u8,
+    pub is_replied: bool,
+    pub tcp: Option<TcpState>,
+    /// Of TCP, if its beginning was seen.
+    pub windows: Option<Windows>,
+    pub lifetime: Lifetime,
+    /// Its neighbours in the list of its lifetime.
+    pub before: u32,
+    pub next: u32,
+}
+
+impl Connection {
+    /// What a segment does to a connection of TCP in this state. What lies outside of its windows changes nothing.
+    #[inline]
+    pub fn step(&mut self, state: TcpState, is_reply: bool, segment: &Segment) -> Step {
+        let step = state.step(is_reply, segment.tcp_flags);
+        let (Some(windows), Step::To(_)) = (&mut self.windows, step) else { return step };
+        // Nobody takes one that is not whole.
+        let Some(numbers) = &segment.numbers else { return Step::Invalid };
+        match windows.judge(state, is_reply, segment.tcp_flags, numbers) {
+            Verdict::Inside => step,
+            Verdict::Outside => Step::Stay,
+            Verdict::Invalid => Step::Invalid,
+            Verdict::Unnumbered => {
+                self.windows = None;
+                step
+            }
+        }
+    }
+
+    /// What packets of a direction become.
+    pub fn target(&self, is_reply: bool) -> Option<Tuple> {
+        if is_reply { self.original.reversed() } else { self.reply.reversed() }
+    }
+
+    /// The flags of translations in a direction.
+    pub const fn translations(&self, is_reply: bool) -> u8 {
+        match (is_reply, self.translated) {
+            (true, SOURCE_NAT) => DESTINATION_NAT,
+            (true, DESTINATION_NAT) => SOURCE_NAT,
+            (_, translated) => translated,
+        }
+    }
+}
+
+impl Rebase for Connection {
+    fn rebase(&mut self, by: Span) {
+        let Self {
+            original: _,
+            reply: _,
+            expires_at,
+            listed_until,
+            mark: _,
+            zone: _,
+            share: _,
+            translated: _,
+            is_replied: _,
+            tcp: _,
+            windows: _,
+            lifetime: _,
+            before: _,
+            next: _,
+        } = self;
+        expires_at.rebase(by);
+        listed_until.rebase(by);
+    }
+}
