@@ -47,7 +47,7 @@ once() {
     begin=$(date +%s%N)
     # shellcheck disable=SC2016
     # Bridges, hosts and what Mininet leaves behind are in namespaces that end with the task.
-    if ! (cd "$folder/lab" && XDG_RUNTIME_DIR=$folder/run unshare --net --mount --pid --fork --kill-child --mount-proc \
+    if ! (cd "$folder/lab" && XDG_RUNTIME_DIR=$folder/run timeout --kill-after=5 300 unshare --net --mount --pid --fork --kill-child --mount-proc \
         bash -c 'ip link set lo up && exec bash -e "$0"' "$here/benches/tasks/$1/$2" >"$work/log" 2>&1 </dev/null); then
         tail -n 10 "$work/log" >&2
         echo "$1 with $2 failed" >&2
