@@ -41,6 +41,8 @@ in_root() {
     # shellcheck disable=SC2016
     unshare --mount --pid --ipc --uts --net --fork --kill-child bash -ec '
         root=$1; shift
+        # A container has a mount as its root, and hosts change how theirs propagates.
+        mount --bind "$root" "$root"
         mount -t proc proc "$root/proc"
         mount -t tmpfs -o mode=755 dev "$root/dev"
         for device in null zero random urandom tty; do
@@ -100,7 +102,7 @@ try_deb() {
     command -v debootstrap >/dev/null || apt-get install -y --no-install-recommends debootstrap >/dev/null 2>&1 </dev/null || true
     command -v debootstrap >/dev/null || { skip deb "debootstrap is missing (apt-get install debootstrap)"; return; }
     local mirror
-    mirror=${MIRROR:-$(sed -nE 's/^(deb( \[[^]]*\])? |URIs: )([^ ]+).*/\3/p' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n1)}
+    mirror=${MIRROR:-$(sed -nE 's/^(deb( \[[^]]*\])? |URIs: )([^ ]+).*/\3/p' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n1 || true)}
     debootstrap --variant=minbase --include=iproute2,iputils-ping "$suite" "$root" ${mirror:+"$mirror"} >"$work/debootstrap.log" 2>&1 ||
         { tail -n 5 "$work/debootstrap.log" >&2; skip deb "debootstrap cannot make a Debian ${suite} here"; return; }
     # An installation has one; a new root has not.
