@@ -81,6 +81,18 @@ doc: ## Build the documentation of the crates
 book: build ## Make a book of the docs, with the reference of commands and of the file
 	@HEDDLE=$(heddle) scripts/book.sh
 
+.PHONY: python
+python: ## Test the Python package, with networks that run
+	@scripts/python.sh
+
+.PHONY: dist
+dist: ## Make what is handed out, in target/dist: static program, Debian package, OCI image, wheel
+	@scripts/dist.sh
+
+.PHONY: dist-try
+dist-try: ## Try each of those where nothing else of Heddle is
+	@scripts/dist-try.sh
+
 .PHONY: install
 install: build ## Install program, manual pages and completions below PREFIX=/usr/local
 	install -Dm755 $(heddle) $(DESTDIR)$(PREFIX)/bin/heddle

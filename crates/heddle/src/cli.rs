@@ -38,7 +38,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 #[derive(Debug, Parser)]
 #[command(
     name = "heddle",
-    version,
+    version = env!("HEDDLE_VERSION"),
     propagate_version = true,
     max_term_width = 100,
     after_help = "Start with `heddle new lab`, then `heddle run lab.fabric.yaml`.",

@@ -320,3 +320,21 @@ fn what_can_not_be_read_is_an_answer_as_data_too() {
     let (_, stderr) = desk.expect(2, &["plan", "--topo", "tree,0"]);
     assert!(stderr.contains("1 │ tree,0") && !stderr.contains("topology:"), "{stderr}");
 }
+
+/// A version says its commit, where git knows it.
+#[test]
+fn a_version_says_its_commit() {
+    let (stdout, _) = Desk::new().expect(0, &["--version"]);
+    let git = std::process::Command::new("git")
+        .args(["log", "-1", "--abbrev=7", "--format=%h, %cs"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    let number = env!("CARGO_PKG_VERSION");
+    let expected = match git {
+        Ok(output) if output.status.success() => {
+            format!("heddle {number} ({})\n", String::from_utf8_lossy(&output.stdout).trim_end())
+        }
+        _ => format!("heddle {number}\n"),
+    };
+    assert_eq!(stdout, expected);
+}

@@ -1,6 +1,7 @@
 //! Pages for newcomers say what is so: their commands are run, in the order of the page, in an empty folder.
 //!
 //! A line of a block of `console` that begins with `$ ` is a command, which must succeed. Lines behind it are a part of what it prints, in that order; numbers may differ.
+//! A block of `yaml` that begins with `# NAME.fabric.yaml` is that file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,8 +24,16 @@ fn page(name: &str) -> String {
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut is_console = false;
-    for (number, line) in page.lines().enumerate() {
-        if line.starts_with("```") {
+    let mut lines = page.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        if line == "```yaml" {
+            let text =
+                lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect::<Vec<_>>().join("\n");
+            if let Some(name) = text.lines().next().and_then(file_name) {
+                let command = format!("cat > {name} << 'END OF FILE'\n{text}\nEND OF FILE");
+                steps.push(Step { line: number + 1, command, prints: Vec::new() });
+            }
+        } else if line.starts_with("```") {
             is_console = line == "```console";
         } else if !is_console || line.is_empty() {
         } else if let Some(command) = line.strip_prefix("$ ") {
@@ -35,6 +44,11 @@ fn steps(page: &str) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// The file that a block says that it is.
+fn file_name(comment: &str) -> Option<&str> {
+    comment.strip_prefix("# ").filter(|name| name.ends_with(".fabric.yaml") && !name.contains([' ', '/']))
 }
 
 /// A text without what differs from run to run: numbers, and how much space is between words.
@@ -105,6 +119,11 @@ fn what_stands_for_commands_of_others_works() {
 }
 
 #[test]
+fn ten_tasks_are_done_as_they_say() {
+    run_page("cookbook.md");
+}
+
+#[test]
 fn numbers_and_spaces_make_no_difference_and_words_do() {
     assert_eq!(shape("h1 -> h3: 87.6 Mbit/s"), shape("h2  -> h44: 103 Mbit/s"));
     assert_eq!(shape("12/12 received"), shape("1/3   received"));
@@ -132,5 +151,30 @@ fn each_page_is_in_the_book_and_the_book_has_no_others() {
             let name = format!("docs/{}", path.file_name().expect("a name").display());
             assert!(contents.contains(&name), "{name} is not in docs/book/SUMMARY.md");
         }
+    }
+}
+
+/// Lines of a task's script that are neither empty nor a comment; `-`: nobody has written it.
+fn lines_of(task: &Path, tool: &str) -> String {
+    let Ok(text) = std::fs::read_to_string(task.join(tool)) else { return "-".to_owned() };
+    let counts = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    text.lines().filter(counts).count().to_string()
+}
+
+#[test]
+fn the_comparison_counts_the_lines_that_are_there() {
+    let page = page("comparison.md");
+    let root: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../benches/tasks"].iter().collect();
+    let tasks = std::fs::read_dir(root).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let tasks: Vec<PathBuf> = tasks.collect();
+    assert_eq!(tasks.len(), 10);
+    for task in tasks {
+        let script = std::fs::read_to_string(task.join("heddle")).expect("a script");
+        let title = script.lines().next().and_then(|line| line.strip_prefix("# ")).expect("a title");
+        let row = page.lines().find(|line| line.starts_with(&format!("| {title} |")));
+        // Seconds may stand behind lines: `7; 0.35 (0.31 to 0.40) s`.
+        let cells = row.unwrap_or_else(|| panic!("no row: {title}")).trim_matches('|').split('|').skip(1);
+        let counts: Vec<&str> = cells.map(|cell| cell.split(';').next().unwrap_or_default().trim()).collect();
+        assert_eq!(counts, ["heddle", "mininet", "containerlab"].map(|tool| lines_of(&task, tool)), "{title}");
     }
 }

@@ -400,6 +400,13 @@ impl Instance {
         Ok(command)
     }
 
+    /// Whether all programs of its hosts are of one user: an ordinary one brought it up, who has no subordinate ids. Programs that want to become another user fail then.
+    pub fn has_one_user(&self) -> bool {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let map = std::fs::read_to_string(format!("/proc/{}/uid_map", connection.pid)).unwrap_or_default();
+        crate::subordinate_ids::has_one(&map)
+    }
+
     /// Captures what crosses links: at all ports of a node (`h1`), at one (`leaf1:2`), or at a link (`h1-leaf1`). The connection is the capture's from then on.
     ///
     /// # Errors

@@ -48,6 +48,7 @@ mod process;
 mod programs;
 mod runtime;
 pub mod sniffer;
+mod subordinate_ids;
 mod tap;
 mod thread_priority;
 pub mod transfers;

@@ -12,7 +12,7 @@ mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -618,6 +618,8 @@ fn overwrite(path: &Path, text: &str) -> std::io::Result<()> {
     let mut padded = text.to_owned();
     padded.extend(std::iter::repeat_n('\n', length - text.len()));
     file.write_all_at(padded.as_bytes(), 0)?;
+    // The folder is its owner's alone. Where it is mounted, programs of other users read it.
+    file.set_permissions(fs::Permissions::from_mode(0o644))?;
     file.set_len(text.len() as u64)
 }
 

@@ -83,6 +83,52 @@ fn an_ordinary_user_needs_nothing_but_the_tun_device() {
     drop(tun);
 }
 
+/// With a range of ids, programs of hosts can become other users, as tcpdump does, and are ended with the network all the same.
+#[test]
+fn an_ordinary_users_programs_may_become_other_users() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: this test runs programs as another user and gives him ids, which needs root");
+        return;
+    }
+    if Command::new("newuidmap").output().is_err() || !Path::new("/etc/subuid").exists() {
+        eprintln!("SKIPPED: newuidmap is missing (Debian's package uidmap), or /etc/subuid");
+        return;
+    }
+    let tun = OpenTun::new().expect("root may open /dev/net/tun to all");
+    let folder = tempfile::Builder::new().prefix("heddle").tempdir_in("/tmp").unwrap();
+    copy_program(folder.path());
+    let file = folder.path().join("one.fabric.yaml");
+    fs::write(&file, "name: one\nnodes: { h1: host, s1: switch }\nlinks: [ { between: [h1, s1] } ]\n").unwrap();
+    fs::write(folder.path().join("ids"), "nobody:200000:65536\n").unwrap();
+    chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    // In a mount namespace of his own the machine says that they are his.
+    let nobody = |args: &[&str]| {
+        let script = "mount --bind ids /etc/subuid && mount --bind ids /etc/subgid && cd / && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", "setpriv", "--reuid", "65534", "--regid", "65534"]);
+        command.args(["--clear-groups", "--"]).arg(folder.path().join("program")).args(args);
+        command.env("XDG_RUNTIME_DIR", folder.path()).current_dir(folder.path());
+        run(command)
+    };
+    let (up, text) = nobody(&["up", "net", file.to_str().unwrap()]);
+    assert!(up, "{text}");
+    let become_other = "exec setpriv --reuid 100 --regid 101 --groups 102 sh -c 'id; cat /etc/hosts'";
+    let (became, text) = nobody(&["exec", "net", "h1", "sh", "-c", become_other]);
+    assert!(became && text.contains("uid=100") && text.contains("h1"), "{text}");
+    let background = "setpriv --reuid 100 --regid 101 --clear-groups sleep 1000 > /dev/null 2>&1 & echo $!";
+    let (started, text) = nobody(&["exec", "net", "h1", "sh", "-c", background]);
+    assert!(started, "{text}");
+    let process = Path::new("/proc").join(text.trim());
+    assert!(process.exists(), "{text}");
+    let (down, text) = nobody(&["down", "net"]);
+    assert!(down, "{text}");
+    assert!(fs::read_dir(folder.path().join("heddle")).unwrap().next().is_none());
+    // It is nobody's child any more, and may be a zombie for a moment.
+    let status = fs::read_to_string(process.join("stat")).unwrap_or_default();
+    assert!(status.is_empty() || status.contains(") Z "), "{status}");
+    drop(tun);
+}
+
 #[test]
 fn a_runtime_folder_is_found_where_the_variable_names_none() {
     if !nix::unistd::geteuid().is_root() {

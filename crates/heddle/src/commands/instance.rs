@@ -145,7 +145,22 @@ pub fn down(args: &Down) -> Result<(), Report> {
 pub fn exec(args: &Exec) -> Result<(), Report> {
     let instance = connect(&running(args.network.name.as_deref(), "`heddle exec --name NETWORK HOST COMMAND`")?)?;
     let mut command = instance.command(&args.host, &args.command[0], &args.command[1..]).map_err(explain)?;
+    if becomes_another_user(&args.command) && instance.has_one_user() {
+        eprintln!("{ONE_USER}");
+    }
     become_program(&mut command, &args.host)
+}
+
+/// What is said to an ordinary user who starts tcpdump.
+const ONE_USER: &str = "\
+note: tcpdump becomes a user of its own, and this network has one user only. Here `-Z root` keeps it that user, which is you; for more of them, install `uidmap`, have a range of ids in \
+/etc/subuid and /etc/subgid (`sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER`), and start the network anew";
+
+/// Whether a command is tcpdump's, as root starts it by default.
+fn becomes_another_user(command: &[String]) -> bool {
+    let (program, arguments) = command.split_first().expect("a command has a program");
+    let stays = |argument: &String| argument.starts_with("-Z") || argument.starts_with("--relinquish-privileges");
+    Path::new(program).file_name() == Some(OsStr::new("tcpdump")) && !arguments.iter().any(stays)
 }
 
 /// Becomes a program in a host. If it cannot be run, it ends as shells do, so that this is not taken for the program's own status.

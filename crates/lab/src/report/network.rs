@@ -187,13 +187,20 @@ const CELLS_MIN: usize = 16;
 /// With more cells than these, a pointer is not shown which is which.
 const CELLS_NAMED: usize = 1_600;
 
+/// Room for who drove a row, beside the name of the case, and how much both have at most.
+const DRIVER_SPACE: f64 = 76.0;
+const LABEL_MAX: f64 = 460.0;
+
 /// One row a case and driver; each cell a link direction, busiest first within its group.
 pub(super) fn heat_strip(results: &Results, experiment: &ExperimentResult) -> Option<String> {
     let network = &results.network;
     let rows = rows(network);
     let groups = group_directions(network, &rows);
-    let (width, label, row) = (960.0, 250.0, 17.0);
+    let (width, row) = (960.0, 17.0);
     let shown: Vec<usize> = (0..GROUPS.len()).filter(|&g| !groups[g].is_empty()).collect();
+    // A case's name stands in front of who drove it.
+    let longest = experiment.cases.iter().map(|case| case.labels.to_string().chars().count()).max().unwrap_or(0);
+    let label = (longest as f64 * CHARACTER + DRIVER_SPACE).clamp(250.0, LABEL_MAX);
     let room = (width - label - 14.0 * (shown.len().max(1) - 1) as f64) / shown.len().max(1) as f64;
     let lines: Vec<(String, DriverKind, Vec<Option<f64>>)> = experiment
         .cases

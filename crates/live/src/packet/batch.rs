@@ -136,7 +136,7 @@ impl Batch {
         }
         // SAFETY: sendmmsg(2) reads `count` messages of the array, each of one vector, which are slices that outlive the call; it
         // writes only lengths to the messages.
-        let sent = unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT) };
+        let sent = unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT as _) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 }

@@ -23,7 +23,7 @@ pub fn forget(socket: &OwnedFd, neighbour: Ipv4Addr) -> Result<(), Error> {
     copy(&mut request.arp_pa.sa_data[2..6], &neighbour.octets());
     copy(&mut request.arp_dev, DEVICE);
     // SAFETY: this request reads one `arpreq`, which lives until it returns.
-    let done = unsafe { libc::ioctl(socket.as_raw_fd(), DELETE, &raw const request) };
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), DELETE as _, &raw const request) };
     match Errno::result(done) {
         // It is not there.
         Ok(_) | Err(Errno::ENXIO | Errno::ENOENT) => Ok(()),
