@@ -5,6 +5,8 @@
 
 use machine::{Rebase, Span, Time};
 
+use crate::crowding::Crowding;
+
 /// The share of a new sample in an average, as a power of two: an eighth.
 const SAMPLE_SHIFT: u32 = 3;
 /// What a failure costs at least: more than most servers need for an answer, so that those that fail fast don't seem to be fast.
@@ -57,6 +59,8 @@ pub(crate) struct Estimates {
     /// Latency whose peaks count at once.
     peak: Span,
     peak_at: Time,
+    /// How waiting goes with the crowd.
+    pub crowding: Crowding,
 }
 
 impl Estimates {
@@ -65,6 +69,7 @@ impl Estimates {
         if self.waiting == 0 {
             self.busy_since = now;
         }
+        self.crowding.arrived(now, self.waiting, self.latency);
         self.waiting += 1;
     }
 
@@ -94,6 +99,9 @@ impl Estimates {
         let worked = now.since(self.busy_since.max(began));
         self.service = average(self.service, worked, self.samples);
         self.service_at = now;
+        if let Some(latency) = latency {
+            self.crowding.answered(now, latency);
+        }
         let latency = latency.unwrap_or(worked);
         self.latency = average(self.latency, latency, self.samples);
         self.observe_peak(now, latency, half_life);
@@ -173,7 +181,9 @@ impl Rebase for Estimates {
             service_at,
             peak: _,
             peak_at,
+            crowding,
         } = self;
+        crowding.rebase(by);
         busy_since.rebase(by);
         service_at.rebase(by);
         peak_at.rebase(by);

@@ -35,6 +35,7 @@ pub mod agent;
 mod client_limit;
 mod client_table;
 pub mod config;
+mod crowding;
 mod ejection;
 mod estimate;
 mod event;

@@ -1,7 +1,8 @@
 //! Queues in front of servers, and clients that know nothing of each other: what each scheduler makes of them.
 //!
 //! The two cases are those that `HAProxy` was measured with: *unequal*, servers of 2, 2, 2 and 10 ms; *antagonist*, four of 2 ms, one of which is ten times
-//! slower from 1.5 s to 3.5 s; servers work on one request at a time. *Parallel* is as unequal, but servers work on four at once, each four times as long. In two more the same server fails in this time: it resets connections at once, or it takes them and never answers, and clients
+//! slower from 1.5 s to 3.5 s; servers work on one request at a time. *Parallel* is as unequal, but servers work on four at once, each four times as long; *wide*
+//! has equal ones that work on forty at once, 100 ms each. In two more the same server fails in this time: it resets connections at once, or it takes them and never answers, and clients
 //! give up after half a second. Service times are exponential, connections come at random, 1,100 a second for 5 s.
 
 use std::collections::VecDeque;
@@ -51,6 +52,7 @@ enum Case {
     Unequal,
     Antagonist,
     Parallel,
+    Wide,
     Resets,
     Hangs,
 }
@@ -60,7 +62,17 @@ impl Case {
         match self {
             Self::Unequal => [2, 2, 2, 10],
             Self::Parallel => [8, 8, 8, 40],
+            Self::Wide => [100; 4],
             Self::Antagonist | Self::Resets | Self::Hangs => [2; 4],
+        }
+    }
+
+    /// On how many requests each server works at once.
+    fn workers(self) -> usize {
+        match self {
+            Self::Parallel => 4,
+            Self::Wide => 40,
+            _ => 1,
         }
     }
 
@@ -97,7 +109,7 @@ impl World {
         let queue = |(n, ms): (usize, u64)| Queue {
             id: service.server(&format!("s{}", n + 1)).unwrap(),
             mean: Span::from_ms(ms),
-            workers: if matches!(case, Case::Parallel) { 4 } else { 1 },
+            workers: case.workers(),
             busy: 0,
             waiting: VecDeque::new(),
             worked: Span::ZERO,
@@ -199,12 +211,12 @@ fn quantiles(case: Case, scheduler: Scheduler, weights: &[u32; 4]) -> [u64; 3] {
 
 fn table() -> String {
     let mut table = format!(
-        "{:<14}{:<28}{:<28}{}\n",
-        "ms", "unequal p50 p90 p99", "antagonist p50 p90 p99", "parallel p50 p90 p99"
+        "{:<14}{:<28}{:<28}{:<28}{}\n",
+        "ms", "unequal p50 p90 p99", "antagonist p50 p90 p99", "parallel p50 p90 p99", "wide p50 p90 p99"
     );
     let mut line = |name: &str, scheduler, weights| {
         let _ = write!(table, "{name:<14}");
-        for case in [Case::Unequal, Case::Antagonist, Case::Parallel] {
+        for case in [Case::Unequal, Case::Antagonist, Case::Parallel, Case::Wide] {
             for value in quantiles(case, scheduler, weights) {
                 let _ = write!(table, "{:>8}", format!("{}.{}", value / 1_000, value / 100 % 10));
             }

@@ -1,11 +1,14 @@
 //! Learned: the shortest expected delay, as SED, but by speeds that follow from answers.
 //!
-//! A server that has n connections will have answered one more after n + 1 times the span that lies between two of its answers while it is at work. By Little's
-//! law that holds whether it works on one at a time or on all at once.
+//! A server that has n connections will have answered one more after n + 1 times the span that lies between two of its answers while it is at work, if it works on
+//! one at a time. One that works on all at once takes as long as ever, whatever is in front, and the span between its answers is the shorter the more it has: by that
+//! alone the fullest would get all. Which of the two a server is follows from how its answers take longer with the crowd ([`crate::crowding`]). For one of the second
+//! kind its time counts as often as it has more than others: the fastest, and among equals the emptiest, gets the connection.
 
 use machine::{Rebase, Rng, Span, Time};
 
 use super::schedule::{Client, Schedule};
+use crate::crowding::WHOLE;
 use crate::server::Server;
 use crate::server_id::ServerId;
 use crate::servers::Servers;
@@ -31,6 +34,29 @@ pub(crate) fn expected_delay(now: Time, server: &Server, (fastest, mean): (Span,
     per_weight(server.estimates.service_for(now, fastest, half_life).unwrap_or(mean), server)
 }
 
+/// How many each of the candidates has in front of a new connection, with that itself, on average, in parts of one.
+fn crowd(servers: &Servers) -> u64 {
+    let sum: u64 = servers.candidates().map(|server| u64::from(server.active) + 1).sum();
+    sum * WHOLE / (servers.candidate_count() as u64).max(1)
+}
+
+/// What a delay is if the server works on all at once, by the share in which it does; `crowd` is what others have on average.
+fn without_queue(delay: u64, server: &Server, crowd: u64) -> u64 {
+    let crowding = &server.estimates.crowding;
+    let share = crowding.share();
+    if share == WHOLE {
+        return delay;
+    }
+    // Its own time in place of that between answers, as often as it has more than others. By many answers, unless by the last few it has become much slower: single
+    // ones say little.
+    let (delay, requests) = (u128::from(delay), u128::from(server.active) + 1);
+    let lately = delay * u128::from(crowding.with_itself() / 2);
+    let mean =
+        u128::from((crowding.latency() / u64::from(server.weight.max(1))).as_ps()) * requests * u128::from(WHOLE);
+    let at_once = mean.max(lately) / u128::from(crowd.max(1));
+    ((delay * u128::from(share) + at_once * u128::from(WHOLE - share)) >> WHOLE.ilog2()) as u64
+}
+
 /// The delay of a new connection if each takes so long.
 fn per_weight(service: Span, server: &Server) -> u64 {
     let delay = (service * (u64::from(server.active) + 1)).as_ps();
@@ -41,16 +67,12 @@ fn per_weight(service: Span, server: &Server) -> u64 {
 impl Schedule for Learned {
     fn choose(&mut self, now: Time, servers: &Servers, _client: &Client, _rng: &mut Rng) -> Option<ServerId> {
         let times = service_times(now, servers).unwrap_or((Span::from_ms(1), Span::from_ms(1)));
-        let (fastest, _) = times;
+        let crowd = crowd(servers);
         let mut best: Option<(u64, ServerId)> = None;
         for server in servers.candidates() {
-            // Nobody is faster than the fastest, so most need no closer look.
-            let least = per_weight(fastest, server);
-            if best.is_none_or(|(delay, _)| least < delay) {
-                let delay = expected_delay(now, server, times, self.half_life);
-                if best.is_none_or(|(other, _)| delay < other) {
-                    best = Some((delay, server.id));
-                }
+            let delay = without_queue(expected_delay(now, server, times, self.half_life), server, crowd);
+            if best.is_none_or(|(other, _)| delay < other) {
+                best = Some((delay, server.id));
             }
         }
         best.map(|(_, id)| id)
