@@ -48,7 +48,7 @@ impl Bed {
         let services: Vec<Service> = ports.iter().map(|port| service(&topology, servers, *port)).collect();
         let host_table = HostTable::new(&topology, &[]);
         let services = Services::new(&topology, &services);
-        let now = Time::from_secs(1_000);
+        let now = Time::ZERO + Span::from_secs(1_000);
         let state = ServiceState::new(now, &services, 7);
         Self { topology, host_table, services, state, now }
     }
@@ -72,14 +72,7 @@ impl Bed {
     }
 
     /// A segment of a server comes.
-    fn answer(
-        &mut self,
-        server: u32,
-        from_port: u16,
-        to: Endpoint,
-        flags: u8,
-        numbers: (u32, u32),
-    ) -> (Decision, Vec<Field>) {
+    fn answer(&mut self, server: u32, to: Endpoint, flags: u8, numbers: (u32, u32)) -> (Decision, Vec<Field>) {
         let frame = frame(Endpoint(self.address(server), SERVER_PORT), to, flags, numbers);
         let mut fields = Vec::new();
         let decision = self.state.process_from_server(self.now, (&frame, frame.len() as u32), &mut fields);

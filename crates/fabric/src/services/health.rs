@@ -306,7 +306,7 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
 
 impl JsonSchema for Bytes {
     fn schema_name() -> Cow<'static, str> {
-        "Bytes".into()
+        "SentBytes".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {

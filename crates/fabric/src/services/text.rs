@@ -149,7 +149,7 @@ impl Read for Prefix {
 
 impl JsonSchema for Prefix {
     fn schema_name() -> Cow<'static, str> {
-        "Prefix".into()
+        "AddressPrefix".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
