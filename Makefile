@@ -65,7 +65,7 @@ bench: ## Run the benchmarks of the parts (criterion); docs/benchmarks.md has th
 	$(CARGO) bench $(CARGO_FLAGS) --workspace --benches
 
 .PHONY: twin
-twin: ready ## Hold simulated hosts against live ones: 30 files, some twenty minutes
+twin: ready ## Hold simulated hosts against live ones: 30 files, some forty minutes
 	@# One file in twelve may lie apart by chance: five runs cannot tell.
 	$(CARGO) run $(CARGO_FLAGS) --profile demo --package heddle -- compare fabrics/twin --overwrite --apart-max 2
 
