@@ -91,7 +91,7 @@ impl Bed {
 fn service(topology: &Topology, servers: u32, port: u16) -> Service {
     let spec = |number: u32| {
         let address = topology.address(host(number)).expect("it is a host").ipv4;
-        ServerSpec::new(&format!("h{number}"), IpAddr::from(address), SERVER_PORT)
+        ServerSpec::new(format!("h{number}"), IpAddr::from(address), SERVER_PORT)
     };
     let address = VirtualAddress { is_ipv6: false, address: VIRTUAL.to_bits().into(), protocol: protocol::TCP, port };
     Service {

@@ -203,7 +203,7 @@ fn lost_updates_are_found() {
 
 #[test]
 fn doubled_writes_are_found() {
-    planted(Error::DoubledWrite, 0.9);
+    planted(Error::DoubledWrite, 0.8);
 }
 
 #[test]
