@@ -1,7 +1,7 @@
 //! Devices that are the end of a tunnel: another machine is behind them.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use wire::Encapsulation;
 
@@ -72,7 +72,7 @@ impl<'a> TunnelDevice<'a> {
     fn options(kind: Encapsulation, name: &'a str, text: &'a str) -> Result<Self, NotTunnel<'a>> {
         let mut options = text.split(',');
         let remote = Endpoint::parse(options.next().unwrap_or_default())?;
-        if remote.address.is_multicast() || remote.address.is_unspecified() {
+        if !is_unicast(remote.address) || remote.address.is_unspecified() {
             return Err(NotTunnel::NotUnicast(remote.address));
         }
         let (mut vni, mut local) = (None, None);
@@ -87,11 +87,19 @@ impl<'a> TunnelDevice<'a> {
             }
         }
         let vni = vni.ok_or(NotTunnel::NoVni)?;
+        if let Some(local) = local.filter(|local| !is_unicast(local.address)) {
+            return Err(NotTunnel::NotUnicast(local.address));
+        }
         if local.is_some_and(|local| local.address.is_ipv4() != remote.address.is_ipv4()) {
             return Err(NotTunnel::Families);
         }
         Ok(Self { kind, remote, vni, local, name })
     }
+}
+
+/// Whether it is no address of several machines. That of none is of all addresses of this one.
+fn is_unicast(address: IpAddr) -> bool {
+    !address.is_multicast() && address != IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 impl fmt::Display for NotTunnel<'_> {
@@ -132,6 +140,11 @@ mod tests {
         assert_eq!(why("vxlan:192.0.2.7:0,vni=1"), NotTunnel::Address("192.0.2.7:0"));
         assert_eq!(why("vxlan:239.1.1.1,vni=1"), NotTunnel::NotUnicast("239.1.1.1".parse().unwrap()));
         assert_eq!(why("geneve:0.0.0.0,vni=1"), NotTunnel::NotUnicast("0.0.0.0".parse().unwrap()));
+        assert_eq!(why("vxlan:255.255.255.255,vni=1"), NotTunnel::NotUnicast("255.255.255.255".parse().unwrap()));
+        assert_eq!(
+            why("vxlan:192.0.2.7,vni=1,local=224.0.0.1:44"),
+            NotTunnel::NotUnicast("224.0.0.1".parse().unwrap())
+        );
         assert_eq!(why("vxlan:192.0.2.7"), NotTunnel::NoVni);
         assert_eq!(why("vxlan:192.0.2.7,vni=16777216"), NotTunnel::Vni("16777216"));
         assert_eq!(why("vxlan:192.0.2.7,vni=1,vni=1"), NotTunnel::Unknown("vni=1"));
