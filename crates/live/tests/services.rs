@@ -118,6 +118,44 @@ fn datagrams_of_a_port_stay_with_their_server() {
     network.down().unwrap();
 }
 
+/// With full NAT servers see the balancer's own addresses, and may be their own clients.
+#[test]
+fn servers_see_the_balancers_own_addresses() {
+    let Some(bed) = Bed::new() else { return };
+    let full = "  full: { address: ['10.1.0.83:80', '[fd68:6564:646c::83]:80'], servers: [h2, h3, h4], scheduler: rr, forward: full-nat, source: ['10.1.0.200-10.1.0.201:20000-20999', 'fd68:6564:646c::200'] }\n";
+    let one = "  one: { address: '10.1.0.84:80', servers: [h2], forward: full-nat, source: '10.1.0.202:20000' }\n";
+    let dns =
+        "  dns: { address: '10.1.0.53:53', protocol: udp, servers: [{ host: h3, port: 80 }], forward: full-nat }\n";
+    let network = bed.up("full-nat", &network(&[full, one, dns]));
+    let _servers = ["h2", "h3", "h4"].map(|host| Running::server(&network, host, "80"));
+    for (address, from) in [
+        ("10.1.0.83:80", "10.1.0.20"),
+        ("[fd68:6564:646c::83]:80", "fd68:6564:646c::200"),
+        ("full:80", "fd68:6564:646c::200"),
+    ] {
+        for client in ["h1", "h2"] {
+            let answers = asked(&network, client, address, "6");
+            assert_eq!(answers, counts(&[("h2", 2), ("h3", 2), ("h4", 2)]), "{client} {address}");
+        }
+        let seen = bed::output(network.command("h1", bed::program(), ["ask-from", address, "6"]));
+        assert!(seen.lines().count() == 6 && seen.lines().all(|line| line.starts_with(from)), "{address}: {seen}");
+    }
+    let answers = bed::output(network.command("h1", bed::program(), ["ask-udp", "10.1.0.53:53", "4"]));
+    assert_eq!(count(&answers), counts(&[("h3", 4)]));
+    // That nobody listens is an error about what the server sees; its client hears of it.
+    let nobody = network.command("h1", bed::program(), ["ask-udp", "10.1.0.53:54", "1"]).unwrap().output().unwrap();
+    assert!(!nobody.status.success() && String::from_utf8_lossy(&nobody.stderr).contains("Connection refused"));
+    // One port of the balancer's own is one connection.
+    let mut held = Holding::open(&network, "h1", "one:80");
+    assert_eq!(held.ask(), "h2");
+    assert_eq!(asked(&network, "h1", "one:80", "2"), counts(&[("connection refused", 2)]));
+    assert_eq!((status(&network, "one").counters.no_port, network.counters().unwrap().refused.no_port), (2, 2));
+    assert!(held.ends());
+    // It has ended, and makes room.
+    bed::wait_until("there is a port again", || asked(&network, "h1", "one:80", "1") == counts(&[("h2", 1)]));
+    network.down().unwrap();
+}
+
 #[test]
 fn connections_outlive_changes_of_their_service() {
     let Some(bed) = Bed::new() else { return };

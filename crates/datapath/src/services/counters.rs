@@ -15,6 +15,9 @@ pub struct ServiceCounters {
     pub fragments: u64,
     /// Connections for which there was no room.
     pub full: u64,
+    /// Connections for which none of the balancer's own ports was left (full NAT).
+    #[serde(default)]
+    pub no_port: u64,
     /// Connections of clients whose addresses may open none.
     pub denied: u64,
     /// The same, by their countries.
@@ -25,14 +28,15 @@ pub struct ServiceCounters {
 
 impl ServiceCounters {
     /// All of them, with their names.
-    pub const fn named(&self) -> [(&'static str, u64); 8] {
-        let Self { refused, invalid, unserved, fragments, full, denied, denied_country, moved } = *self;
+    pub const fn named(&self) -> [(&'static str, u64); 9] {
+        let Self { refused, invalid, unserved, fragments, full, no_port, denied, denied_country, moved } = *self;
         [
             ("refused", refused),
             ("invalid", invalid),
             ("unserved", unserved),
             ("fragments", fragments),
             ("full", full),
+            ("no-port", no_port),
             ("denied", denied),
             ("denied-country", denied_country),
             ("moved", moved),

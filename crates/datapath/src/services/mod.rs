@@ -10,6 +10,9 @@
 
 mod answers;
 mod counters;
+mod full_nat;
+mod opening;
+mod segment;
 mod serve;
 mod state;
 #[cfg(test)]
@@ -20,6 +23,7 @@ use balance::{CountryRules, ServiceSpec};
 use machine::Span;
 use topology::{NodeId, Topology};
 use vswitch::AddressAlias;
+use vswitch::conntrack::NatRange;
 
 pub use counters::{ServerCounters, ServiceCounters};
 pub use state::{ServiceState, ServiceView};
@@ -39,6 +43,9 @@ pub struct Service {
     pub addresses: Vec<VirtualAddress>,
     /// How packets come to servers.
     pub forwarding: ForwardingMethod,
+    /// The balancer's own addresses and ports, from which servers see connections come with full NAT: one range of each family at most. Where there is none, it is the
+    /// virtual address itself.
+    pub sources: Vec<NatRange>,
     /// The servers, as many as `spec` has and in the same order.
     pub servers: Vec<Server>,
     /// Who gets the next connection.
@@ -97,6 +104,8 @@ pub enum ForwardingMethod {
     /// The virtual address and port become the server's, and the other way round on the way back.
     #[default]
     Nat,
+    /// The same, and clients' addresses and ports become the balancer's own: servers answer to that, whatever routes they have.
+    FullNat,
     /// Packets stay as they are but for the MAC address: each server has the virtual address as well, and answers from it.
     DirectRouting,
 }
@@ -110,12 +119,13 @@ impl VirtualAddress {
 
 impl ForwardingMethod {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Nat, Self::DirectRouting];
+    pub const ALL: &[Self] = &[Self::Nat, Self::FullNat, Self::DirectRouting];
 
     /// Its name in files and results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nat => "nat",
+            Self::FullNat => "full-nat",
             Self::DirectRouting => "dr",
         }
     }
@@ -126,9 +136,10 @@ impl Service {
     pub fn aliases(services: &[Self]) -> impl Iterator<Item = AddressAlias> + '_ {
         services.iter().flat_map(|service| {
             let host = service.servers.first().map(|server| server.host);
-            service.addresses.iter().filter_map(move |it| {
-                let addresses = (it.address, it.address);
-                Some(AddressAlias { is_ipv6: it.is_ipv6, addresses, host: host?, mac: Some(MAC) })
+            let own = service.addresses.iter().map(|it| (it.is_ipv6, (it.address, it.address)));
+            let sources = service.sources.iter().map(|it| (it.is_ipv6, it.addresses));
+            own.chain(sources).filter_map(move |(is_ipv6, addresses)| {
+                Some(AddressAlias { is_ipv6, addresses, host: host?, mac: Some(MAC) })
             })
         })
     }

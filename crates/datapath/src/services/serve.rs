@@ -27,10 +27,16 @@ impl<P> Graph<P> {
             }
             return Some(packet);
         }
+        let (services, host_table) = (&moment.tables.services, &moment.tables.host_table);
+        let host = moment.tables.map.node(port);
+        if self.services.may_answer(host)
+            && let Some((client, mac)) = self.services.client_of_answer(moment.now, host_table, driver.headers(&packet))
+        {
+            return Some(answer_to(driver, (client, mac), packet));
+        }
         let mut fields = self.services.take_fields();
         let seen = (driver.headers(&packet), driver.bytes(&packet));
-        let services = &moment.tables.services;
-        let sender = (&moment.tables.host_table, moment.tables.map.node(port));
+        let sender = (host_table, host);
         let decision = self.services.process_from_client(moment.now, (services, sender), seen, &mut fields);
         let passed = self.carry_out_service(moment, driver, (decision, port), packet, &mut fields);
         self.services.keep_fields(fields);
@@ -76,6 +82,10 @@ impl<P> Graph<P> {
                 driver.set_forwarding(&mut packet, Forwarding { to: host, hash });
                 return Some(packet);
             }
+            Decision::Exhausted => {
+                driver.count(Loss::NoPort);
+                driver.frame(&packet).and_then(|_| answers::refusal(&driver.finished(&packet)))
+            }
             Decision::Refuse => driver.frame(&packet).and_then(|_| answers::refusal(&driver.finished(&packet))),
             Decision::Echo => driver.frame(&packet).and_then(answers::echo),
             Decision::Drop => None,
@@ -86,10 +96,18 @@ impl<P> Graph<P> {
             && let Some(answer) = driver.make(&frame, Forwarding { to, hash: FlowHash(0) }, Tag::None)
         {
             self.put(moment, driver, tables.map.far(port), answer);
-        } else {
+        } else if decision != Decision::Exhausted {
             driver.count(Loss::Service);
         }
         driver.free(packet);
         None
     }
+}
+
+/// Has what a server answers to an address of the balancer go to the client, as it is: it is translated behind the chains that it passes.
+fn answer_to<D: Driver>(driver: &mut D, (client, mac): (NodeId, [u8; 6]), mut packet: D::Packet) -> D::Packet {
+    driver.set_destination(&mut packet, mac);
+    let hash = driver.forwarding(&packet).hash;
+    driver.set_forwarding(&mut packet, Forwarding { to: client, hash });
+    packet
 }

@@ -9,6 +9,8 @@ use vswitch::{Field, HostTable};
 use wire::tcp_flags::{ACK, PSH, RST, SYN};
 use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, ethertype, protocol};
 
+mod full_nat;
+
 use super::state::Decision;
 use super::{ForwardingMethod, Server, Service, ServiceState, Services, VirtualAddress};
 
@@ -37,6 +39,11 @@ const fn host(number: u32) -> NodeId {
 impl Bed {
     /// With a host and as many servers, and a service of all of them at each of these ports.
     fn new(servers: u32, ports: &[u16]) -> Self {
+        Self::with(servers, ports, |_| {})
+    }
+
+    /// The same, of services that are otherwise.
+    fn with(servers: u32, ports: &[u16], change: impl Fn(&mut Service)) -> Self {
         let mut topology = Topology::default();
         for number in 0..=servers {
             let ipv4 = Ipv4Addr::new(10, 0, 0, 1 + number as u8);
@@ -45,7 +52,8 @@ impl Bed {
             let address = HostAddress { mac, ipv4, ipv4_prefix: 8, ipv6, ipv6_prefix: 64, pod: None };
             topology.add_host(format!("h{number}"), address);
         }
-        let services: Vec<Service> = ports.iter().map(|port| service(&topology, servers, *port)).collect();
+        let mut services: Vec<Service> = ports.iter().map(|port| service(&topology, servers, *port)).collect();
+        services.iter_mut().for_each(change);
         let host_table = HostTable::new(&topology, &[]);
         let services = Services::new(&topology, &services);
         let now = Time::ZERO + Span::from_secs(1_000);
@@ -98,6 +106,7 @@ fn service(topology: &Topology, servers: u32, port: u16) -> Service {
         name: format!("web{port}"),
         addresses: vec![address],
         forwarding: ForwardingMethod::Nat,
+        sources: Vec::new(),
         servers: (1..=servers).map(|number| Server { host: host(number), port: Some(SERVER_PORT) }).collect(),
         spec: ServiceSpec::new(Scheduler::Rr, (1..=servers).map(spec).collect()),
         health: None,

@@ -14,6 +14,7 @@ mod check;
 mod matching;
 mod text;
 
+pub(crate) use built_in::source as nat_source;
 pub(crate) use check::chains;
 pub(crate) use text::{ChainText, FunctionText};
 

@@ -14,6 +14,8 @@ pub(super) struct WrittenService<'a> {
     protocol: &'static str,
     scheduler: &'static str,
     forward: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    source: Vec<String>,
     servers: Vec<WrittenServer<'a>>,
     slow_start: String,
     report_expiry: String,
@@ -44,6 +46,7 @@ pub(super) fn written_services<'a>(topology: &'a Topology, services: &'a [Servic
         protocol: service.addresses.first().map_or("tcp", VirtualAddress::protocol_name),
         scheduler: service.spec.scheduler.name(),
         forward: service.forwarding.name(),
+        source: service.sources.iter().map(ToString::to_string).collect(),
         servers: service
             .servers
             .iter()

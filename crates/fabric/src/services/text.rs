@@ -11,7 +11,7 @@ use super::health::HealthText;
 use crate::error::Problems;
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Length, Whole};
-use crate::read::{Fields, Name, Read, expected, section, shown};
+use crate::read::{Fields, Name, Read, Text, expected, section, shown};
 use crate::source::At;
 use crate::tree::{Node, Value};
 use crate::vm::FilePath;
@@ -48,14 +48,17 @@ parameters! {
             "services.scheduler": Choice<Scheduler> => Policy Scheduler(Scheduler), plain,
             |service, scheduler| service.spec.scheduler = *scheduler
         };
-        /// How packets come to servers: `nat` translates the address, `dr` (direct routing) leaves packets as they are, and each server has the service's address as
-        /// well. `nat` when not given.
+        /// How packets come to servers: `nat` translates the service's address, `full-nat` the client's, too (to `source`); `dr` (direct routing) leaves packets as they are, and
+        /// each server has the service's address as well. `nat` when not given.
         "forward" => forward: Option<Choice<ForwardingMethod>>, vary {
             /// How packets come to servers, of all services.
             "services.forward": Choice<ForwardingMethod> => Policy #[serde(with = "forwarding")] Forward(ForwardingMethod),
             plain,
             |service, forward| service.forwarding = *forward
         };
+        /// With `full-nat`, from where servers see connections come: addresses that no host has, with or without ports, as `10.1.0.200`, `10.1.0.200-10.1.0.203` or
+        /// `10.1.0.200:32768-65535`; or a list of one for IPv4 and one for IPv6. The service's own address, ports 1024 to 65535, when not given.
+        "source" => source: Option<At<Sources>>;
         /// A server that comes, or comes back, gets a share of connections that grows for so long. At once when not given.
         "slow-start" => slow_start: Option<Length<true, HOUR>>;
         /// Clients stay with their server for so long after their last connection. They do not when not given.
@@ -264,6 +267,30 @@ impl JsonSchema for Addresses {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let one = json_schema!({ "type": "string", "examples": ["10.1.0.80:80", "[fd68:6564:646c::80]:80"] });
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+    }
+}
+
+/// A range of a balancer's own addresses, or several.
+#[derive(Clone, Debug)]
+pub(crate) struct Sources(pub Vec<At<Text>>);
+
+impl Read for Sources {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        match &node.value {
+            Value::List(items) if !items.is_empty() => Vec::read(node, problems).map(Self),
+            _ => Some(Self(vec![At::read(node, problems)?])),
+        }
+    }
+}
+
+impl JsonSchema for Sources {
+    fn schema_name() -> Cow<'static, str> {
+        "SourceAddresses".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let one = json_schema!({ "type": "string", "examples": ["10.1.0.200", "10.1.0.200-10.1.0.203:32768-65535"] });
         json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
     }
 }

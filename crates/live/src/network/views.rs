@@ -10,6 +10,7 @@ use link::LinkSpec;
 use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Side};
 use vswitch::Spread;
 use vswitch::chain::{Chain, OnFailure};
+use vswitch::conntrack::NatRange;
 use vswitch::flow_table::Match;
 use vswitch::functions::BuiltIn;
 
@@ -52,18 +53,25 @@ pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
 /// Each service: its servers by their names, and all else that is said of it.
 fn service_views(fabric: &Fabric) -> BTreeMap<String, ServiceView<'_>> {
     let mut views = BTreeMap::new();
-    for Service { name, addresses, forwarding, servers, spec, health, agent, countries: _ } in &fabric.services {
+    for Service { name, addresses, forwarding, sources, servers, spec, health, agent, countries: _ } in &fabric.services
+    {
         let servers = servers.iter().map(|server| (fabric.topology.nodes[server.host].name.as_str(), server.port));
         views.insert(
             format!("service {name}"),
-            (addresses.as_slice(), *forwarding, servers.collect(), (spec, health.as_ref(), *agent)),
+            (
+                addresses.as_slice(),
+                (*forwarding, sources.as_slice()),
+                servers.collect(),
+                (spec, health.as_ref(), *agent),
+            ),
         );
     }
     views
 }
 
 /// What distinguishes a service: where it is, how it forwards, its servers by name and port, and what schedulers know.
-type ServiceView<'a> = (&'a [VirtualAddress], ForwardingMethod, Vec<(&'a str, Option<u16>)>, ServersView<'a>);
+type ServiceView<'a> =
+    (&'a [VirtualAddress], (ForwardingMethod, &'a [NatRange]), Vec<(&'a str, Option<u16>)>, ServersView<'a>);
 
 /// What is known of its servers, and how: by schedulers, by health checks, by agents.
 type ServersView<'a> = (&'a ServiceSpec, Option<&'a HealthSpec>, Option<AgentSpec>);
