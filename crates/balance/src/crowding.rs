@@ -33,6 +33,8 @@ pub(crate) struct Crowding {
     variance: i128,
     /// Of both, in parts and nanoseconds.
     covariance: i128,
+    /// How much of [`WHOLE`] is missing in [`Self::share`]: it is asked for more often than it changes.
+    missing_share: u32,
 }
 
 impl Crowding {
@@ -79,6 +81,7 @@ impl Crowding {
         let moved = |mean: i128, sample: i128| mean + (sample - mean) / i128::from(share);
         self.variance = moved(self.variance, i128::from(by_front) * i128::from(front - self.front));
         self.covariance = moved(self.covariance, i128::from(by_front) * i128::from(latency - self.latency));
+        self.missing_share = (WHOLE - self.regression()) as u32;
     }
 
     /// How many are in front of a request on average, in parts; one more than that with the request itself.
@@ -98,7 +101,11 @@ impl Crowding {
 
     /// Which share of its time a server takes longer for each that is in front, in parts: [`WHOLE`] if it works on one at a time. It is taken for such a one until its
     /// crowds have differed enough to know better.
-    pub fn share(&self) -> u64 {
+    pub const fn share(&self) -> u64 {
+        WHOLE - self.missing_share as u64
+    }
+
+    fn regression(&self) -> u64 {
         if self.samples < 1 << (SAMPLE_SHIFT - 2) {
             return WHOLE;
         }
@@ -114,7 +121,17 @@ impl Crowding {
 
 impl Rebase for Crowding {
     fn rebase(&mut self, by: Span) {
-        let Self { marks, latest: _, samples: _, answered_at, front: _, latency: _, variance: _, covariance: _ } = self;
+        let Self {
+            marks,
+            latest: _,
+            samples: _,
+            answered_at,
+            front: _,
+            latency: _,
+            variance: _,
+            covariance: _,
+            missing_share: _,
+        } = self;
         answered_at.rebase(by);
         for (at, _) in marks.iter_mut().filter(|(at, _)| *at != Time::ZERO) {
             at.rebase(by);

@@ -13,6 +13,8 @@ use crate::server::Server;
 use crate::server_id::ServerId;
 use crate::servers::Servers;
 
+const PS_PER_NS: u64 = 1_000;
+
 /// Shortest expected delay by learned service times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Learned {
@@ -53,21 +55,23 @@ impl Others {
     }
 }
 
-/// What a delay is if the server works on all at once, by the share in which it does.
+/// What a delay is if the server works on all at once, by the share in which it does. In nanoseconds: with all its factors it fits 64 bits.
 fn without_queue(now: Time, delay: u64, server: &Server, others: &Others, half_life: Span) -> u64 {
     let crowding = &server.estimates.crowding;
-    let share = crowding.share();
+    let (delay, share) = (delay / PS_PER_NS, crowding.share());
     if share == WHOLE {
         return delay;
     }
     // Its own time in place of that between answers, as often as it has more than others. By many answers, unless by the last few it has become much slower: single
     // ones say little.
-    let (delay, requests) = (u128::from(delay), u128::from(server.active) + 1);
-    let lately = delay * u128::from(crowding.with_itself() / 2);
+    let requests = u64::from(server.active) + 1;
+    let lately = delay.saturating_mul(crowding.with_itself() / 2);
     let latency = server.estimates.latency_for(now, others.fastest, half_life).unwrap_or(Span::ZERO);
-    let mean = u128::from((latency / u64::from(server.weight.max(1))).as_ps()) * requests * u128::from(WHOLE);
-    let at_once = mean.max(lately) / u128::from(others.crowd.max(1));
-    ((delay * u128::from(share) + at_once * u128::from(WHOLE - share)) >> WHOLE.ilog2()) as u64
+    let weight = u64::from(server.weight);
+    let latency = if weight > 1 { latency.as_ns() / weight } else { latency.as_ns() };
+    let at_once = latency.saturating_mul(requests * WHOLE).max(lately) / others.crowd.max(1);
+    let mixed = delay.saturating_mul(share).saturating_add(at_once.saturating_mul(WHOLE - share));
+    mixed >> WHOLE.ilog2()
 }
 
 /// The delay of a new connection if each takes so long.
