@@ -102,6 +102,8 @@ pub enum Timer {
     Switch(u32),
     /// The watches over functions of service chains.
     Chains,
+    /// The balancers of services that are at hosts.
+    Balancers,
 }
 
 /// The clock's side of the graph: packets, their bytes, the queue of what is under way, hosts.

@@ -7,7 +7,10 @@ use std::thread;
 
 use nix::sys::socket::{setsockopt, sockopt};
 
-/// Answers each line of each connection, and each datagram, at a port of all addresses: `from` with the client's address, all else with its name. Says when it listens, and
+/// Bytes of a long answer.
+const MUCH: usize = 8_000_000;
+
+/// Answers each line of each connection, and each datagram, at a port of all addresses: `from` with the client's address, `much` with eight million bytes, all else with its name. Says when it listens, and
 /// ends with its starter.
 pub fn serve(port: u16) -> Result<(), Box<dyn Error>> {
     let name = nix::unistd::gethostname()?.to_string_lossy().into_owned();
@@ -63,8 +66,12 @@ fn answer(stream: &TcpStream, name: &str) {
     let client = stream.peer_addr().map_or_else(|error| error.to_string(), |peer| peer.ip().to_canonical().to_string());
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { return };
-        let answer = if line == "from" { &*client } else { name };
-        if writeln!(writer, "{answer}").is_err() {
+        let answered = match &*line {
+            "from" => writeln!(writer, "{client}"),
+            "much" => writer.write_all(&vec![b'x'; MUCH]).and_then(|()| writer.write_all(b"\n")),
+            _ => writeln!(writer, "{name}"),
+        };
+        if answered.is_err() {
             return;
         }
     }
@@ -74,6 +81,7 @@ fn answer(stream: &TcpStream, name: &str) {
 pub fn ask(address: &str, times: u32, question: &str) {
     for _ in 0..times {
         match TcpStream::connect(address).and_then(|stream| ask_by(&stream, question)) {
+            Ok(much) if much.len() == MUCH => println!("{}", much.len()),
             Ok(name) => println!("{name}"),
             Err(error) => println!("{}", error.kind()),
         }

@@ -156,6 +156,33 @@ fn servers_see_the_balancers_own_addresses() {
     network.down().unwrap();
 }
 
+/// Connections that begin with SYN cookies: their numbers are others at the server, in both directions.
+#[test]
+fn connections_begin_with_cookies() {
+    let Some(bed) = Bed::new() else { return };
+    let services = [("nat", 85), ("full-nat", 86), ("dr", 87)].map(|(forward, number)| {
+        format!("  {forward}: {{ address: ['10.1.0.{number}:80', '[fd68:6564:646c::{number}]:80'], servers: [h2, h3], scheduler: rr, forward: {forward}, half-open: 0 }}\n")
+    });
+    let network = bed.up("cookies", &network(&services.each_ref().map(String::as_str)));
+    // Nobody listens: that is heard, though the service has accepted.
+    assert_eq!(asked(&network, "h1", "10.1.0.85:80", "1"), counts(&[("connection reset", 1)]));
+    let _servers = ["h2", "h3"].map(|host| Running::server(&network, host, "80"));
+    for (name, number) in [("nat", 85), ("full-nat", 86), ("dr", 87)] {
+        for address in [format!("10.1.0.{number}:80"), format!("[fd68:6564:646c::{number}]:80")] {
+            assert_eq!(asked(&network, "h1", &address, "6"), counts(&[("h2", 3), ("h3", 3)]), "{address}");
+            // Segments of all sizes, which the kernel has left to the card to cut.
+            let much = bed::output(network.command("h1", bed::program(), ["ask-much", &address, "2"]));
+            assert_eq!(much, "8000000\n8000000\n", "{address}");
+        }
+        let mut held = Holding::open(&network, "h1", &format!("10.1.0.{number}:80"));
+        assert!((0..20).all(|_| held.ask().starts_with('h')) && held.ends());
+        let counters = status(&network, name).counters;
+        assert!(counters.cookies >= 17 && counters.by_cookie >= 17 && counters.invalid == 0, "{name}: {counters:?}");
+        bed::wait_until("all have ended", || status(&network, name).servers.iter().all(|it| it.active == 0));
+    }
+    network.down().unwrap();
+}
+
 #[test]
 fn connections_outlive_changes_of_their_service() {
     let Some(bed) = Bed::new() else { return };

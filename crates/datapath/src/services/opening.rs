@@ -4,8 +4,9 @@ use balance::{Client, Denied, Outcome};
 use machine::Time;
 use vswitch::conntrack::{NatRange, Refusal, Request, Segment, Tracked, Translate, TranslatedEnd, Tuple};
 use vswitch::{Field, translate};
+use wire::protocol;
 
-use super::state::{Decision, Opened, Origin, Phase, SERVER_BITS, ServiceState};
+use super::state::{Decision, Handshake, Opened, Origin, Phase, SERVER_BITS, ServiceState, Shared};
 use super::{ForwardingMethod, Services};
 
 /// Ports of clients at which servers see them whose own port is another connection's.
@@ -57,9 +58,10 @@ impl ServiceState {
         };
         let translated = match service.forwarding {
             ForwardingMethod::Nat => Translate::New(server_end()),
-            ForwardingMethod::FullNat => {
-                Translate::Both { source: services.source_range(number, &tuple), destination: server_end() }
-            }
+            ForwardingMethod::FullNat => Translate::Both {
+                source: service.source_range(&tuple, self.place_of(service)),
+                destination: server_end(),
+            },
             ForwardingMethod::DirectRouting => Translate::No,
         };
         let mark = Some(((own as u32) << SERVER_BITS | server.index() as u32, u32::MAX));
@@ -80,6 +82,7 @@ impl ServiceState {
             running.counters.full += 1;
             return Decision::Refuse;
         };
+        let is_tcp = tuple.protocol == protocol::TCP;
         let opened = Opened {
             running: own as u32,
             server,
@@ -90,15 +93,16 @@ impl ServiceState {
             phase: Phase::Active,
             client: Some(from.host),
             client_mac: from.mac,
+            handshake: if is_tcp { Handshake::HalfOpen } else { Handshake::Done },
+            shared: Shared::default(),
         };
         running.connections += 1;
+        running.half_open += u32::from(is_tcp);
         let counters = &mut running.servers[server.index()];
         counters.in_packets += 1;
         counters.in_bytes += u64::from(bytes);
-        if self.opened.len() <= place as usize {
-            self.opened.resize(place as usize + 1, Opened { phase: Phase::Closed, ..opened });
-        }
-        self.opened[place as usize] = opened;
+        self.keep_opened(place, opened);
+        self.note_change(place);
         translate(segment, &tracked, |field| fields.push(field));
         Decision::To(host)
     }

@@ -1,5 +1,6 @@
 //! Connections to services: which there are, and what schedulers hear of them. Bytes and the time go in; what is to be written, and where it goes, comes out.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use balance::{Outcome, ServerId};
@@ -9,9 +10,12 @@ use vswitch::conntrack::{Conntrack, Request, Segment, TcpState, Tracked, Transla
 use vswitch::{Field, HostTable, translate};
 use wire::{protocol, tcp_flags};
 
+use super::balancers::BalancerView;
 use super::counters::{ServerCounters, ServiceCounters};
 use super::segment::{is_first_segment, may_be_first, parse};
-use super::{ForwardingMethod, Services, VirtualAddress};
+use super::syn_cookies::{CookieKey, MadeUp, Proxied};
+use super::sync::Stage;
+use super::{ForwardingMethod, Service, Services, VirtualAddress};
 
 /// Connections of a network's services together.
 const CONNECTIONS_MAX: usize = 1 << 20;
@@ -38,6 +42,12 @@ pub enum Decision {
     Refuse,
     /// The same, since no port of the balancer's own is left.
     Exhausted,
+    /// It goes nowhere, and its sender hears this.
+    Answer(MadeUp),
+    /// It goes nowhere; instead a segment goes to this host into which what was asked for is written: its client has shown that it hears answers.
+    Connect(NodeId, MadeUp),
+    /// It goes nowhere: its server hears the first segment, and its client the second one, into which what was asked for is written.
+    Join(MadeUp, MadeUp),
     /// It asks whether somebody is there: the service is.
     Echo,
     /// It goes nowhere.
@@ -70,6 +80,40 @@ pub(super) struct Opened {
     /// Where its client is, as long as the network has that host, and its MAC address.
     pub client: Option<NodeId>,
     pub client_mac: [u8; 6],
+    pub handshake: Handshake,
+    pub shared: Shared,
+}
+
+/// How a connection was opened, or is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handshake {
+    /// It is being opened, and counts as such.
+    HalfOpen,
+    /// It began with a cookie.
+    Proxied(Proxied),
+    /// It is open, or has no handshake.
+    Done,
+}
+
+/// What other balancers know of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shared {
+    /// How far they have heard that it is, or are about to.
+    pub stage: Stage,
+    /// Whether it is among [`ServiceState::changes`].
+    pub is_changed: bool,
+    /// Whether only they know if it is still there.
+    pub is_doubted: bool,
+}
+
+impl Opened {
+    /// What is known of it if it began with a cookie.
+    pub(super) const fn proxied(&self) -> Option<&Proxied> {
+        match &self.handshake {
+            Handshake::Proxied(proxied) => Some(proxied),
+            Handshake::HalfOpen | Handshake::Done => None,
+        }
+    }
 }
 
 /// How a connection counts.
@@ -95,6 +139,8 @@ pub(super) struct Running {
     pub counters: ServiceCounters,
     /// Connections that are in the table, ended ones among them: what those say of it must not become another service's.
     pub connections: u32,
+    /// Those of them that are being opened.
+    pub half_open: u32,
     /// Whether the file has it.
     pub is_there: bool,
 }
@@ -121,6 +167,15 @@ pub struct ServiceState {
     is_server: TiVec<NodeId, bool>,
     /// Whether some service has had full NAT: then what servers send to services may be answers.
     has_full_nat: bool,
+    /// What cookies are made with, and until when there may be good ones.
+    pub(super) cookie_key: CookieKey,
+    pub(super) cookies_until: Time,
+    /// Connections that began with one, and whose servers have not answered yet.
+    pub(super) joining: u32,
+    /// The host at which this is a balancer; `None`: packets come here where they come in.
+    at: Option<NodeId>,
+    /// Places of connections of which other balancers have not heard, each once; `None`: there are none.
+    pub(super) changes: Option<VecDeque<u32>>,
     /// When connections are cleared away that have expired.
     sweeps_at: Time,
     /// What is written into a packet.
@@ -138,6 +193,10 @@ pub struct ServiceView<'a> {
     pub machine: &'a balance::Service,
     /// By server: its host, and what has passed.
     pub servers: Vec<(Option<NodeId>, ServerCounters)>,
+    /// Where it is balanced at hosts: how those do, in the order of the file.
+    pub balancers: Vec<BalancerView>,
+    /// The machines of those that are not the one that `machine` is of.
+    pub others: Vec<&'a balance::Service>,
 }
 
 impl ServiceState {
@@ -149,8 +208,8 @@ impl ServiceState {
         if services.is_empty() {
             return Self::default();
         }
-        let mut state =
-            Self { conntrack: Some(Conntrack::new(seed, CONNECTIONS_MAX).noting_removals()), ..Self::default() };
+        let conntrack = Some(Conntrack::new(seed, CONNECTIONS_MAX).noting_removals());
+        let mut state = Self { conntrack, cookie_key: CookieKey::new(seed), ..Self::default() };
         for (number, service) in services.all().iter().enumerate() {
             let seed = machine::mix(seed ^ machine::mix(number as u64));
             let made = balance::Service::new(now, service.spec.clone(), seed).expect("it was checked");
@@ -158,6 +217,20 @@ impl ServiceState {
         }
         state.place_hosts(services);
         state
+    }
+
+    /// The same at a host. `has_peers`: others are to hear of its connections.
+    pub(super) fn new_at(now: Time, services: &Services, seed: u64, host: NodeId, has_peers: bool) -> Self {
+        let mut state = Self::new(now, services, seed);
+        state.at = Some(host);
+        state.changes = has_peers.then(VecDeque::new);
+        state.place_hosts(services);
+        state
+    }
+
+    /// The place of this balancer among those of a service.
+    pub(super) fn place_of(&self, service: &Service) -> usize {
+        service.at.iter().position(|host| Some(*host) == self.at).unwrap_or(0)
     }
 
     fn add(&mut self, machine: balance::Service, name: &str) {
@@ -168,6 +241,7 @@ impl ServiceState {
             servers: Vec::new(),
             counters: ServiceCounters::default(),
             connections: 0,
+            half_open: 0,
             is_there: true,
         };
         // One that no file has, nor any connection, makes room.
@@ -187,6 +261,10 @@ impl ServiceState {
             place.number = None;
         }
         for (service, at) in services.all().iter().zip(&self.by_number) {
+            let is_its = self.at.map_or(service.at.is_empty(), |host| service.at.contains(&host));
+            if !is_its {
+                continue;
+            }
             let running = &mut self.running[*at as usize];
             for (number, (server, spec)) in service.servers.iter().zip(&service.spec.servers).enumerate() {
                 let Some(id) = running.machine.server(&spec.name) else { continue };
@@ -217,6 +295,11 @@ impl ServiceState {
         }
         let made = std::mem::take(self);
         std::mem::swap(self, old);
+        self.at = made.at;
+        self.changes = made.changes.map(|none| self.changes.take().unwrap_or(none));
+        if self.changes.is_none() {
+            self.opened.iter_mut().for_each(|opened| opened.shared.is_changed = false);
+        }
         for running in &mut self.running {
             running.is_there = services.all().iter().any(|service| service.name == running.name);
             for at in &mut running.hosts {
@@ -258,6 +341,11 @@ impl ServiceState {
         let tuple = segment.tuple;
         let at_address = services.with_address(tuple.is_ipv6, tuple.dst);
         let own = at_address.and_then(|number| self.by_number.get(number).copied());
+        if self.joining > 0
+            && let Some(decision) = self.connect_again(now, &segment, fields)
+        {
+            return decision;
+        }
         let tracked = self.track(now, &segment, EXISTING);
         if tracked.is_kept
             && let Some(decision) = self.follow(now, (&segment, &tracked), bytes, fields)
@@ -283,18 +371,16 @@ impl ServiceState {
             self.running[own as usize].counters.unserved += 1;
             return Decision::Refuse;
         };
-        let own = self.by_number[number];
-        let is_tcp = tuple.protocol == protocol::TCP;
-        if is_tcp && !is_first_segment(segment.tcp_flags) {
-            self.running[own as usize].counters.invalid += 1;
-            return Decision::Refuse;
-        }
         let owner = match tuple.address(tuple.src) {
             IpAddr::V4(address) => host_table.by_ipv4(address),
             IpAddr::V6(address) => host_table.by_ipv6(address),
         };
         let mac = headers.get(6..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
         let client = Origin { host: from, mac, is_its_address: owner == Some(from) };
+        if tuple.protocol == protocol::TCP {
+            let frame = (headers, bytes);
+            return self.open_tcp(now, services, (number, &segment, client), frame, fields);
+        }
         self.open(now, services, (number, &segment, client), bytes, fields)
     }
 
@@ -328,6 +414,7 @@ impl ServiceState {
                 self.running[running].machine.asked(now, opened.server);
             }
             self.note_end(now, place, tracked.tcp, false);
+            self.note_stage(place, tracked);
         }
         let running = &mut self.running[running];
         if let Some(counters) = running.servers.get_mut(server) {
@@ -338,6 +425,9 @@ impl ServiceState {
             return Some(Decision::Drop);
         };
         translate(segment, tracked, |field| fields.push(field));
+        if let Some(place) = tracked.place {
+            self.write_acknowledgement(place, segment, fields);
+        }
         Some(Decision::To(host))
     }
 
@@ -373,9 +463,15 @@ impl ServiceState {
                 self.running[running].machine.answered(now, server, latency);
             }
             self.note_end(now, place, tracked.tcp, true);
+            self.note_stage(place, &tracked);
         }
         let before = fields.len();
         translate(&segment, &tracked, |field| fields.push(field));
+        if let Some(place) = tracked.place.filter(|_| is_reply)
+            && let Some(decision) = self.join(now, place, (&segment, &tracked), fields)
+        {
+            return decision;
+        }
         if fields.len() > before { Decision::Translated } else { Decision::Pass }
     }
 
@@ -404,7 +500,13 @@ impl ServiceState {
         let Some(conntrack) = &mut self.conntrack else { return };
         for place in conntrack.take_removed() {
             let Some(opened) = self.opened.get_mut(place as usize) else { continue };
-            self.running[opened.running as usize].connections -= 1;
+            let running = &mut self.running[opened.running as usize];
+            running.connections -= 1;
+            match std::mem::replace(&mut opened.handshake, Handshake::Done) {
+                Handshake::HalfOpen => running.half_open -= 1,
+                Handshake::Proxied(proxied) => self.joining -= u32::from(proxied.offset.is_none()),
+                Handshake::Done => {}
+            }
             // A client that asks nothing, or nothing more, says nothing of its server.
             let outcome = match opened.phase {
                 Phase::Closed => continue,
@@ -525,6 +627,8 @@ impl ServiceState {
                     .map(|at| at.map(|at| at.host))
                     .zip(running.servers.iter().copied())
                     .collect(),
+                balancers: Vec::new(),
+                others: Vec::new(),
             }
         })
     }
@@ -535,15 +639,29 @@ pub(super) const EXISTING: Request =
     Request { zone: 0, commit: false, force: false, mark: None, translate: Translate::Existing };
 
 /// The service and the server of a connection, by their places.
-const fn of_mark(mark: u32) -> (usize, usize) {
+pub(super) const fn of_mark(mark: u32) -> (usize, usize) {
     ((mark >> SERVER_BITS) as usize, (mark & ((1 << SERVER_BITS) - 1)) as usize)
 }
 
 impl Rebase for ServiceState {
     fn rebase(&mut self, by: Span) {
-        let Self { conntrack, opened, running, by_number: _, is_server: _, has_full_nat: _, sweeps_at, fields: _ } =
-            self;
+        let Self {
+            conntrack,
+            opened,
+            running,
+            by_number: _,
+            is_server: _,
+            has_full_nat: _,
+            cookie_key: _,
+            cookies_until,
+            joining: _,
+            at: _,
+            changes: _,
+            sweeps_at,
+            fields: _,
+        } = self;
         sweeps_at.rebase(by);
+        cookies_until.rebase(by);
         if let Some(conntrack) = conntrack {
             conntrack.rebase(by);
         }

@@ -9,10 +9,12 @@ use vswitch::{Field, HostTable};
 use wire::tcp_flags::{ACK, PSH, RST, SYN};
 use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, ethertype, protocol};
 
+mod balancers;
 mod full_nat;
+mod syn_cookies;
 
 use super::state::Decision;
-use super::{ForwardingMethod, Server, Service, ServiceState, Services, VirtualAddress};
+use super::{ForwardingMethod, HALF_OPEN_MAX, Server, Service, ServiceState, Services, VirtualAddress};
 
 const VIRTUAL: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 80);
 
@@ -107,6 +109,9 @@ fn service(topology: &Topology, servers: u32, port: u16) -> Service {
         addresses: vec![address],
         forwarding: ForwardingMethod::Nat,
         sources: Vec::new(),
+        at: Vec::new(),
+        vrrp: None,
+        half_open_max: HALF_OPEN_MAX,
         servers: (1..=servers).map(|number| Server { host: host(number), port: Some(SERVER_PORT) }).collect(),
         spec: ServiceSpec::new(Scheduler::Rr, (1..=servers).map(spec).collect()),
         health: None,

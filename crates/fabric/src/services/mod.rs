@@ -1,5 +1,6 @@
 //! `services`: several servers behind one address.
 
+mod balancers;
 mod health;
 mod source;
 mod text;
@@ -97,6 +98,7 @@ fn service(
     }
     let forwarding = text.forward.map(|choice| choice.0).unwrap_or_default();
     let sources = source::sources(graph, others, (text, forwarding, &addresses), problems);
+    let (at, vrrp) = balancers::balancers(graph, others, (text, forwarding, &addresses, &sources), problems);
     let health = text.health.as_ref().map(|text| health(text, protocol == UDP, problems));
     let agent = text.agent.as_ref().map(|At { value: text, .. }| AgentSpec {
         port: text.port.value.get() as u16,
@@ -115,6 +117,9 @@ fn service(
         addresses,
         forwarding,
         sources,
+        at,
+        vrrp,
+        half_open_max: text.half_open.map_or(datapath::HALF_OPEN_MAX, Whole::get),
         servers,
         spec,
         health,

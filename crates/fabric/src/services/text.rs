@@ -8,6 +8,7 @@ use datapath::{ForwardingMethod, Service};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::health::HealthText;
+use crate::chains::Names;
 use crate::error::Problems;
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Length, Whole};
@@ -59,6 +60,15 @@ parameters! {
         /// With `full-nat`, from where servers see connections come: addresses that no host has, with or without ports, as `10.1.0.200`, `10.1.0.200-10.1.0.203` or
         /// `10.1.0.200:32768-65535`; or a list of one for IPv4 and one for IPv6. The service's own address, ports 1024 to 65535, when not given.
         "source" => source: Option<At<Sources>>;
+        /// Hosts that balance it, with `full-nat`: all of its packets go to one of them, live and simulated, and no program is needed there. Each has heard of the others' connections,
+        /// and any may take another one's place. At the switches where packets come in when not given.
+        "at" => at: Option<At<Names>>;
+        /// With `at`, has one balancer be active and the others stand by, by VRRP (version 3), the first one of `at` before the others. All are active when not given: each connection
+        /// goes to one of them by its hash.
+        "vrrp" => vrrp: Option<At<VrrpText>>;
+        /// While so many connections are being opened, first segments of TCP are answered with SYN cookies, and only who answers gets a server: those connections have no
+        /// selective acknowledgements, scaled windows or timestamps. 4096 when not given; 0: all are. Not with `at`.
+        "half-open" => half_open: Option<Whole<0, 1_000_000>>;
         /// A server that comes, or comes back, gets a share of connections that grows for so long. At once when not given.
         "slow-start" => slow_start: Option<Length<true, HOUR>>;
         /// Clients stay with their server for so long after their last connection. They do not when not given.
@@ -77,6 +87,18 @@ parameters! {
         "agent" => agent: Option<At<AgentText>>;
         /// What an agent has reported counts for so long. 3s when not given.
         "report-expiry" => report_expiry: Option<Length<false, HOUR>>;
+    }
+}
+
+section! {
+    /// How one of several balancers is made the active one: the virtual router redundancy protocol, version 3.
+    VrrpText {
+        /// The number of the virtual router.
+        "router" => router: At<Whole<1, 255>>,
+        /// From advertisement to advertisement, in steps of 10ms: after three of them and a bit without one another balancer takes over. 50ms when not given.
+        "interval" => interval: Option<At<Length<false, 40_950>>>,
+        /// Hosts whose own programs take part, as keepalived. Nobody else's are heard.
+        "partners" => partners: Option<At<Names>>,
     }
 }
 

@@ -391,6 +391,9 @@ impl Conntrack {
     pub fn adopt(&mut self, now: Time, shared: &SharedConnection, mark: u32) -> Option<(u32, bool)> {
         let SharedConnection { original, reply, tcp, is_replied } = *shared;
         let translated = shared.translations()?;
+        // An answer may have passed there since: what follows it is not to be taken for made up here.
+        let is_opening = matches!(tcp, Some(TcpState::SynSent | TcpState::SynSent2));
+        let (tcp, is_replied) = if is_opening { (Some(TcpState::SynReceived), true) } else { (tcp, is_replied) };
         if (original.protocol == wire::protocol::TCP) != tcp.is_some() || original == reply {
             return None;
         }
