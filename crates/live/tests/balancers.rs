@@ -81,7 +81,10 @@ fn connections_outlive_their_balancer() {
                 (client, server)
             })
             .collect();
-        assert_eq!(bed::output(network.command("h1", bed::program(), ["ask-from", "web:80", "1"])).trim(), "10.1.0.80");
+        assert_eq!(
+            bed::output(network.command("h1", bed::program(), ["ask-from", "10.1.0.80:80", "1"])).trim(),
+            "10.1.0.80"
+        );
         bed::ping(&network, "h1", &[], 2, "web");
         bed::wait_until("both have all", || status(&network).balancers.iter().all(|it| it.connections >= 8));
         for (balancer, switch, other) in [("lb1", "s1", "lb2"), ("lb2", "s2", "lb1")] {

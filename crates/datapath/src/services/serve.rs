@@ -4,7 +4,7 @@ use topology::{NetPort, NodeId};
 use vswitch::spread::FlowHash;
 use vswitch::{Field, Forwarding};
 
-use super::balancers::Course;
+use super::balancers::Towards;
 use super::state::Decision;
 use super::syn_cookies::make_up;
 use super::{Service, answers};
@@ -37,9 +37,9 @@ impl<P> Graph<P> {
         }
         if has_balancers {
             match self.course_of(moment.tables, host, driver.headers(&packet)) {
-                Course::Here => {}
-                Course::Balancer(to) => return Some(forwarded_to(driver, to, packet)),
-                Course::Nowhere => return lose(driver, Loss::NoRoute, packet),
+                Towards::Here => {}
+                Towards::Balancer(to) => return Some(forwarded_to(driver, to, packet)),
+                Towards::Nowhere => return lose(driver, Loss::NoRoute, packet),
             }
         }
         let (services, host_table) = (&moment.tables.services, &moment.tables.host_table);

@@ -16,7 +16,7 @@ use crate::services::state::Decision;
 use crate::services::{MAC, Service, Services};
 
 /// Where a packet for a service goes that has left a host.
-pub(in crate::services) enum Course {
+pub(in crate::services) enum Towards {
     /// Its service has no balancers: the switch at which it comes in is one.
     Here,
     /// To this host.
@@ -27,23 +27,23 @@ pub(in crate::services) enum Course {
 
 impl<P> Graph<P> {
     /// Where a packet goes that this host has sent to a service.
-    pub(in crate::services) fn course_of(&self, tables: &Tables, host: NodeId, headers: &[u8]) -> Course {
+    pub(in crate::services) fn course_of(&self, tables: &Tables, host: NodeId, headers: &[u8]) -> Towards {
         let services = &tables.services;
         let Some(segment) = parse(headers) else {
             // It does not say whose it is: whoever has an address of it counts it.
-            return Course::Here;
+            return Towards::Here;
         };
         let tuple = segment.tuple;
-        let Some(number) = services.owner_of(tuple.is_ipv6, tuple.dst) else { return Course::Here };
+        let Some(number) = services.owner_of(tuple.is_ipv6, tuple.dst) else { return Towards::Here };
         let service = &services.all[number];
         if service.at.is_empty() {
-            return Course::Here;
+            return Towards::Here;
         }
         let chosen = match service.vrrp {
             Some(_) => self.balancers.active[number].map(|at| self.balancers.all[at].host()),
             None => self.choose_balancer(service, host, &segment),
         };
-        chosen.map_or(Course::Nowhere, Course::Balancer)
+        chosen.map_or(Towards::Nowhere, Towards::Balancer)
     }
 
     /// One of several that are all active: the one whose own port a server answers to, if it is there; else by the connection's hash, so that no connection changes its

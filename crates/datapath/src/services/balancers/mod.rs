@@ -23,7 +23,7 @@ use super::{Service, ServiceState, ServiceView, Services};
 pub(crate) use balancer::Balancer;
 #[cfg(test)]
 pub(super) use balancer::Outgoing;
-pub(super) use forward::Course;
+pub(super) use forward::Towards;
 
 /// Balancers of one service at most.
 pub const BALANCERS_MAX: usize = 4;
