@@ -20,6 +20,8 @@ pub mod protocol {
     pub const UDP: u8 = 17;
     /// ICMP for IPv6.
     pub const ICMPV6: u8 = 58;
+    /// VRRP: RFC 9568.
+    pub const VRRP: u8 = 112;
 }
 
 /// A view of a packet. Checked: version 4; the header lies within the total length, and that within the bytes.
