@@ -244,7 +244,7 @@ impl Processes {
     }
 
     /// Which ones, and how.
-    fn failed_ones(&self) -> Unconnected {
+    fn failed_ones(&self) -> Vec<(usize, String)> {
         let clients = self.running.iter().enumerate();
         clients.filter_map(|(number, client)| Some((number, client.report.clone()?.err()?))).collect()
     }
