@@ -111,9 +111,9 @@ fn note_links(topology: &Topology, host: NodeId, interfaces: &Interfaces, proble
     }
 }
 
-/// The names of the nodes that a host's links lead to.
+/// The names of the nodes that a host's links lead to: of an interface, the host that it belongs to.
 fn peers(topology: &Topology, host: NodeId) -> Vec<&str> {
-    topology.peers(host).map(|peer| topology.nodes[peer].name.as_str()).collect()
+    topology.peers(host).map(|peer| topology.nodes[topology.owner(peer)].name.as_str()).collect()
 }
 
 /// The link that is meant, by the node that it leads to or by its number. If several lead there: the first of them.

@@ -54,6 +54,20 @@ fn each_link_of_a_router_has_addresses_of_its_own() {
 }
 
 #[test]
+fn routers_may_be_linked_to_each_other() {
+    let fabric = read(
+        "nodes:\n  h1: { kind: host, ipv4: 10.0.1.1/24 }\n  h2: { kind: host, ipv4: 10.0.2.1/24 }\n  \
+         r1: { kind: host, interfaces: { h1: { ipv4: 10.0.1.254/24 }, r2: { ipv4: 10.0.12.1/30 } } }\n  \
+         r2: { kind: host, interfaces: { h2: { ipv4: 10.0.2.254/24 }, r1: { ipv4: 10.0.12.2/30, addresses: [10.9.0.1/32] } } }\n\
+         links:\n  - between: [h1, r1]\n  - between: [r1, r2]\n  - between: [r2, h2]\n",
+    );
+    let address = |name: &str| fabric.topology.address(fabric.topology.node(name).unwrap()).unwrap().ipv4.to_string();
+    let shown = ["r1", "r1.eth1", "r2", "r2.eth1"].map(address);
+    assert_eq!(shown, ["10.0.1.254", "10.0.12.1", "10.0.12.2", "10.0.2.254"]);
+    assert_eq!(fabric.setups["r2"].addresses[0].to_string(), "10.9.0.1/32");
+}
+
+#[test]
 fn hosts_of_a_topology_have_subnets_and_routes_too() {
     let fabric = read(
         "topology: { single: { hosts: 3 } }\nhosts:\n  h1: { ipv4: 192.168.1.1/24, addresses: [192.168.2.1/24] }\n  h2: { ipv4: 192.168.1.2/24, ipv6: fd01::2/64, routes: ['fd02::/64 via fd01::1', 10.0.0.0/8 dev eth0] }\n",
