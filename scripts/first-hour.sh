@@ -124,6 +124,40 @@ say heddle logs -- "says |"
 say heddle exec server cat /etc/heddle-first-hour -- hello
 say heddle exec server cat /proc/sys/net/ipv4/ip_forward -- 1
 say heddle exec client sh -c '! test -e /etc/heddle-first-hour'
+# Subnets and a router.
+cat > routed.fabric.yaml <<'FILE'
+nodes:
+  h1: { kind: host, ipv4: 10.0.1.1/24, routes: [default via 10.0.1.254] }
+  h2: { kind: host, ipv4: 10.0.2.1/24, routes: [default via 10.0.2.254] }
+  r1: { kind: host, forward: true, interfaces: { s1: { ipv4: 10.0.1.254/24 }, s2: { ipv4: 10.0.2.254/24 } } }
+  s1: switch
+  s2: switch
+links: [{ between: [h1, s1] }, { between: [r1, s1] }, { between: [r1, s2] }, { between: [h2, s2] }]
+FILE
+say heddle up routed.fabric.yaml -- "routed is up"
+say heddle exec --name routed h1 ping -4 -c 1 h2 -- "ttl=63"
+say heddle down routed -- "routed is down"
+# An image as a root, where there is a busybox that needs nothing else.
+if command -v busybox >/dev/null && ! ldd "$(command -v busybox)" >/dev/null 2>&1; then
+    mkdir -p image/bin
+    cp "$(command -v busybox)" image/bin/busybox
+    ln -s busybox image/bin/sh
+    tar --sort=name --mtime=@0 -C image -cf layer.tar .
+    printf '{"config": {"Env": ["PATH=/bin"]}, "rootfs": {"diff_ids": ["sha256:%s"]}}' "$(sha256sum layer.tar | cut -d ' ' -f 1)" > config.json
+    printf '[{"Config": "config.json", "Layers": ["layer.tar"]}]' > manifest.json
+    tar -cf busybox.tar manifest.json config.json layer.tar
+    printf 'nodes: { h1: { kind: host, image: busybox.tar }, h2: host }\nlinks: [{ between: [h1, h2] }]\n' > image.fabric.yaml
+    say heddle up image.fabric.yaml -- "image is up"
+    say heddle exec --name image h1 sh -c 'busybox ls /; busybox hostname' -- h1
+    say heddle down image -- "image is down"
+fi
+# The world outside, where pasta is there.
+if command -v pasta >/dev/null; then
+    printf 'nodes: { h1: { kind: host, uplink: nat }, h2: host }\nlinks: [{ between: [h1, h2] }]\n' > out.fabric.yaml
+    say heddle up out.fabric.yaml -- "out is up"
+    say heddle show programs -n out -- uplink
+    say heddle down out -- "out is down"
+fi
 say heddle up --topo tree,2 -- "topo is up"
 say heddle ping --all -n topo -- "12/12 received"
 say heddle down --all -- "topo is down" "web is down"

@@ -64,7 +64,7 @@ impl PortTable {
                 host.storm_limit = settings.storm_control.or(host.storm_limit);
             }
         }
-        let floods_unknown = topology.end_hosts().any(|(host, _)| hosts[host].floods_unknown);
+        let floods_unknown = topology.addressed_hosts().any(|(host, _)| hosts[host].floods_unknown);
         Self { vlans, hosts, floods_unknown }
     }
 

@@ -1,29 +1,28 @@
 //! From the document to a checked [`Fabric`].
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use link::LinkSpec;
-use topology::{HostAddress, NodeId, NodeKind, Rerouting, TiVec};
+use topology::{Rerouting, TiVec};
 use vswitch::Spread;
 
-use crate::addresses::Mac;
 use crate::bonds::BondAxis;
 use crate::document::{File, HostText, NodeLong, NodeText, NodeWord};
 use crate::error::{Error, Problems};
 use crate::experiment::{Block, Context};
-use crate::graph::{Graph, IPV4, IPV6};
+use crate::graph::Graph;
+use crate::host_addresses::{WrittenAddress, override_hosts};
 use crate::links::Links;
 use crate::names::nearest;
 use crate::read::{Mapping, Name, Read};
-use crate::source::{At, Place, Source};
+use crate::source::{At, Source};
 use crate::topologies::{Specs, TopologyText, explicit};
 use crate::tree::{Node, Value};
 use crate::vary::AxisText;
 use crate::vm::VmText;
 use crate::{
-    Experiment, Fabric, HostSetup, PortChange, bonds, chains, devices, flows, links, port_change, services, switches,
-    tree,
+    Experiment, Fabric, HostSetup, PortChange, UPLINKS_MAX, bonds, chains, devices, flows, interfaces, links,
+    port_change, services, switches, tree,
 };
 
 /// The most experiments of one file.
@@ -73,6 +72,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
     // A key that couldn't be read leaves a gap: what builds on the network would be reported wrongly.
     let mut graph = graph(&file, &node, problems)?;
     switches::add_ports(&file, &mut graph, problems);
+    interfaces::split(&file, &mut graph, problems);
     let functions = chains::add_functions(&file, &mut graph, problems);
     if let Some(texts) = &file.bonds {
         bonds::bonds(texts, &varied_modes(&file), &mut graph, problems)?;
@@ -83,6 +83,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
     let flow_tables = flows::flow_tables(&file, &graph.topology, problems);
     let switches = switches::settings(&file, &graph.topology, problems);
     let mut setups = setups(&file, &graph, problems);
+    interfaces::check(&file, &graph.topology, &setups, problems);
     setups.extend(functions.setups);
     let chains = chains::chains(&file, &graph, functions.all, problems);
     let services = services::services(&file, &graph, problems);
@@ -149,7 +150,36 @@ fn setups(file: &File, graph: &Graph, problems: &mut Problems<'_>) -> BTreeMap<S
             None => _ = setups.insert(name.clone(), text.setup(problems)),
         }
     }
+    interfaces::add_setups(file, graph, &mut setups);
+    add_images(file, graph, &mut setups, problems);
+    let uplinks = setups.values().filter(|setup| setup.uplink.is_some()).count();
+    if let Some(nodes) = file.nodes.as_ref().map(|nodes| nodes.place).or(file.hosts.as_ref().map(|hosts| hosts.place))
+        && uplinks > UPLINKS_MAX
+    {
+        let message = format!("{uplinks} uplinks are more than {UPLINKS_MAX}");
+        problems.add(nodes, message, "too many", "leave some out");
+    }
     setups
+}
+
+/// Adds the images of hosts that are no virtual machines.
+fn add_images(file: &File, graph: &Graph, setups: &mut BTreeMap<String, HostSetup>, problems: &mut Problems<'_>) {
+    let of_nodes = file.nodes.iter().flat_map(|nodes| &nodes.value.0).filter_map(|(name, text)| match &text.value {
+        NodeText::Long(long) if long.kind.value != NodeWord::Vm => Some((name, long.vm.image.as_ref()?)),
+        _ => None,
+    });
+    let of_hosts = file.hosts.iter().flat_map(|hosts| &hosts.value.0);
+    let of_hosts = of_hosts.filter_map(|(name, text)| Some((name, text.value.image.as_ref()?)));
+    for (name, image) in of_nodes.chain(of_hosts) {
+        let Some(node) = graph.topology.node(&name.value.0) else { continue };
+        let name = &name.value.0;
+        if !graph.topology.is_host(node) || graph.topology.nodes[node].is_external() {
+            let message = format!("`{name}` is not a host that is made, and has no root of its own");
+            problems.add(image.place, message, "only for hosts that are made", "remove it, or say `kind: vm`");
+            continue;
+        }
+        setups.entry(name.clone()).or_default().image = Some(image.value.path().to_owned());
+    }
 }
 
 /// The virtual machines among the nodes.
@@ -270,7 +300,11 @@ fn by_rule(file: &File, topology: &At<TopologyText>, problems: &mut Problems<'_>
     let topology = topology.value.lay_out(&specs, problems)?;
     let mut graph = Graph { topology, bonds: TiVec::new() };
     if let Some(hosts) = &file.hosts {
-        override_hosts(&mut graph, &hosts.value, problems);
+        let written = hosts.value.0.iter().map(|(name, text)| {
+            let HostText { mac, ipv4, ipv6, .. } = &text.value;
+            (name.clone(), WrittenAddress { mac: mac.clone(), ipv4: ipv4.clone(), ipv6: ipv6.clone() })
+        });
+        override_hosts(&mut graph, &written.collect::<Vec<_>>(), problems);
     }
     Some(graph)
 }
@@ -313,119 +347,11 @@ fn spelled_out(file: &File, nodes: &At<Mapping<Name, NodeText>>, problems: &mut 
     let mut graph = Graph { topology, bonds: TiVec::new() };
     let hosts = nodes.value.0.iter().filter_map(|(name, text)| match &text.value {
         NodeText::Long(long) if long.kind.value != NodeWord::Switch => {
-            let NodeLong { mac, ipv4, ipv6, setup, .. } = &**long;
-            let value = HostText { mac: mac.clone(), ipv4: ipv4.clone(), ipv6: ipv6.clone(), setup: setup.clone() };
-            Some((name.clone(), At { value, place: text.place, sound: text.sound }))
+            let NodeLong { mac, ipv4, ipv6, .. } = &**long;
+            Some((name.clone(), WrittenAddress { mac: mac.clone(), ipv4: ipv4.clone(), ipv6: ipv6.clone() }))
         }
         _ => None,
     });
-    override_hosts(&mut graph, &Mapping(hosts.collect()), problems);
+    override_hosts(&mut graph, &hosts.collect::<Vec<_>>(), problems);
     Some(graph)
-}
-
-/// Sets the addresses that the file gives, and holds them against all others.
-fn override_hosts(graph: &mut Graph, hosts: &Mapping<Name, HostText>, problems: &mut Problems<'_>) {
-    let ids: BTreeMap<String, NodeId> =
-        graph.topology.nodes.iter_enumerated().map(|(id, node)| (node.name.clone(), id)).collect();
-    let mut set = Vec::new();
-    for (name, text) in &hosts.0 {
-        match ids.get(&name.value.0).filter(|id| graph.topology.is_host(**id)) {
-            Some(&id) => set.push((id, &text.value)),
-            None => unknown_host(graph, name, problems),
-        }
-    }
-    for &(id, text) in &set {
-        let NodeKind::Host(address) = &mut graph.topology.nodes[id].kind else { continue };
-        override_host(address, text, problems);
-    }
-    let places = |pick: fn(&HostText) -> Option<Place>| -> BTreeMap<NodeId, Place> {
-        set.iter().filter_map(|&(id, text)| Some((id, pick(text)?))).collect()
-    };
-    unique(graph, "MAC address", &places(|t| t.mac.as_ref().map(|m| m.place)), |a| Mac(a.mac).to_string(), problems);
-    unique(graph, "IPv4 address", &places(|t| t.ipv4.as_ref().map(|a| a.place)), |a| a.ipv4.to_string(), problems);
-    unique(graph, "IPv6 address", &places(|t| t.ipv6.as_ref().map(|a| a.place)), |a| a.ipv6.to_string(), problems);
-}
-
-fn unknown_host(graph: &Graph, name: &At<Name>, problems: &mut Problems<'_>) {
-    let hint = problems.hint(|| graph.host_hint(&name.value.0));
-    problems.add(name.place, format!("there is no host `{}`", name.value.0), "unknown host", hint);
-}
-
-fn override_host(address: &mut HostAddress, text: &HostText, problems: &mut Problems<'_>) {
-    if let Some(At { value: Mac(mac), place, .. }) = text.mac {
-        if mac[0] & 1 == 1 || mac == [0; 6] {
-            problems.add(
-                place,
-                format!("{} is not the address of one host", Mac(mac)),
-                "a group or nothing",
-                "make the first byte even, like 02",
-            );
-        }
-        address.mac = mac;
-    }
-    if let Some(At { value: ipv4, place, .. }) = text.ipv4 {
-        if !in_network_v4(ipv4) {
-            problems.add(
-                place,
-                format!("{ipv4} is not a host's address in {}/{}", IPV4.0, IPV4.1),
-                "outside the fabric's network",
-                "all hosts share one network: write an address from 10.0.0.1 to 10.255.255.254",
-            );
-        }
-        address.ipv4 = ipv4;
-    }
-    if let Some(At { value: ipv6, place, .. }) = text.ipv6 {
-        if !in_network_v6(ipv6) {
-            problems.add(
-                place,
-                format!("{ipv6} is not a host's address in {}/{}", IPV6.0, IPV6.1),
-                "outside the fabric's network",
-                "all hosts share one network: write an address like fd68:6564:646c::7",
-            );
-        }
-        address.ipv6 = ipv6;
-    }
-}
-
-fn in_network_v4(address: Ipv4Addr) -> bool {
-    let last = Ipv4Addr::from(u32::from(IPV4.0) | (u32::MAX >> IPV4.1));
-    address > IPV4.0 && address < last
-}
-
-fn in_network_v6(address: Ipv6Addr) -> bool {
-    let host_part = u128::from(address) & (u128::MAX >> IPV6.1);
-    host_part != 0 && u128::from(address) ^ host_part == u128::from(IPV6.0)
-}
-
-/// Notes addresses that two hosts have; at least one of the two was set in the file, and is marked.
-fn unique(
-    graph: &Graph,
-    what: &str,
-    places: &BTreeMap<NodeId, Place>,
-    show: impl Fn(&HostAddress) -> String,
-    problems: &mut Problems<'_>,
-) {
-    if places.is_empty() {
-        return;
-    }
-    let mut owners: BTreeMap<String, NodeId> = BTreeMap::new();
-    for (id, node) in graph.topology.nodes.iter_enumerated() {
-        let NodeKind::Host(address) = &node.kind else { continue };
-        let text = show(address);
-        let Some(&other) = owners.get(&text) else {
-            owners.insert(text, id);
-            continue;
-        };
-        let (marked, other) = if places.contains_key(&id) { (id, other) } else { (other, id) };
-        let (name, holder) = (&graph.topology.nodes[marked].name, &graph.topology.nodes[other].name);
-        let from = if places.contains_key(&other) { "" } else { ", from its position" };
-        if let Some(&place) = places.get(&marked) {
-            problems.add(
-                place,
-                format!("`{name}` and `{holder}` have the same {what}"),
-                format!("`{holder}` has it too{from}"),
-                "each host needs its own; leave it out for one that follows from the position",
-            );
-        }
-    }
 }

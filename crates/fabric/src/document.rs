@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use topology::Rerouting;
 use vswitch::Spread;
 
-use crate::addresses::Mac;
+use crate::addresses::{Mac, WithPrefix};
 use crate::bonds::BondText;
 use crate::chains::{ChainText, FunctionText};
 use crate::cluster::ClusterText;
@@ -15,6 +15,7 @@ use crate::controllers::{ControllersText, Flag};
 use crate::error::Problems;
 use crate::flows::BySwitch;
 use crate::host_setup::SetupText;
+use crate::interfaces::InterfaceText;
 use crate::links::{LinkText, Links};
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Bytes, Length, Whole};
@@ -27,7 +28,7 @@ use crate::topologies::TopologyText;
 use crate::traffic::TrafficText;
 use crate::tree::{Node, Value};
 use crate::vary::Vary;
-use crate::vm::VmText;
+use crate::vm::{FilePath, VmText};
 use crate::words::{Choice, Words, words};
 use crate::{Fabric, Metric};
 
@@ -121,12 +122,15 @@ section! {
         "kind" => kind: At<NodeWord>,
         /// A host's MAC address.
         "mac" => mac: Option<At<Mac>>,
-        /// A host's IPv4 address, in 10.0.0.0/8.
-        "ipv4" => ipv4: Option<At<Ipv4Addr>>,
-        /// A host's IPv6 address, in `fd68:6564:646c::/64`.
-        "ipv6" => ipv6: Option<At<Ipv6Addr>>,
-        /// Whether a host with several links that are no bond passes on what comes to it for others. `false` when not given.
+        /// A host's IPv4 address, in 10.0.0.0/8, or any with the prefix of its subnet: `192.168.1.7/24`.
+        "ipv4" => ipv4: Option<At<WithPrefix<Ipv4Addr>>>,
+        /// A host's IPv6 address, in `fd68:6564:646c::/64`, or any with the prefix of its subnet. When not given beside an `ipv4` with a prefix, it is in a subnet that goes with that one.
+        "ipv6" => ipv6: Option<At<WithPrefix<Ipv6Addr>>>,
+        /// Whether a host with several links that are no bond passes on what comes to it for others. With `interfaces` its kernel does so, as a router. `false` when not given.
         "forward" => forward: Option<At<Flag>>,
+        /// A host's links as interfaces of their own, `eth0`, `eth1` and so on in the order of the links, each with addresses of its own: by the node that the link leads to, or by
+        /// its number from 0. Live only.
+        "interfaces" => interfaces: Option<At<Mapping<Name, InterfaceText>>>,
         /// Network devices of the machine on which a host's links end, in their order: a guest's TAPs, a network card. The host is
         /// then what is behind them, and not made. Of the network namespace in which `heddle up` is called.
         /// `xdp:eth0` is the device eth0 by `AF_XDP`, for root: faster with small frames, slower with large segments. `null:` is a device with nobody behind it,
@@ -177,10 +181,12 @@ section! {
     HostText {
         /// MAC address.
         "mac" => mac: Option<At<Mac>>,
-        /// IPv4 address, in 10.0.0.0/8.
-        "ipv4" => ipv4: Option<At<Ipv4Addr>>,
-        /// IPv6 address, in `fd68:6564:646c::/64`.
-        "ipv6" => ipv6: Option<At<Ipv6Addr>>,
+        /// IPv4 address, in 10.0.0.0/8, or any with the prefix of its subnet: `192.168.1.7/24`.
+        "ipv4" => ipv4: Option<At<WithPrefix<Ipv4Addr>>>,
+        /// IPv6 address, in `fd68:6564:646c::/64`, or any with the prefix of its subnet. When not given beside an `ipv4` with a prefix, it is in a subnet that goes with that one.
+        "ipv6" => ipv6: Option<At<WithPrefix<Ipv6Addr>>>,
+        /// The image of a container that is its root: a folder or an archive of the OCI's image layout, or what `docker save` writes; `docker://debian:12` is fetched by skopeo.
+        "image" => image: Option<At<FilePath>>,
     }
     ..setup: SetupText
 }

@@ -208,7 +208,7 @@ impl Run<'_> {
         }
         let topology = &self.graph.topology;
         let carries = |link: LinkId| !down.contains(&link) && self.is_in_every_case(link);
-        let reached = topology.reached(NodeId(0), carries);
+        let reached = topology.reached_by_routers(NodeId(0), carries);
         let hosts = topology.end_hosts().map(|(id, host)| (host, reached[id]));
         // The first host is where the search began: if nobody else is reached, it is the one that is cut off.
         let others = hosts.clone().skip(1);

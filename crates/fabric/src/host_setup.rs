@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use crate::addresses::Subnet;
 use crate::error::Problems;
 use crate::escape::is_shown;
-use crate::model::{HostFile, HostSetup, NetSysctl, Program, Restart};
+use crate::host_routes::RouteText;
+use crate::model::{HostFile, HostRoute, HostSetup, InterfaceAddress, NetSysctl, Program, Restart, UPLINK, Uplink};
 use crate::read::{Fields, Mapping, Name, Read, expected, section, shown};
 use crate::source::{At, Place};
 use crate::tree::{Node, Value};
@@ -14,6 +16,9 @@ use crate::words::{Words, words};
 
 /// Programs and files of one host.
 const MOST: usize = 64;
+
+/// Routes of one host.
+const MOST_ROUTES: usize = 1_024;
 
 /// Bytes of a command line.
 const LONGEST_COMMAND: usize = 64 << 10;
@@ -34,6 +39,13 @@ section! {
         "files" => files: Option<At<Mapping<HostPath, Contents>>>,
         /// Kernel parameters of the host's network by name, as sysctl(8) has them: `net.ipv4.ip_forward: 1`.
         "sysctls" => sysctls: Option<At<Mapping<SysctlName, SysctlValue>>>,
+        /// More addresses of the host's device, each with the prefix of its subnet: `[10.0.2.7/24, fd00:2::7/64]`.
+        "addresses" => addresses: Option<At<Vec<At<Subnet>>>>,
+        /// Routes besides those to the subnets that the host is in, as ip-route(8) has them: `default via 10.0.1.254`, `10.9.0.0/16 via 10.0.1.254 dev eth0 metric 100`.
+        "routes" => routes: Option<At<Vec<At<RouteText>>>>,
+        /// `nat`: the host reaches what this machine reaches, by IPv4, through a device `uplink`, as an ordinary user's programs do; nothing from outside reaches the host. It needs the program
+        /// pasta of the package passt.
+        "uplink" => uplink: Option<At<Uplink>>,
     }
 }
 
@@ -46,6 +58,10 @@ section! {
         "restart" => restart: Option<At<Restart>>,
     }
 }
+
+words!(Uplink, "Uplink", "a kind of uplink", {
+    "nat" => Uplink::Nat,
+});
 
 words!(Restart, "Restart", "a time to restart", {
     "always" => Restart::Always,
@@ -229,16 +245,30 @@ impl Read for SysctlValue {
     }
 }
 
+/// The further addresses of a device.
+pub(crate) fn addresses_of(text: Option<&At<Vec<At<Subnet>>>>) -> Vec<InterfaceAddress> {
+    text.iter().flat_map(|text| &text.value).map(|address| address.value.0).collect()
+}
+
 impl SetupText {
     /// Where the first of its keys has its value; `None`: the host has nothing of this.
     pub fn place(&self) -> Option<Place> {
-        let Self { programs, files, sysctls } = self;
+        let Self { programs, files, sysctls, addresses, routes, uplink } = self;
         let places = [
             programs.as_ref().map(|text| text.place),
             files.as_ref().map(|text| text.place),
             sysctls.as_ref().map(|text| text.place),
+            addresses.as_ref().map(|text| text.place),
+            routes.as_ref().map(|text| text.place),
+            uplink.as_ref().map(|text| text.place),
         ];
         places.into_iter().flatten().min_by_key(|place| place.offset)
+    }
+
+    /// Where it says something of addresses or routes.
+    pub fn addresses_place(&self) -> Option<Place> {
+        let addresses = self.addresses.as_ref().map(|text| text.place);
+        addresses.or_else(|| self.routes.as_ref().map(|text| text.place))
     }
 
     /// What it says. Notes what can't be together.
@@ -263,19 +293,48 @@ impl SetupText {
                 .flat_map(|text| &text.value.0)
                 .map(|(name, value)| NetSysctl { name: name.value.0.clone(), value: value.value.0.clone() })
                 .collect(),
+            addresses: addresses_of(self.addresses.as_ref()),
+            routes: self.routes.iter().flat_map(|text| &text.value).map(|text| text.value.0.clone()).collect(),
+            forwards: false,
+            image: None,
+            uplink: self.uplink.as_ref().map(|uplink| uplink.value),
             vm: None,
         };
         self.check(&setup, problems);
         setup
     }
 
+    /// Notes what an uplink brings by itself.
+    fn check_uplink(&self, setup: &HostSetup, problems: &mut Problems<'_>) {
+        let Some(uplink) = &self.uplink else { return };
+        let is_default = |route: &&HostRoute| route.destination.prefix == 0 && route.destination.address.is_ipv4();
+        if setup.routes.iter().any(|route| is_default(&route) && route.metric.is_none()) {
+            let hint = "give the other one a `metric`, or routes to the subnets of this network: `10.0.0.0/8 via ..`";
+            problems.add(
+                uplink.place,
+                "an uplink is the host's default route, and `routes` has another one",
+                "a second one",
+                hint,
+            );
+        }
+        if setup.programs.iter().any(|program| program.name == UPLINK) {
+            let message = format!("a program is called `{UPLINK}`, as the uplink's own is");
+            problems.add(uplink.place, message, "there already", "give that program another name");
+        }
+    }
+
     fn check(&self, setup: &HostSetup, problems: &mut Problems<'_>) {
-        let programs = self.programs.as_ref().map(|text| (text.place, setup.programs.len(), "programs"));
-        let files = self.files.as_ref().map(|text| (text.place, setup.files.len(), "files"));
-        for (place, count, what) in [programs, files].into_iter().flatten().filter(|(_, count, _)| *count > MOST) {
-            let message = format!("a host has {count} {what}, more than {MOST}");
+        let counts = [
+            self.programs.as_ref().map(|text| (text.place, setup.programs.len(), "programs", MOST)),
+            self.files.as_ref().map(|text| (text.place, setup.files.len(), "files", MOST)),
+            self.addresses.as_ref().map(|text| (text.place, setup.addresses.len(), "addresses", MOST)),
+            self.routes.as_ref().map(|text| (text.place, setup.routes.len(), "routes", MOST_ROUTES)),
+        ];
+        for (place, count, what, most) in counts.into_iter().flatten().filter(|(_, count, _, most)| count > most) {
+            let message = format!("a host has {count} {what}, more than {most}");
             problems.add(place, message, "too many", format!("leave some out, or give other hosts some of the {what}"));
         }
+        self.check_uplink(setup, problems);
         for (path, _) in self.files.iter().flat_map(|text| &text.value.0) {
             let folder = format!("{}/", path.value.0);
             if let Some(inside) = setup.files.iter().find(|file| file.path.starts_with(&folder)) {

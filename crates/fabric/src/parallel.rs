@@ -109,14 +109,17 @@ pub fn link_ends<'a>(topology: &Topology, text: &'a str) -> Option<(&'a str, &'a
     Some((a, b, number.map(|number| number.parse().unwrap_or(0))))
 }
 
-/// The links between two nodes: the one with this number, or all of them.
+/// The links between two nodes, those of all of their interfaces: the one with this number, or all of them.
 pub(crate) fn pick(
     topology: &Topology,
     (a, b): (NodeId, NodeId),
     number: Option<u32>,
 ) -> Result<Vec<LinkId>, NoSuchLink> {
     let name = |id: NodeId| topology.nodes[id].name.clone();
-    let all: Vec<LinkId> = topology.links_between(a, b).collect();
+    let all: Vec<LinkId> = topology
+        .interfaces_of(a)
+        .flat_map(|a| topology.interfaces_of(b).flat_map(move |b| topology.links_between(a, b)))
+        .collect();
     if all.is_empty() {
         return Err(NoSuchLink::NotLinked { a: name(a), b: name(b), neighbours: neighbours(topology, a) });
     }

@@ -259,7 +259,9 @@ impl<'a> Peers<'a> {
         let peers = topology.peers(switch);
         let count = peers.len();
         for (at, peer) in peers.enumerate() {
-            ports.entry(topology.nodes[peer].name.as_str()).or_default().push(PortId(at as u16));
+            for peer in BTreeSet::from([peer, topology.owner(peer)]) {
+                ports.entry(topology.nodes[peer].name.as_str()).or_default().push(PortId(at as u16));
+            }
         }
         Self { ports, count }
     }

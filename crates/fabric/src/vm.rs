@@ -37,7 +37,8 @@ section! {
         "kernel" => kernel: Option<At<FilePath>>,
         /// What a kernel of QEMU's has in memory when it starts: a file.
         "initrd" => initrd: Option<At<FilePath>>,
-        /// The guest's disk: a file, which is not written to. A guest of User-Mode Linux without one sees this machine's files, to read only.
+        /// Of a guest: its disk, a file, which is not written to. A guest of User-Mode Linux without one sees this machine's files, to read only.
+        /// Of a host: the image of a container that is its root, a folder or an archive of the OCI's image layout, or what `docker save` writes; `docker://debian:12` is fetched by skopeo.
         "image" => image: Option<At<FilePath>>,
         /// What a guest of User-Mode Linux without an image runs when its network is up: a command line for `sh`, or the program and its arguments as a list. It is turned
         /// off when that ends.
@@ -128,16 +129,16 @@ impl Default for VmText {
 }
 
 impl VmText {
-    /// Where the first of its keys has its value; `None`: nothing of this is written.
+    /// Where the first of its keys has its value that only machines have; `None`: nothing of this is written.
     pub fn place(&self) -> Option<Place> {
-        let Self { hypervisor, memory, cpus, kernel, initrd, image, run, append } = self;
+        // A host that is none may have an image, too: of a container.
+        let Self { hypervisor, memory, cpus, kernel, initrd, image: _, run, append } = self;
         let places = [
             hypervisor.as_ref().map(|text| text.place),
             memory.as_ref().map(|text| text.place),
             cpus.as_ref().map(|text| text.place),
             kernel.as_ref().map(|text| text.place),
             initrd.as_ref().map(|text| text.place),
-            image.as_ref().map(|text| text.place),
             run.as_ref().map(|text| text.place),
             append.as_ref().map(|text| text.place),
         ];

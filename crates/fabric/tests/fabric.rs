@@ -8,6 +8,7 @@ mod files;
 mod flows;
 mod hints;
 mod hostile;
+mod interfaces;
 mod messages;
 mod network;
 mod parameters;

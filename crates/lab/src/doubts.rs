@@ -222,7 +222,7 @@ fn live_only(fabric: &Fabric) -> Option<Doubt> {
         fabric.experiments.iter().any(|experiment| experiment.cases().iter().any(|case| case.work.traffic().is_some()));
     has_traffic.then(|| Doubt {
         place: vec!["nodes".to_owned(), host.clone()],
-        message: format!("programs, files and sysctls of hosts, as of `{host}`, are there in live runs only: simulated hosts have none"),
+        message: format!("programs, files, sysctls and routes of hosts, as of `{host}`, are there in live runs only: simulated hosts have none"),
         hint: "`sysctl:` of `traffic` sets those of TCP in both",
     })
 }

@@ -97,6 +97,18 @@ pub enum Error {
         /// `h1 -> h2`
         flow: String,
     },
+    /// A case was to be simulated in which packets would have to be routed.
+    #[error(
+        "experiment {experiment:?} ({case}) cannot be simulated: the flow {flow} is between two subnets, and simulated hosts are no routers"
+    )]
+    Routed {
+        /// The experiment.
+        experiment: String,
+        /// The case's labels.
+        case: String,
+        /// `h1 -> h2`
+        flow: String,
+    },
     /// An expectation looks at no case, so it could never fail.
     #[error("line {line}: the expectation `{text}` of experiment {experiment:?} matches none of its cases")]
     ExpectationMatchesNothing {
@@ -285,6 +297,7 @@ impl Error {
         match self {
             Self::NotSimulated { experiment, .. }
             | Self::NotLive { experiment, .. }
+            | Self::Routed { experiment, .. }
             | Self::StandsStill { experiment, .. }
             | Self::Pattern { experiment, .. } => vec!["experiments".to_owned(), experiment.clone()],
             Self::Live(error) => error.place_in_file(),
@@ -305,6 +318,7 @@ impl Error {
                 "name two folders of runs of the same file, or of one that was changed a little"
             }
             Self::NotSimulated { .. } => "run it --live",
+            Self::Routed { .. } => "run it --live, or have hosts of one subnet talk to each other",
             Self::NotLive { .. } => "run it with --sim, or change what the reason names",
             Self::Controllers { .. } => "`heddle controller` lets you try the same by hand",
             Self::Pattern { reason, .. } => reason.hint(),

@@ -47,6 +47,9 @@ pub struct Plan {
     /// would stand still, or simulated controllers are not put through that.
     #[serde(skip)]
     pub(crate) not_simulated: Vec<(usize, usize)>,
+    /// Experiments (index into `cases`) of which cases have no simulated runs since their flows are between subnets.
+    #[serde(skip)]
+    pub(crate) routed: Vec<usize>,
     /// Cases of which only the simulated runs take place: processes have neither delays nor eyes for a new leader, and no
     /// program can be started in a host behind devices of the machine.
     #[serde(skip)]
@@ -201,6 +204,11 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
         if drivers.contains(&DriverKind::Live) { only_simulated(fabric, &cases, &drivers)? } else { Vec::new() };
     let not_simulated =
         if drivers.contains(&DriverKind::Sim) { stand_still(fabric, &cases, seed, &drivers)? } else { Vec::new() };
+    let is_routed = |(slot, number): &(usize, usize)| {
+        let (index, of_experiment) = &cases[*slot];
+        routed_flow(fabric, &fabric.experiments[*index], &of_experiment[*number], seed).map(|_| *slot)
+    };
+    let routed = not_simulated.iter().filter_map(is_routed).collect();
     for driver in drivers {
         for (slot, (index, of_experiment)) in cases.iter().enumerate() {
             let experiment = &fabric.experiments[*index];
@@ -216,7 +224,7 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
             }
         }
     }
-    Ok(Plan { fabric: fabric.name.clone(), seed, runs, cases, not_simulated, not_live })
+    Ok(Plan { fabric: fabric.name.clone(), seed, runs, cases, not_simulated, routed, not_live })
 }
 
 /// Refuses what controllers cannot be put through by any driver, if they shall run live.
@@ -335,6 +343,14 @@ fn stand_still(
                 found.push((slot, number));
                 continue;
             }
+            if let Some(flow) = routed_flow(fabric, experiment, case, seed) {
+                let refused = Error::Routed { experiment: experiment.name.clone(), case: labels.to_string(), flow };
+                if drivers == [DriverKind::Sim] || expectations::needs(DriverKind::Sim, experiment, &labels) {
+                    return Err(refused);
+                }
+                found.push((slot, number));
+                continue;
+            }
             if !standstill.is_possible(&case.overrides) {
                 continue;
             }
@@ -357,6 +373,23 @@ fn stand_still(
         return Err(refused);
     }
     Ok(found)
+}
+
+/// The first flow of a case of traffic, in any of its runs, that is between two subnets.
+fn routed_flow(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64) -> Option<String> {
+    let topology = &fabric.topology;
+    let mut hosts = topology.end_hosts().map(|(host, _)| host);
+    let first = hosts.next().filter(|_| case.work.traffic().is_some())?;
+    if hosts.all(|other| topology.share_subnet(first, other)) {
+        return None;
+    }
+    let labels = labels_of(case);
+    let (from, to) = (1..=experiment.repeat).find_map(|repeat| {
+        // A pattern without pairs is reported with the first run that it concerns.
+        let pairs = pairs_of(fabric, case, run_seed(seed, experiment, &labels, repeat)).ok()?;
+        pairs.into_iter().find(|(from, to)| !topology.share_subnet(*from, *to))
+    })?;
+    Some(format!("{} -> {}", topology.nodes[from].name, topology.nodes[to].name))
 }
 
 /// Why `run --sim` refuses experiments of this file: an error for each of which a case can't be simulated.
@@ -490,7 +523,7 @@ impl Plan {
         let mut text = grid.render(&[3, 4, 5, 6]);
         for (slot, number) in &self.not_simulated {
             let case = &self.cases[*slot].1[*number];
-            let _ = writeln!(text, "{}: {}", labels_of(case), not_simulated_in_words(case.work.cluster().is_some()));
+            let _ = writeln!(text, "{}: {}", labels_of(case), self.why_not_simulated(*slot, case));
         }
         for (slot, number) in &self.not_live {
             let case = &self.cases[*slot].1[*number];
@@ -511,6 +544,10 @@ impl Plan {
         text
     }
 
+    fn why_not_simulated(&self, slot: usize, case: &Case) -> &'static str {
+        not_simulated_in_words(case.work.cluster().is_some(), self.routed.contains(&slot))
+    }
+
     /// Each case and driver once, with the number of its runs, in the order of the file.
     fn grouped(&self) -> Vec<(&PlannedRun, u32)> {
         let mut groups: Vec<(&PlannedRun, u32)> = Vec::new();
@@ -526,9 +563,11 @@ impl Plan {
 }
 
 /// Why a case has no simulated runs.
-pub(crate) const fn not_simulated_in_words(asks_controllers: bool) -> &'static str {
+pub(crate) const fn not_simulated_in_words(asks_controllers: bool, is_routed: bool) -> &'static str {
     if asks_controllers {
         "not simulated: faults, routed RPCs and lists of shards are run live"
+    } else if is_routed {
+        "not simulated: flows are between subnets, and simulated hosts are no routers"
     } else {
         "not simulated: links without rate and delay take no time"
     }

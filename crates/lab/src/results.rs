@@ -51,7 +51,8 @@ impl Results {
                 };
                 let left_out = (of_slot(&plan.not_simulated), of_slot(&plan.not_live));
                 let labels = cases.iter().map(|case| Labels(case.labels.clone())).collect();
-                experiment_result(&fabric.experiments[*index], labels, &records, &drivers, left_out)
+                let result = experiment_result(&fabric.experiments[*index], labels, &records, &drivers, left_out);
+                ExperimentResult { is_routed: plan.routed.contains(&slot), ..result }
             })
             .collect();
         let simulator = speed(&records, &timings);
@@ -77,6 +78,7 @@ impl Network {
             description: fabric.description.clone(),
             hosts: fabric.topology.hosts,
             function_ports: fabric.topology.function_ports,
+            interfaces: fabric.topology.interfaces.len() as u32,
             nodes: fabric
                 .topology
                 .nodes
@@ -172,6 +174,7 @@ fn experiment_result(
         comparisons: comparisons(experiment, &cases, drivers, metrics[0], values),
         verdicts: judge(experiment, &cases, drivers, is_left_out),
         not_simulated,
+        is_routed: false,
         not_live,
         metrics,
         cases,

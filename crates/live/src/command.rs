@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -28,7 +28,23 @@ pub struct Seen<'a> {
     pub hosts_file: &'a str,
     /// Before that, in this order.
     pub mounts: &'a [FileMount],
+    /// In place of all of the machine's files, these two included.
+    pub root: Option<RootView<'a>>,
 }
+
+/// The root of a host that is an image.
+#[derive(Clone, Copy, Debug)]
+pub struct RootView<'a> {
+    /// Its mount namespace.
+    pub namespace: BorrowedFd<'a>,
+    /// Where programs start.
+    pub folder: &'a str,
+    /// Their environment besides: `PATH=/bin`.
+    pub environment: &'a [String],
+}
+
+/// Where programs of an image are looked for that does not say it itself.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Has `command` enter `host` before it runs. `descriptors`: the network namespace and, if there is one, the user namespace.
 pub fn enter(command: &mut Command, host: &str, descriptors: Vec<OwnedFd>, seen: Seen<'_>) -> Result<(), Error> {
@@ -46,7 +62,15 @@ pub fn enter(command: &mut Command, host: &str, descriptors: Vec<OwnedFd>, seen:
         })
     });
     let mounts = mounts.collect::<Result<_, Error>>()?;
-    let namespaces = HostNamespaces { net, user, name, hosts_file, mounts };
+    let root = seen.root.map(|root| {
+        command.env("PATH", PATH);
+        command.envs(root.environment.iter().filter_map(|variable| variable.split_once('=')));
+        let namespace = root.namespace.try_clone_to_owned();
+        let namespace = namespace.map_err(|source| Error::System { step: "copy a descriptor", source })?;
+        Ok::<_, Error>((namespace, no_zero(root.folder)?))
+    });
+    let root = root.transpose()?;
+    let namespaces = HostNamespaces { net, user, name, hosts_file, mounts, root };
     // SAFETY: between fork and exec only async-signal-safe calls are allowed; `HostNamespaces::enter` makes system calls only, with
     // strings and descriptors made above, and neither allocates nor locks.
     unsafe { command.pre_exec(move || namespaces.enter().map_err(io::Error::from)) };
@@ -103,6 +127,8 @@ struct HostNamespaces {
     name: CString,
     hosts_file: CString,
     mounts: Vec<Mount>,
+    /// The mount namespace of an image, and where programs start in it.
+    root: Option<(OwnedFd, CString)>,
 }
 
 /// A [`FileMount`] as the kernel takes it.
@@ -119,6 +145,14 @@ impl HostNamespaces {
             setns(user, CloneFlags::CLONE_NEWUSER)?;
         }
         setns(&self.net, CloneFlags::CLONE_NEWNET)?;
+        if let Some((namespace, folder)) = &self.root {
+            setns(namespace, CloneFlags::CLONE_NEWNS)?;
+            unshare(CloneFlags::CLONE_NEWUTS)?;
+            nix::unistd::sethostname(name_of(&self.name))?;
+            // It may not be there; then it is the root.
+            let _ = nix::unistd::chdir(&**folder);
+            return Ok(());
+        }
         unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS)?;
         nix::unistd::sethostname(name_of(&self.name))?;
         let nothing = None::<&CStr>;

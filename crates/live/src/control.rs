@@ -239,6 +239,9 @@ pub enum Reply {
         hosts_file: String,
         /// What else its programs see in place of what the machine has.
         mounts: Vec<FileMount>,
+        /// Of a host that is an image: the last one of the descriptors is that of its mount namespace.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        image: Option<ImageView>,
     },
     /// The answer to [`Request::Programs`].
     Programs(Vec<ProgramState>),
@@ -511,6 +514,15 @@ pub struct Forwarded {
     pub host: String,
     /// Frames that were forwarded.
     pub packets: u64,
+}
+
+/// What programs of a host that is an image start with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageView {
+    /// Where they start.
+    pub folder: String,
+    /// Their environment besides.
+    pub environment: Vec<String>,
 }
 
 /// A thread that forwards.

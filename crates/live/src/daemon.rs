@@ -28,11 +28,13 @@ use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg};
 use vswitch::Pipelines;
 
 pub use crate::clock::LIMIT as CLOCK_LIMIT;
-use crate::control::{self, Lines, ProtocolError, REQUEST_LIMIT, Reply, Request, StartupStatus, VERSION};
+use crate::control::{self, ImageView, Lines, ProtocolError, REQUEST_LIMIT, Reply, Request, StartupStatus, VERSION};
+use crate::image::{Image, Root};
 use crate::namespace::Namespace;
 use crate::network::Network;
 use crate::runtime::{self, Folder, State};
 use crate::tap::Tap;
+use crate::uplink::Outside;
 use crate::{Error, clean, dataplane, device, namespace};
 
 /// Clients at one time.
@@ -143,10 +145,15 @@ impl Daemon {
         // It fails for who leads a session already.
         let _ = nix::unistd::setsid();
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+        let mut uplinks = Outside::start();
         log_to(&folder)?;
         let outside = Namespace::current()
             .map_err(|source| Error::System { step: "open the machine's network namespace", source })?;
         let user_namespace = namespace::isolate()?;
+        if let (Some(uplinks), Some(user)) = (&mut uplinks, &user_namespace) {
+            let user = user.try_clone().map_err(|source| Error::System { step: "copy a descriptor", source })?;
+            uplinks.set_user_namespace(Some(user));
+        }
         let signals = take_signals()?;
         let listener = UnixListener::bind(folder.socket());
         let listener = listener.map_err(Error::path(folder.socket_name(), "listen at it"))?;
@@ -155,7 +162,7 @@ impl Daemon {
         let started = runtime::started(pid).unwrap_or_default();
         folder.write_state(&State { pid, started, mark: mark.clone(), ephemeral: options.ephemeral })?;
         let ended = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(Error::system("make an eventfd"))?;
-        let network = Network::new(options, outside, folder.hosts(&mark), mark, raise_file_limit()?);
+        let network = Network::new(options, (outside, uplinks), folder.hosts(&mark), mark, raise_file_limit()?);
         let shared = Shared {
             network: Mutex::new(Some(network)),
             watching: AtomicBool::new(false),
@@ -325,7 +332,12 @@ impl Shared {
             Request::Enter { host } => {
                 network.host(&host)?;
                 let hosts_file = network.hosts_file().to_string_lossy().into_owned();
-                Reply::Enter { hosts_file, mounts: network.mounts(&host).to_vec() }
+                let view = |root: &Arc<Root>| {
+                    let Image { folder, environment, .. } = &root.image;
+                    ImageView { folder: folder.clone(), environment: environment.clone() }
+                };
+                let image = network.root(&host).map(view);
+                Reply::Enter { hosts_file, mounts: network.mounts(&host).to_vec(), image }
             }
             // It is answered by what comes behind its reply: see `capture.rs`.
             Request::Capture { .. } => return Err(ProtocolError::Unexpected("capture here").into()),
@@ -345,7 +357,8 @@ impl Shared {
         };
         let net = copy(network.host(host)?.namespace().as_fd())?;
         let user = self.user_namespace.as_ref().map(|user| copy(user.as_fd())).transpose()?;
-        Ok([Some(net), user].into_iter().flatten().collect())
+        let root = network.root(host).map(|root| copy(root.as_fd())).transpose()?;
+        Ok([Some(net), user, root].into_iter().flatten().collect())
     }
 }
 

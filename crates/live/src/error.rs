@@ -56,6 +56,32 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A route of a host could not be set.
+    #[error("host {host}: cannot have the route `{route}`: {reason}")]
+    HostRoute {
+        /// The host's name.
+        host: String,
+        /// The route.
+        route: String,
+        /// What the kernel said.
+        reason: String,
+    },
+    /// The image of a host is of no use.
+    #[error("host {host}: cannot have the image {image}: {source}")]
+    Image {
+        /// The host's name.
+        host: String,
+        /// The image, as the file has it.
+        image: String,
+        /// Why not.
+        source: crate::image::Unusable,
+    },
+    /// What carries an uplink is not installed.
+    #[error("host {host}: `uplink: nat` needs the program pasta, which is not installed")]
+    NoPasta {
+        /// The host's name.
+        host: String,
+    },
     /// The kernel cannot sleep as long as a link's delay takes.
     #[error("cannot sleep for less than a millisecond (epoll_pwait2): {source}")]
     Sleep {
@@ -440,6 +466,13 @@ impl Error {
             Self::HostSysctl { name, .. } if name.ends_with("tcp_congestion_control") => {
                 "net.ipv4.tcp_available_congestion_control lists those that this kernel has, and net.ipv4.tcp_allowed_congestion_control those that it lets hosts of ordinary users have"
             }
+            Self::Image { source, .. } => source.hint,
+            Self::NoPasta { .. } => {
+                "its package is called passt: `sudo apt install passt`; a network that is up finds it after `heddle down`"
+            }
+            Self::HostRoute { .. } => {
+                "its next hop has to be in a subnet of the host, and this kernel needs IPv6 for routes of that version"
+            }
             Self::HostSysctl { .. } => "only what belongs to a host's own network can be set in it",
             Self::Sleep { .. } => {
                 "use Linux 5.11 or newer; in a container, a newer container runtime, whose filter lets this system call pass"
@@ -462,10 +495,13 @@ impl Error {
                 ["nodes", host, "devices", device].map(str::to_owned).into()
             }
             Self::HostFile { host, path, .. } => ["nodes", host, "files", path].map(str::to_owned).into(),
+            Self::Image { host, .. } => ["nodes", host, "image"].map(str::to_owned).into(),
+            Self::NoPasta { host } => ["nodes", host, "uplink"].map(str::to_owned).into(),
             Self::GuestPath { host, .. } => ["nodes", host].map(str::to_owned).into(),
             Self::Countries { service, .. } => ["services", service, "countries", "file"].map(str::to_owned).into(),
             Self::Authorities { service, .. } => ["services", service, "health", "ca"].map(str::to_owned).into(),
             Self::HostSysctl { host, .. } => ["nodes", host, "sysctls"].map(str::to_owned).into(),
+            Self::HostRoute { host, route, .. } => ["nodes", host, "routes", route].map(str::to_owned).into(),
             Self::Refused { at, .. } => at.clone(),
             _ => Vec::new(),
         }

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use datapath::{ForwardingMethod, Service};
-use fabric::{Fabric, NetSysctl, socket_address};
+use fabric::{Fabric, HostRoute, HostSetup, InterfaceAddress, NetSysctl, socket_address};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
-use rtnetlink::packet_route::route::RouteScope;
+use rtnetlink::packet_route::route::{RouteMessage, RouteProtocol, RouteScope};
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 use topology::{HostAddress, Node, NodeId};
 
 use crate::Error;
 use crate::namespace::Namespace;
-use crate::tap::{DEVICE, EGRESS, Tap};
+use crate::tap::Tap;
 use crate::vm;
 
 /// Index of the TAP device: a fresh namespace has `lo` as 1, and may have the kernel's fall-back tunnels between.
@@ -48,23 +48,22 @@ pub struct HostSpec {
     pub name: String,
     /// The addresses of the host.
     pub address: HostAddress,
+    /// More addresses of its device, each in a subnet.
+    pub addresses: Vec<InterfaceAddress>,
     /// Its maximum transmission unit, bytes without the Ethernet header.
     pub mtu: u32,
     /// Kernel parameters of its network that are not as they would be.
     pub sysctls: Vec<NetSysctl>,
-    /// If it is a port of a function of service chains: which.
-    pub function: Option<FunctionPort>,
+    /// Its routes besides those to its subnets.
+    pub routes: Vec<HostRoute>,
+    /// What its device is called.
+    pub device: String,
+    /// The host in whose namespace its device is, if that is another one: it is a further interface of that host, or the egress of that function.
+    pub within: Option<String>,
+    /// Whether it is a port of a function of service chains: a device that passes on frames of others, and has no address of its own.
+    pub is_function: bool,
     /// Addresses of services that it answers from, besides its own: those of direct routing.
     pub served: Vec<IpAddr>,
-}
-
-/// A port of a function of service chains: a device that passes on frames of others, and has no address of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FunctionPort {
-    /// The device [`DEVICE`].
-    Ingress,
-    /// The device [`EGRESS`] in the namespace of the function's ingress, which has this name.
-    Egress(String),
 }
 
 impl HostSpec {
@@ -73,32 +72,63 @@ impl HostSpec {
         let topology = &fabric.topology;
         let made = topology.hosts().filter(|(_, node)| !node.is_external());
         made.filter_map(move |(id, Node { name, .. })| {
-            let function = topology.other_function_port(id).map(|other| {
-                if other < id {
-                    FunctionPort::Egress(topology.nodes[other].name.clone())
-                } else {
-                    FunctionPort::Ingress
-                }
-            });
-            let sysctls = fabric.setups.get(name).map(|setup| setup.sysctls.clone()).unwrap_or_default();
-            let address = topology.address(id)?.clone();
-            let served = served(fabric, id);
-            Some(Self { name: name.clone(), address, mtu: fabric.mtu, sysctls, function, served })
+            let is_function = topology.is_function_port(id);
+            let within = match topology.other_function_port(id) {
+                Some(other) => (other < id).then_some(other),
+                None => topology.interface_owner(id),
+            };
+            let number = match within {
+                None => 0,
+                // The egress of a function.
+                Some(_) if is_function => 1,
+                Some(owner) => topology.interfaces_of(owner).position(|interface| interface == id).unwrap_or(0),
+            };
+            let setup = fabric.setups.get(name);
+            Some(Self {
+                name: name.clone(),
+                address: topology.address(id)?.clone(),
+                addresses: setup.map(|setup| setup.addresses.clone()).unwrap_or_default(),
+                mtu: fabric.mtu,
+                sysctls: setup.map(sysctls).unwrap_or_default(),
+                routes: setup.map(|setup| setup.routes.clone()).unwrap_or_default(),
+                device: device(number),
+                within: within.map(|owner| topology.nodes[owner].name.clone()),
+                is_function,
+                served: served(fabric, id),
+            })
         })
     }
 
-    /// What its device is called.
-    pub const fn device(&self) -> &'static str {
-        match self.function {
-            Some(FunctionPort::Egress(_)) => EGRESS,
-            Some(FunctionPort::Ingress) | None => DEVICE,
-        }
+    /// All addresses of its device, each with the length of its prefix.
+    fn own_addresses(&self) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
+        let HostAddress { ipv4, ipv4_prefix, ipv6, ipv6_prefix, .. } = self.address;
+        let first = [(IpAddr::V4(ipv4), ipv4_prefix), (IpAddr::V6(ipv6), ipv6_prefix)];
+        first.into_iter().chain(self.addresses.iter().map(|own| (own.address, own.prefix)))
     }
 
-    /// Of the egress of a function: its ingress.
-    pub fn ingress(&self) -> Option<&str> {
-        if let Some(FunctionPort::Egress(ingress)) = &self.function { Some(ingress) } else { None }
+    /// Whether a host that is this one can become one of these in its place: its device is the same, in the namespace of the same host.
+    pub fn is_place_of(&self, other: &Self) -> bool {
+        let place = |spec: &Self| (spec.device.clone(), spec.within.clone(), spec.is_function);
+        place(self) == place(other)
     }
+}
+
+/// What the device of a host's link is called.
+fn device(number: usize) -> String {
+    format!("eth{number}")
+}
+
+/// The kernel parameters of a host: what forwards is a router, unless the file says otherwise.
+fn sysctls(setup: &HostSetup) -> Vec<NetSysctl> {
+    let mut all = setup.sysctls.clone();
+    let forwarding = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"];
+    for name in forwarding.into_iter().filter(|_| setup.forwards) {
+        let is_there = Path::new("/proc/sys").join(name).exists();
+        if is_there && !all.iter().any(|own| own.name == name) {
+            all.push(NetSysctl { name: name.to_owned(), value: "1".to_owned() });
+        }
+    }
+    all
 }
 
 /// A host that exists. Dropping it removes its device, and its namespace once no process is left in it.
@@ -109,18 +139,23 @@ pub struct Host {
     half: Option<HostSpec>,
     /// What sysctls of it were before, those that its specification sets.
     before: BTreeMap<String, String>,
+    /// Those that it was given; `None`: nobody knows, since that failed half way.
+    sysctls: Option<Vec<NetSysctl>>,
+    /// The routes that it was given.
+    routes: Vec<HostRoute>,
     namespace: Namespace,
     tap: Arc<Tap>,
 }
 
 impl Host {
-    /// Makes all of `specs`, side by side; all or none. The egress of a function follows its ingress, which is one of them or one of `existing`.
+    /// Makes all of `specs`, side by side; all or none. A device in the namespace of another host follows that, which is one of them or one of `existing`. What they have
+    /// besides devices and addresses they get by [`Self::complete`].
     pub fn create_all(specs: &[HostSpec], existing: &[Self]) -> Result<Vec<Self>, Error> {
         // Namespaces take a few milliseconds each, mostly waiting for the kernel's grace periods: threads share the wait.
         const AT_ONCE: usize = 32;
         let mut hosts: Vec<Self> = Vec::with_capacity(specs.len());
         for batch in specs.chunks(AT_ONCE) {
-            let (egresses, others): (Vec<_>, Vec<_>) = batch.iter().partition(|spec| spec.ingress().is_some());
+            let (within, others): (Vec<_>, Vec<_>) = batch.iter().partition(|spec| spec.within.is_some());
             let made: Vec<_> = thread::scope(|scope| {
                 let threads: Vec<_> =
                     others.into_iter().map(|spec| scope.spawn(|| Self::create(spec.clone(), None))).collect();
@@ -129,9 +164,9 @@ impl Host {
             for host in made {
                 hosts.push(host?);
             }
-            for spec in egresses {
-                let ingress = hosts.iter().chain(existing).find(|host| Some(host.spec.name.as_str()) == spec.ingress());
-                let namespace = ingress.map(Self::namespace);
+            for spec in within {
+                let owner = hosts.iter().chain(existing).find(|host| Some(&host.spec.name) == spec.within.as_ref());
+                let namespace = owner.map(Self::namespace);
                 let made = thread::scope(|scope| scope.spawn(|| Self::create(spec.clone(), namespace)).join());
                 hosts.push(made.expect("a host's thread does not panic")?);
             }
@@ -152,25 +187,37 @@ impl Host {
                 .map_err(|errno| at("make a network namespace")(errno.into()))?,
         }
         let namespace = Namespace::current().map_err(at("open its network namespace"))?;
-        let tap = Tap::create(spec.device()).map_err(at("make its TAP device"))?;
+        let tap = Tap::create(&spec.device).map_err(at("make its TAP device"))?;
         silence_ipv6(&spec).map_err(at("set up IPv6"))?;
         configure(&spec, &[])?;
-        let before = set_sysctls(&spec, &BTreeMap::new())?;
-        Ok(Self { spec, half: None, before, namespace, tap: Arc::new(tap) })
+        let (before, sysctls, routes) = (BTreeMap::new(), Some(Vec::new()), Vec::new());
+        Ok(Self { spec, half: None, before, sysctls, routes, namespace, tap: Arc::new(tap) })
     }
 
-    /// Makes it what `spec` says; its processes and connections stay. If this fails, it may be anything between the two, until a
+    /// Gives it its kernel parameters and routes, once it has all of its interfaces. It may be called again at any time: a route goes with the address that its next hop needs.
+    pub fn complete(&mut self) -> Result<(), Error> {
+        if self.sysctls.as_ref() != Some(&self.spec.sysctls) {
+            self.sysctls = None;
+            self.before = self.inside(|| set_sysctls(&self.spec, &self.before))?;
+            self.sysctls = Some(self.spec.sysctls.clone());
+        }
+        if !self.spec.routes.is_empty() || !self.routes.is_empty() {
+            self.inside(|| set_routes(&self.spec, &self.routes))?;
+            self.routes.clone_from(&self.spec.routes);
+        }
+        Ok(())
+    }
+
+    /// Makes its device what `spec` says, and [`Self::complete`] the rest; its processes and connections stay. If this fails, it may be anything between the two, until a
     /// change succeeds.
     pub fn change(&mut self, spec: HostSpec) -> Result<(), Error> {
         let is_half = self.half.is_some();
         let attempted = self.half.replace(spec.clone());
         let old = &self.spec;
-        if is_half || (&old.address, old.mtu, &old.served) != (&spec.address, spec.mtu, &spec.served) {
+        let addresses = |spec: &HostSpec| (spec.address.clone(), spec.addresses.clone(), spec.mtu, spec.served.clone());
+        if is_half || addresses(old) != addresses(&spec) {
             let given: Vec<&HostSpec> = [Some(old), attempted.as_ref()].into_iter().flatten().collect();
             self.inside(|| configure(&spec, &given))?;
-        }
-        if is_half || self.spec.sysctls != spec.sysctls {
-            self.before = self.inside(|| set_sysctls(&spec, &self.before))?;
         }
         self.spec = spec;
         self.half = None;
@@ -190,7 +237,7 @@ impl Host {
             }
         };
         let tap = self.inside(|| {
-            let tap = Tap::create(spec.device()).map_err(at("make it a new TAP device"))?;
+            let tap = Tap::create(&spec.device).map_err(at("make it a new TAP device"))?;
             silence_ipv6(spec).map_err(at("set up IPv6"))?;
             configure(spec, &[])?;
             Ok(tap)
@@ -241,12 +288,12 @@ fn failure(host: &str, step: &'static str) -> impl Fn(io::Error) -> Error {
 
 /// Makes the namespace's IPv6 quiet: addresses are unique by construction, so none is probed for, and there is no router to ask for. A port of a function has no IPv6.
 fn silence_ipv6(spec: &HostSpec) -> io::Result<()> {
-    let folder = Path::new("/proc/sys/net/ipv6/conf").join(spec.device());
+    let folder = Path::new("/proc/sys/net/ipv6/conf").join(&spec.device);
     if !folder.exists() {
         tracing::warn!("this kernel has no IPv6: hosts have IPv4 addresses only");
         return Ok(());
     }
-    if spec.function.is_some() {
+    if spec.is_function {
         fs::write(folder.join("disable_ipv6"), "1")?;
     }
     for (key, value) in [("accept_dad", "0"), ("router_solicitations", "0"), ("accept_ra", "0")] {
@@ -282,24 +329,74 @@ fn set_sysctls(spec: &HostSpec, before: &BTreeMap<String, String>) -> Result<BTr
 
 /// Gives the calling thread's namespace the addresses of `spec`, in place of `old` ones; a new device has none.
 fn configure(spec: &HostSpec, old: &[&HostSpec]) -> Result<(), Error> {
+    let result = by_netlink(spec, async |handle| set_up(handle, spec, old).await)?;
+    result.map_err(|(step, reason)| Error::Host {
+        host: spec.name.clone(),
+        step,
+        reason: reason.to_string(),
+        hint: (!old.is_empty()).then_some(RESTART_HINT),
+    })?;
+    if spec.is_function {
+        return Ok(());
+    }
+    let at = failure(&spec.name, "look for its IPv6 addresses");
+    await_ipv6(spec, old.is_empty()).map_err(at)
+}
+
+/// Has the calling thread ask the kernel of its network namespace for something.
+fn by_netlink<T>(spec: &HostSpec, ask: impl AsyncFnOnce(&Handle) -> T) -> Result<T, Error> {
     let at = |step: &'static str| failure(&spec.name, step);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(at("start netlink"))?;
     runtime.block_on(async {
         let (connection, handle, _) = rtnetlink::new_connection().map_err(at("open netlink"))?;
         let connection = tokio::spawn(connection);
-        let result = set_up(&handle, spec, old).await;
+        let result = ask(&handle).await;
         connection.abort();
-        result.map_err(|(step, reason)| Error::Host {
-            host: spec.name.clone(),
-            step,
-            reason: reason.to_string(),
-            hint: (!old.is_empty()).then_some(RESTART_HINT),
-        })
+        Ok(result)
+    })
+}
+
+/// Gives the calling thread's namespace the routes of `spec`, and takes those of `old` that it has no more.
+fn set_routes(spec: &HostSpec, old: &[HostRoute]) -> Result<(), Error> {
+    let result = by_netlink(spec, async |handle| {
+        for route in old.iter().filter(|route| !spec.routes.contains(route)) {
+            if let Ok(message) = message_of(route) {
+                // It may have gone with its device's address, or by the hand of a program in the host.
+                let _ = handle.route().del(message).execute().await;
+            }
+        }
+        for route in &spec.routes {
+            let message = message_of(route).map_err(|reason| (route, reason))?;
+            handle.route().add(message).replace().execute().await.map_err(|reason| (route, reason.to_string()))?;
+        }
+        Ok::<(), (&HostRoute, String)>(())
     })?;
-    if spec.function.is_some() {
-        return Ok(());
+    result.map_err(|(route, reason): (&HostRoute, String)| Error::HostRoute {
+        host: spec.name.clone(),
+        route: route.to_string(),
+        reason,
+    })
+}
+
+/// A route as the kernel takes it.
+fn message_of(route: &HostRoute) -> Result<RouteMessage, String> {
+    let HostRoute { destination: InterfaceAddress { address, prefix }, via, device, metric } = route;
+    let mut builder = RouteMessageBuilder::<IpAddr>::new()
+        .destination_prefix(*address, *prefix)
+        .map_err(|error| error.to_string())?
+        .protocol(RouteProtocol::Static);
+    match via {
+        Some(via) => builder = builder.gateway(*via).map_err(|error| error.to_string())?,
+        // What has no next hop is on the link, as with `ip route`.
+        None => builder = builder.scope(RouteScope::Link),
     }
-    await_ipv6(spec, old.is_empty()).map_err(at("look for its IPv6 addresses"))
+    if let Some(device) = device {
+        builder = builder.output_interface(device_index(device)?);
+    }
+    if let Some(metric) = metric {
+        builder = builder.priority(*metric);
+    }
+    Ok(builder.build())
 }
 
 /// Waits until the kernel takes packets for IPv6 addresses of the calling thread's device: all that a new device has, or the one that it was given.
@@ -310,10 +407,13 @@ fn await_ipv6(spec: &HostSpec, is_new: bool) -> io::Result<()> {
     // As the kernel writes it.
     let given = format!("{:032x}", spec.address.ipv6.to_bits());
     let asked = Instant::now();
-    while has_ipv6() {
+    while has_ipv6(&spec.device) {
         let addresses = fs::read_to_string("/proc/thread-self/net/if_inet6")?;
         let routes = fs::read_to_string("/proc/thread-self/net/ipv6_route")?;
-        let Some(unused) = unused_ipv6(&addresses, &routes).find(|address| is_new || *address == given) else { break };
+        let Some(unused) = unused_ipv6(&spec.device, &addresses, &routes).find(|address| is_new || *address == given)
+        else {
+            break;
+        };
         if asked.elapsed() > IPV6_PATIENCE {
             tracing::warn!("the kernel of {} does not take packets for its IPv6 address {unused} yet", spec.name);
             break;
@@ -325,7 +425,7 @@ fn await_ipv6(spec: &HostSpec, is_new: bool) -> io::Result<()> {
 
 /// The IPv6 addresses of the device that have no local route yet, by which the kernel takes packets for them. `addresses` and `routes` are the kernel's lists:
 /// an address, its index, prefix length, scope, flags, device; a destination with its prefix length, a source with its own, next hop, metric, two counts, flags, device.
-fn unused_ipv6<'a>(addresses: &'a str, routes: &str) -> impl Iterator<Item = &'a str> {
+fn unused_ipv6<'a>(device: &str, addresses: &'a str, routes: &str) -> impl Iterator<Item = &'a str> {
     let words = |line: &'a str| line.split_whitespace().collect::<Vec<_>>();
     let has_route = |address: &str| {
         routes.lines().any(|line| {
@@ -334,7 +434,7 @@ fn unused_ipv6<'a>(addresses: &'a str, routes: &str) -> impl Iterator<Item = &'a
             words.starts_with(&[address, "80"]) && flags & LOCAL_ROUTE != 0
         })
     };
-    let own = addresses.lines().map(words).filter(|words| words.get(5) == Some(&DEVICE));
+    let own = addresses.lines().map(words).filter(move |words| words.get(5) == Some(&device));
     own.map(|words| words[0]).filter(move |address| !has_route(address))
 }
 
@@ -342,13 +442,12 @@ async fn set_up(handle: &Handle, spec: &HostSpec, old: &[&HostSpec]) -> Result<(
     let at = |step| move |error| (step, error);
     let address = &spec.address;
     let index =
-        device_index(spec.device()).map_err(|errno| ("find its device", rtnetlink::Error::NamespaceError(errno)))?;
-    let is_function = spec.function.is_some();
+        device_index(&spec.device).map_err(|errno| ("find its device", rtnetlink::Error::NamespaceError(errno)))?;
+    let is_function = spec.is_function;
     for old in old.iter().filter(|_| !is_function) {
-        let own = [IpAddr::V4(old.address.ipv4), IpAddr::V6(old.address.ipv6)]
-            .map(|ip| (index, ip, prefix(&old.address, ip)));
+        let own = old.own_addresses().map(|(ip, prefix)| (index, ip, prefix));
         let served = old.served.iter().map(|ip| (LOOPBACK, *ip, whole(*ip)));
-        for (index, ip, prefix) in own.into_iter().chain(served) {
+        for (index, ip, prefix) in own.chain(served) {
             // An address that is gone already, by the hand of a program in the host, is no failure.
             let message = handle.address().add(index, ip, prefix).message_mut().clone();
             let _ = handle.address().del(message).execute().await;
@@ -367,18 +466,21 @@ async fn set_up(handle: &Handle, spec: &HostSpec, old: &[&HostSpec]) -> Result<(
     if is_function {
         return Ok(());
     }
-    let own = [IpAddr::V4(address.ipv4), IpAddr::V6(address.ipv6)].map(|ip| (index, ip, prefix(address, ip)));
+    let own = spec.own_addresses().map(|(ip, prefix)| (index, ip, prefix));
     // Nobody asks who has those of services: the switch answers. They need no device that hears it.
     let served = spec.served.iter().map(|ip| (LOOPBACK, *ip, whole(*ip)));
-    for (index, ip, prefix) in own.into_iter().chain(served) {
-        if ip.is_ipv6() && !has_ipv6() {
+    for (index, ip, prefix) in own.chain(served) {
+        if ip.is_ipv6() && !has_ipv6(&spec.device) {
             continue;
         }
         let mut request = handle.address().add(index, ip, prefix);
         request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent));
         request.execute().await.map_err(at("give it its addresses"))?;
     }
-    // What is for everybody goes out by the device, as by a default route; what is for nobody here has no route.
+    if spec.within.is_some() {
+        return Ok(());
+    }
+    // What is for everybody goes out by the first device, as by a default route; what is for nobody here has no route.
     for (group, bits) in [(MULTICAST, 4), (Ipv4Addr::BROADCAST, 32)] {
         let route = RouteMessageBuilder::<Ipv4Addr>::new()
             .destination_prefix(group, bits)
@@ -391,16 +493,9 @@ async fn set_up(handle: &Handle, spec: &HostSpec, old: &[&HostSpec]) -> Result<(
 }
 
 /// Whether the kernel has IPv6, and no program in the host has turned it off for the device.
-fn has_ipv6() -> bool {
-    let path = Path::new("/proc/sys/net/ipv6/conf").join(DEVICE).join("disable_ipv6");
+fn has_ipv6(device: &str) -> bool {
+    let path = Path::new("/proc/sys/net/ipv6/conf").join(device).join("disable_ipv6");
     fs::read_to_string(path).is_ok_and(|text| text.trim() == "0")
-}
-
-const fn prefix(address: &HostAddress, ip: IpAddr) -> u8 {
-    match ip {
-        IpAddr::V4(_) => address.ipv4_prefix,
-        IpAddr::V6(_) => address.ipv6_prefix,
-    }
 }
 
 /// The length of a prefix that is one address.
@@ -431,7 +526,7 @@ fn served(fabric: &Fabric, host: NodeId) -> Vec<IpAddr> {
 pub fn hosts_file(fabric: &Fabric) -> String {
     use std::fmt::Write as _;
     let mut text = format!("127.0.0.1 localhost\n{} localhost ip6-localhost\n", Ipv6Addr::LOCALHOST);
-    for (id, node) in fabric.topology.end_hosts() {
+    for (id, node) in fabric.topology.addressed_hosts() {
         let Some(address) = fabric.topology.address(id) else { continue };
         let (v4, v6): (Ipv4Addr, Ipv6Addr) = (address.ipv4, address.ipv6);
         // Writing to a string cannot fail.
@@ -470,7 +565,7 @@ fd000000000000000000000000000001 02 40 00 82     eth0
     fn an_address_is_used_once_there_is_a_local_route_to_it() {
         let [link_local, own] = ["fe80000000000000000000fffe000001", "fd000000000000000000000000000001"];
         let unused = |routes: &[String]| -> Vec<String> {
-            unused_ipv6(ADDRESSES, &routes.concat()).map(str::to_owned).collect()
+            unused_ipv6("eth0", ADDRESSES, &routes.concat()).map(str::to_owned).collect()
         };
         let network = route("fd000000000000000000000000000000", "40", "00000001");
         assert_eq!(unused(&[network.clone(), route(link_local, "80", "80200001")]), [own]);
@@ -490,7 +585,11 @@ fd000000000000000000000000000001 02 40 00 82     eth0
             name: "h1".to_owned(),
             mtu: 1_500,
             sysctls: Vec::new(),
-            function: None,
+            routes: Vec::new(),
+            addresses: Vec::new(),
+            device: "eth0".to_owned(),
+            within: None,
+            is_function: false,
             served: Vec::new(),
             address: HostAddress {
                 mac: [2, 0, 0, 0, 0, number],
@@ -504,7 +603,7 @@ fd000000000000000000000000000001 02 40 00 82     eth0
         let check = |number: u8| {
             let read = |list: &str| fs::read_to_string(format!("/proc/thread-self/net/{list}")).expect("there is IPv6");
             let (routes, addresses) = (read("ipv6_route"), read("if_inet6"));
-            let unused: Vec<&str> = unused_ipv6(&addresses, &routes).collect();
+            let unused: Vec<&str> = unused_ipv6("eth0", &addresses, &routes).collect();
             let has_it = addresses.contains(&format!("fd{number:030x}"));
             assert!(has_it && unused.is_empty(), "{unused:?}\n{addresses}{routes}");
         };

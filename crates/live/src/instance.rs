@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -17,7 +17,7 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recv, recvmsg};
 
 use crate::Error;
-use crate::command::{self, Seen};
+use crate::command::{self, RootView, Seen};
 use crate::control::{
     self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, ServerChange, StartupStatus,
     Status, SwitchConnections, SwitchFlows, SwitchMacs, TracedPacket, VERSION,
@@ -378,7 +378,7 @@ impl Instance {
         }
     }
 
-    /// A command that will run in `host`: in its network, with its hostname, and with an `/etc/hosts` that names all hosts.
+    /// A command of this machine that will run in `host`: in its network, with its hostname, and with an `/etc/hosts` that names all hosts.
     ///
     /// # Errors
     /// [`Error::Refused`] if there is no such host.
@@ -388,15 +388,55 @@ impl Instance {
         program: impl AsRef<OsStr>,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Command, Error> {
+        self.command_seeing(host, false, program, args)
+    }
+
+    /// A command of a host: as [`Self::command`], but one of its image, if the host has one.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such host.
+    pub fn command_of_host(
+        &self,
+        host: &str,
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Command, Error> {
+        self.command_seeing(host, true, program, args)
+    }
+
+    /// Whether a host has an image as its root.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such host.
+    pub fn has_image(&self, host: &str) -> Result<bool, Error> {
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let reply = connection.ask(&Request::Enter { host: host.to_owned() })?;
-        let descriptors = std::mem::take(&mut connection.descriptors);
-        let Reply::Enter { hosts_file, mounts } = reply else { return Err(unexpected("enter")) };
+        connection.descriptors.clear();
+        Ok(matches!(reply, Reply::Enter { image: Some(_), .. }))
+    }
+
+    fn command_seeing(
+        &self,
+        host: &str,
+        sees_image: bool,
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Command, Error> {
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let reply = connection.ask(&Request::Enter { host: host.to_owned() })?;
+        let mut descriptors = std::mem::take(&mut connection.descriptors);
+        let Reply::Enter { hosts_file, mounts, image } = reply else { return Err(unexpected("enter")) };
+        let root = image.as_ref().and_then(|image| Some((descriptors.pop()?, image)));
+        let root = root.as_ref().filter(|_| sees_image).map(|(namespace, image)| RootView {
+            namespace: namespace.as_fd(),
+            folder: &image.folder,
+            environment: &image.environment,
+        });
         // Found missing only after the fork, it would look as if the program were missing.
         std::fs::metadata("/etc/hosts").map_err(Error::path("/etc/hosts", "lay the hosts' names over it"))?;
         let mut command = Command::new(program);
         command.args(args);
-        command::enter(&mut command, host, descriptors, Seen { hosts_file: &hosts_file, mounts: &mounts })?;
+        command::enter(&mut command, host, descriptors, Seen { hosts_file: &hosts_file, mounts: &mounts, root })?;
         Ok(command)
     }
 
@@ -602,7 +642,8 @@ impl Connection {
 
     fn receive(&mut self) -> Result<(), Error> {
         let mut buffer = vec![0; 64 << 10];
-        let mut space = nix::cmsg_space!([std::os::fd::RawFd; 2]);
+        // A network namespace, a user namespace, and a mount namespace.
+        let mut space = nix::cmsg_space!([std::os::fd::RawFd; 3]);
         let mut data = [IoSliceMut::new(&mut buffer)];
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
         let message = recvmsg::<()>(self.stream.as_raw_fd(), &mut data, Some(&mut space), flags).map_err(|errno| {

@@ -4,6 +4,8 @@ mod captures;
 mod countries;
 mod devices;
 mod flows;
+mod hosts;
+mod images;
 mod macs;
 mod ports;
 mod services;
@@ -30,9 +32,11 @@ use crate::daemon::Options;
 use crate::dataplane::{DataPlane, Plan, default_workers};
 use crate::device::{Attached, Device};
 use crate::host::{Host, HostSpec, hosts_file};
+use crate::image::{Image, Root};
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
 use crate::programs::Programs;
+use crate::uplink::Outside;
 use crate::{Error, process};
 use captures::Captures;
 use devices::has_relative_files;
@@ -85,6 +89,8 @@ pub struct Network {
     pulled: BTreeSet<LinkKey>,
     /// Where the machine's devices are.
     outside: Namespace,
+    /// What starts programs there; there is none where there is nothing to start.
+    uplinks: Option<Outside>,
     plane: Option<DataPlane>,
     /// Whether a host has a device that the data plane does not know yet.
     unplugged: bool,
@@ -94,16 +100,27 @@ pub struct Network {
     /// The programs of its hosts, and the files that those see.
     programs: Programs,
     laid_out: LaidOut,
+    /// Images that hosts have or had, by what the file calls them.
+    images: BTreeMap<String, Image>,
+    /// The roots of hosts that are images.
+    roots: BTreeMap<String, Arc<Root>>,
 }
 
 impl Network {
     /// An empty network. `outside` has the machine's devices; `hosts_path` is what its hosts will see as `/etc/hosts`; `files_max` how many files the process may open.
-    pub fn new(options: &Options, outside: Namespace, hosts_path: PathBuf, mark: String, files_max: u64) -> Self {
+    pub fn new(
+        options: &Options,
+        (outside, uplinks): (Namespace, Option<Outside>),
+        hosts_path: PathBuf,
+        mark: String,
+        files_max: u64,
+    ) -> Self {
         Self {
             instance: options.instance.clone(),
             ephemeral: options.ephemeral,
             pipelines: options.pipelines.clone(),
             outside,
+            uplinks,
             external: Vec::new(),
             carrier_log: LogQuota::default(),
             pulled: BTreeSet::new(),
@@ -125,6 +142,8 @@ impl Network {
             checks: Checks::default(),
             programs: Programs::default(),
             laid_out: LaidOut::default(),
+            images: BTreeMap::new(),
+            roots: BTreeMap::new(),
         }
     }
 
@@ -134,6 +153,12 @@ impl Network {
         let fabric = countries::load(fabric?, &folder)?;
         self.check(&fabric)?;
         self.check_guests(&fabric, &folder)?;
+        self.check_uplinks(&fabric)?;
+        let images = Self::unpack_images(&fabric, &folder)?;
+        // One of the same name may be another one now.
+        let is_other = |(name, image): (&String, &Image)| self.images.get(name).is_some_and(|known| known != image);
+        self.unplugged |= images.iter().any(is_other);
+        self.images.extend(images);
         Checks::refuse(&fabric, &folder)?;
         let mut applied = self.go_over_to(fabric, &folder)?;
         // The same file may name certificates that have changed.
@@ -268,12 +293,20 @@ impl Network {
         let plan = Plan::new(fabric, routes, default_workers(), pipelines, before);
         // Those of `heddle run` are there to be measured.
         let plan = if self.ephemeral { plan.counting_flows() } else { plan };
-        let known: BTreeMap<_, _> =
-            self.hosts.iter().enumerate().map(|(at, host)| (host.spec().name.clone(), at)).collect();
+        let known = self.known_hosts(&specs);
         let missing: Vec<_> = specs.iter().filter(|spec| !known.contains_key(&spec.name)).cloned().collect();
-        let mut made = Host::create_all(&missing, &self.hosts)?.into_iter();
+        let mut made = Host::create_all(&missing, &self.hosts)?;
         let changes = specs.iter().filter_map(|spec| Some((*known.get(&spec.name)?, spec.clone()))).collect();
         let undo = self.change_hosts(changes)?;
+        let completed = self.complete_hosts(&mut made, &specs);
+        let roots = match completed.and_then(|()| self.make_roots(plan.fabric(), &made)) {
+            Ok(roots) => roots,
+            Err(error) => {
+                self.restore(undo);
+                return Err(error);
+            }
+        };
+        let mut made = made.into_iter();
         let places: Vec<_> = specs.iter().map(|spec| known.get(&spec.name).copied()).collect();
         let mut old: Vec<Option<Host>> = std::mem::take(&mut self.hosts).into_iter().map(Some).collect();
         let place = |at: &Option<usize>| at.map_or_else(|| made.next(), |at| old[at].take());
@@ -290,9 +323,14 @@ impl Network {
             return Err(error);
         }
         self.hosts = hosts;
+        self.roots = roots;
         self.external = external;
         for host in old.into_iter().flatten() {
-            process::end(&self.mark, Some(host.namespace().inode()));
+            let namespace = host.namespace().inode();
+            // The host that an interface belongs to may stay.
+            if !self.hosts.iter().any(|stays| stays.namespace().inode() == namespace) {
+                process::end(&self.mark, Some(namespace));
+            }
         }
         self.unplugged = false;
         Ok(())
@@ -388,31 +426,6 @@ impl Network {
         }
     }
 
-    /// Changes hosts that stay, all or none. Returns what they were.
-    fn change_hosts(&mut self, changes: Vec<(usize, HostSpec)>) -> Result<Vec<(usize, HostSpec)>, Error> {
-        let mut undo = Vec::new();
-        for (at, spec) in changes {
-            let was = self.hosts[at].spec().clone();
-            if was == spec {
-                continue;
-            }
-            undo.push((at, was));
-            if let Err(error) = self.hosts[at].change(spec) {
-                self.restore(undo);
-                return Err(error);
-            }
-        }
-        Ok(undo)
-    }
-
-    fn restore(&mut self, undo: Vec<(usize, HostSpec)>) {
-        for (at, was) in undo {
-            if let Err(error) = self.hosts[at].change(was) {
-                tracing::error!("a host could not be changed back: {error}");
-            }
-        }
-    }
-
     fn fabric(&self) -> Option<&Fabric> {
         Some(self.plane.as_ref()?.plan().fabric())
     }
@@ -466,7 +479,7 @@ impl Network {
                 .hosts
                 .iter()
                 .map(Host::spec)
-                .filter(|host| host.ingress().is_none())
+                .filter(|host| host.within.is_none())
                 .map(|host| host.name.clone())
                 .collect(),
             switches: fabric.map_or(0, |fabric| fabric.topology.switches().len()),
@@ -509,7 +522,7 @@ impl Network {
 
     /// Ends the data plane. Workers that have not ended after a while are left behind, and end with the process: their numbers.
     pub fn end(mut self) -> Vec<usize> {
-        self.programs.end();
+        self.end_programs();
         let left = self.plane.take().map(|mut plane| plane.end()).unwrap_or_default();
         self.captures.end();
         left
@@ -542,7 +555,7 @@ impl Network {
 impl Drop for Network {
     /// Ends the processes in its hosts; the hosts themselves go with their descriptors.
     fn drop(&mut self) {
-        self.programs.end();
+        self.end_programs();
         self.plane = None;
         let ended = process::end(&self.mark, None);
         if ended > 0 {

@@ -15,7 +15,7 @@ mod output;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
@@ -32,8 +32,9 @@ use serde::{Deserialize, Serialize};
 
 use self::output::Output;
 use crate::Error;
-use crate::command::{self, Seen};
+use crate::command::{self, RootView, Seen};
 use crate::files::FileMount;
+use crate::image::Root;
 use crate::process;
 
 /// The shortest and the longest wait before a program is started again: it is doubled from one to the next.
@@ -91,6 +92,8 @@ pub struct Launch {
     pub program: Program,
     /// The host's network namespace, and what identifies it. None of a virtual machine: its hypervisor is a program of the machine.
     pub namespace: Option<(OwnedFd, u64)>,
+    /// Of a host that is an image: its root, and what identifies that.
+    pub root: Option<(Arc<Root>, u64)>,
     /// What its programs see as `/etc/hosts`.
     pub hosts_file: String,
     /// What else they see.
@@ -109,7 +112,8 @@ impl Launch {
     /// Whether a running program need not be started anew for this.
     fn is_same(&self, other: &Self) -> bool {
         let inode = |launch: &Self| launch.namespace.as_ref().map(|(_, inode)| *inode);
-        let key = |launch: &Self| (inode(launch), launch.folder.clone(), launch.files.clone());
+        let root = |launch: &Self| launch.root.as_ref().map(|(_, inode)| *inode);
+        let key = |launch: &Self| (inode(launch), root(launch), launch.folder.clone(), launch.files.clone());
         self.program == other.program && key(self) == key(other)
     }
 
@@ -141,7 +145,12 @@ impl Launch {
         command.process_group(0);
         if let Some((namespace, _)) = &self.namespace {
             let descriptors = vec![namespace.try_clone()?];
-            let seen = Seen { hosts_file: &self.hosts_file, mounts: &self.mounts };
+            let root = self.root.as_ref().map(|(root, _)| RootView {
+                namespace: root.as_fd(),
+                folder: &root.image.folder,
+                environment: &root.image.environment,
+            });
+            let seen = Seen { hosts_file: &self.hosts_file, mounts: &self.mounts, root };
             let entered = command::enter(&mut command, &self.host, descriptors, seen);
             entered.map_err(io::Error::other)?;
         } else {

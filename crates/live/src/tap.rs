@@ -38,12 +38,6 @@ pub fn header_of_undone(frame: &[u8]) -> [u8; VNET_HEADER] {
 /// The largest frame that a TAP with segmentation offload passes: 64 KiB of IP and an Ethernet header with two tags.
 pub const LARGEST_FRAME: usize = 65_536 + 22;
 
-/// What a device in a host is called.
-pub const DEVICE: &str = "eth0";
-
-/// What the egress of a function of service chains is called; its ingress is [`DEVICE`].
-pub const EGRESS: &str = "eth1";
-
 /// `_IOW('T', 226, int)` of `linux/if_tun.h`; the `libc` crate does not have it.
 const TUNSETCARRIER: libc::c_ulong = 0x4004_54e2;
 

@@ -30,7 +30,7 @@ impl Functions {
             instances: specs.into_iter().map(|(ingress, spec)| Link::new(spec, seed(ingress))).collect(),
             first_port: match topology.function_ports {
                 0 => NetPort(u32::MAX),
-                _ => map.port(NodeId(topology.end_host_count()), PortId(0)),
+                _ => map.port(topology.first_function_port(), PortId(0)),
             },
         }
     }
@@ -44,7 +44,7 @@ impl Functions {
         bytes: u32,
     ) -> (Verdict, NetPort) {
         let node = map.node(port);
-        let instance = (node.0 - topology.end_host_count()) as usize / 2;
+        let instance = (node.0 - topology.first_function_port().0) as usize / 2;
         let other = topology.other_function_port(node).expect("it is a function's");
         (self.instances[instance].offer(now, bytes), map.port(other, PortId(0)))
     }

@@ -34,10 +34,31 @@ impl Topology {
         ids
     }
 
-    /// Adds a host without links to a network that is laid out, behind the others. Switches have other numbers then. All of them are added before the first function.
+    /// Adds a host without links to a network that is laid out, behind the others. Switches have other numbers then. All of them are added before the first interface
+    /// and the first function.
     pub fn insert_host(&mut self, name: String, address: HostAddress) -> NodeId {
-        debug_assert_eq!(self.function_ports, 0, "functions come last");
+        debug_assert_eq!((self.function_ports, self.interfaces.len()), (0, 0), "interfaces and functions come last");
         self.insert(name, address)
+    }
+
+    /// Makes each further link of a host that of an interface with a name and addresses of its own: a host behind the others, which has the link as its only one. Switches have
+    /// other numbers then. All of them are made before the first function.
+    ///
+    /// # Panics
+    /// If the host has no more links than there are interfaces.
+    pub fn split_interfaces(&mut self, host: NodeId, interfaces: Vec<(String, HostAddress)>) {
+        debug_assert_eq!(self.function_ports, 0, "functions come last");
+        let further = self.nodes[host].ports.raw.split_off(1);
+        assert_eq!(further.len(), interfaces.len(), "each further link is an interface's");
+        let x_permille = self.nodes[host].x_permille;
+        for ((link, side), (name, address)) in further.into_iter().zip(interfaces) {
+            let id = self.insert(name, address);
+            self.interfaces.push(host);
+            self.nodes[id].x_permille = x_permille;
+            let end = self.plug(id, link, side);
+            let link = &mut self.links[link];
+            *(if side == Side::A { &mut link.a } else { &mut link.b }) = end;
+        }
     }
 
     fn insert(&mut self, name: String, address: HostAddress) -> NodeId {

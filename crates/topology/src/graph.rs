@@ -18,6 +18,9 @@ pub struct Topology {
     /// How many of the hosts, the last ones, are ports of functions of service chains: the ingress and the egress of each, one after the other.
     #[serde(skip_serializing_if = "is_zero")]
     pub function_ports: u32,
+    /// Of each further interface of a host, that host: interfaces are hosts of their own here, before the ports of functions and behind all others, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<NodeId>,
     /// The links of bonds' further members come last.
     pub links: TiVec<LinkId, Link>,
     /// Both ends of each bond, one after the other.
@@ -75,13 +78,13 @@ const fn is_no(flag: &bool) -> bool {
 pub struct HostAddress {
     /// IEEE 802 MAC address.
     pub mac: [u8; 6],
-    /// IPv4 address; all hosts share one prefix of `ipv4_prefix` bits.
+    /// IPv4 address, in a subnet of `ipv4_prefix` bits.
     pub ipv4: Ipv4Addr,
-    /// Prefix length of the fabric's IPv4 network.
+    /// Prefix length of its IPv4 subnet, that of the fabric when the file gives no other.
     pub ipv4_prefix: u8,
-    /// IPv6 address (unique local); all hosts share one prefix of `ipv6_prefix` bits.
+    /// IPv6 address, in a subnet of `ipv6_prefix` bits.
     pub ipv6: Ipv6Addr,
-    /// Prefix length of the fabric's IPv6 network.
+    /// Prefix length of its IPv6 subnet, that of the fabric when the file gives no other.
     pub ipv6_prefix: u8,
     /// The pod it belongs to, where the topology has pods.
     pub pod: Option<u32>,

@@ -1,5 +1,7 @@
 //! Looking things up in a topology.
 
+use std::collections::BTreeSet;
+
 use link::LinkSpec;
 
 use crate::{BondEndId, Direction, HostAddress, Link, LinkId, Node, NodeId, NodeKind, PortId, Side, TiVec, Topology};
@@ -17,20 +19,60 @@ impl Topology {
         self.nodes[..NodeId(self.hosts)].iter_enumerated()
     }
 
-    /// The hosts that are no ports of functions, with their ids, in order: those that talk to each other.
+    /// The hosts that are neither further interfaces nor ports of functions, with their ids, in order: those that talk to each other.
     pub fn end_hosts(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> + ExactSizeIterator + Clone {
         self.nodes[..NodeId(self.end_host_count())].iter_enumerated()
     }
 
-    /// How many hosts are no ports of functions.
+    /// How many hosts are neither further interfaces nor ports of functions.
     pub const fn end_host_count(&self) -> u32 {
-        self.hosts - self.function_ports
+        self.hosts - self.function_ports - self.interfaces.len() as u32
+    }
+
+    /// The hosts that have addresses, with their ids, in order: all that are no ports of functions.
+    pub fn addressed_hosts(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> + ExactSizeIterator + Clone {
+        self.nodes[..self.first_function_port()].iter_enumerated()
+    }
+
+    /// The first port of a function, if there are any; behind the last host if not.
+    #[inline]
+    pub const fn first_function_port(&self) -> NodeId {
+        NodeId(self.hosts - self.function_ports)
+    }
+
+    /// The host that a further interface belongs to; `None` for a node that is none.
+    pub fn interface_owner(&self, id: NodeId) -> Option<NodeId> {
+        let number = id.0.checked_sub(self.end_host_count())?;
+        self.interfaces.get(number as usize).copied()
+    }
+
+    /// The host that a node is or belongs to: the owner of a further interface, else the node itself.
+    pub fn owner(&self, id: NodeId) -> NodeId {
+        self.interface_owner(id).unwrap_or(id)
+    }
+
+    /// A node and its further interfaces, in the order of their links.
+    pub fn interfaces_of(&self, id: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
+        let first = self.end_host_count();
+        let further = self.interfaces.iter().zip(first..).filter(move |(owner, _)| **owner == id);
+        std::iter::once(id).chain(further.map(|(_, number)| NodeId(number)))
+    }
+
+    /// Whether two hosts are in one subnet, as both see it: else a router is between them.
+    ///
+    /// # Panics
+    /// If an id is another topology's, or a switch.
+    pub fn share_subnet(&self, a: NodeId, b: NodeId) -> bool {
+        let address = |id| self.address(id).expect("it is a host");
+        let (a, b) = (address(a), address(b));
+        let mask = u32::MAX.checked_shl(32 - u32::from(a.ipv4_prefix.max(b.ipv4_prefix))).unwrap_or(0);
+        (a.ipv4.to_bits() ^ b.ipv4.to_bits()) & mask == 0
     }
 
     /// Whether a node is a port of a function of service chains.
     #[inline]
     pub const fn is_function_port(&self, id: NodeId) -> bool {
-        id.0 < self.hosts && id.0 >= self.hosts - self.function_ports
+        id.0 < self.hosts && id.0 >= self.first_function_port().0
     }
 
     /// The other port of the same function; `None` for a node that is none.
@@ -38,7 +80,7 @@ impl Topology {
         if !self.is_function_port(id) {
             return None;
         }
-        let first = self.end_host_count();
+        let first = self.first_function_port().0;
         Some(NodeId(first + ((id.0 - first) ^ 1)))
     }
 
@@ -161,6 +203,27 @@ impl Topology {
             }
         }
         reached
+    }
+
+    /// The same, also through hosts with several interfaces, whose programs or kernels may pass packets on.
+    ///
+    /// # Panics
+    /// If the id is another topology's.
+    pub fn reached_by_routers(&self, from: NodeId, carries: impl Fn(LinkId) -> bool) -> TiVec<NodeId, bool> {
+        let mut reached = self.reached(from, &carries);
+        let routers: BTreeSet<NodeId> = self.interfaces.iter().copied().collect();
+        loop {
+            let all = |router: &NodeId| self.interfaces_of(*router).collect::<Vec<_>>();
+            let next = routers.iter().map(all).find(|interfaces| {
+                let here = interfaces.iter().filter(|interface| reached[**interface]).count();
+                here > 0 && here < interfaces.len()
+            });
+            let Some(interfaces) = next else { return reached };
+            for interface in interfaces.into_iter().filter(|interface| !reached[*interface]).collect::<Vec<_>>() {
+                let more = self.reached(interface, &carries);
+                reached.iter_mut().zip(more).for_each(|(reached, more)| *reached |= more);
+            }
+        }
     }
 
     /// The node from which a direction starts.
@@ -317,5 +380,40 @@ mod tests {
         assert_eq!(topology.bond_links(end).collect::<Vec<_>>(), bond);
         assert!(topology.members(end).all(|direction| topology.near(direction) == NodeId(3)));
         assert_eq!(Routes::compute(&topology).next_hops(NodeId(2), NodeId(1)), [PortId(1)]);
+    }
+
+    #[test]
+    fn further_interfaces_are_hosts_of_their_owner() {
+        // h1 at s1, h2 at s2, and h3 at both.
+        let mut topology = network(3, 2, &[(0, 3), (2, 3), (1, 4), (2, 4)]);
+        let address = topology.address(NodeId(2)).unwrap().clone();
+        topology.split_interfaces(NodeId(2), vec![("h3.eth1".to_owned(), address)]);
+        assert_eq!((topology.end_host_count(), topology.hosts, topology.first_function_port()), (3, 4, NodeId(4)));
+        assert_eq!(topology.interfaces_of(NodeId(2)).collect::<Vec<_>>(), [NodeId(2), NodeId(3)]);
+        assert_eq!(topology.interfaces_of(NodeId(0)).collect::<Vec<_>>(), [NodeId(0)]);
+        assert_eq!((topology.owner(NodeId(3)), topology.owner(NodeId(1))), (NodeId(2), NodeId(1)));
+        assert_eq!(topology.interface_owner(NodeId(5)), None);
+        let peers =
+            |node| topology.peers(NodeId(node)).map(|peer| topology.nodes[peer].name.as_str()).collect::<Vec<_>>();
+        assert_eq!([peers(2), peers(3), peers(5)], [vec!["s1"], vec!["s2"], vec!["h2", "h3.eth1"]]);
+        assert!(topology.multi_homed().next().is_none());
+        // Each part is a network of its own, and routers join them.
+        assert_eq!(topology.reached(NodeId(0), |_| true).raw, [true, false, true, false, true, false]);
+        assert_eq!(topology.reached_by_routers(NodeId(0), |_| true).raw, [true; 6]);
+        assert!(Routes::compute(&topology).next_hops(NodeId(4), NodeId(1)).is_empty());
+    }
+
+    #[test]
+    fn hosts_share_a_subnet_if_both_see_it_so() {
+        let mut topology = network(3, 0, &[]);
+        let set = |topology: &mut Topology, host: u32, last: [u8; 2], prefix| {
+            let NodeKind::Host(address) = &mut topology.nodes[NodeId(host)].kind else { unreachable!() };
+            (address.ipv4, address.ipv4_prefix) = ([10, 0, last[0], last[1]].into(), prefix);
+        };
+        set(&mut topology, 0, [1, 1], 24);
+        set(&mut topology, 1, [1, 2], 24);
+        set(&mut topology, 2, [2, 1], 16);
+        let shares = |a, b| topology.share_subnet(NodeId(a), NodeId(b));
+        assert_eq!([shares(0, 1), shares(0, 2), shares(2, 1), shares(2, 2)], [true, false, false, true]);
     }
 }

@@ -113,7 +113,7 @@ impl Steering {
         }
         let hosts = topology.hosts as usize;
         let mut steering = Self { steps: vec![Step::Plain; hosts], receives: vec![false; hosts], ..Self::default() };
-        steering.first_function_port = topology.end_host_count();
+        steering.first_function_port = topology.first_function_port().0;
         steering.arrivals = vec![None; topology.function_ports as usize];
         for (host, step) in steering.steps.iter_mut().enumerate() {
             if topology.is_function_port(host.into()) {

@@ -212,7 +212,7 @@ fn may_be_answered(
         // The first one is the subnet's own; the last one is all of its hosts, in IPv4.
         (subnet < first) && if is_ipv6 { last - subnet <= most } else { last < subnet + most }
     };
-    if topology.end_hosts().any(|(host, _)| is_near(host)) {
+    if topology.addressed_hosts().any(|(host, _)| is_near(host)) {
         return true;
     }
     let message = format!("no host of this network would answer `{shown}`: it is not in a subnet of theirs");

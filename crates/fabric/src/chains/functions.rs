@@ -140,6 +140,10 @@ fn check(At { value: text, sound, .. }: &At<FunctionText>, instances: usize, pro
         );
         problems.add(devices.place, "this function has programs of its own", "besides them", "keep one of the two");
     }
+    if let Some(place) = text.setup.addresses_place() {
+        let hint = "remove it: a function passes on frames of others";
+        problems.add(place, "a function has no addresses and no routes", "only for hosts", hint);
+    }
     if let Some(devices) = text.devices.as_ref().filter(|devices| devices.value.len() != 2 * instances) {
         let (given, wanted) = (devices.value.len(), 2 * instances);
         problems.add(

@@ -1,7 +1,7 @@
 //! Topologies of containerlab: `topology: { nodes: .., links: .. }`.
 
-use super::line_of;
 use super::network::{Link, Network, text_of};
+use super::{ReadFile, line_of};
 use crate::error::Problems;
 use crate::read::{expected, shown};
 use crate::source::{Lines, Source};
@@ -13,7 +13,7 @@ const FORWARDS: [&str; 4] = ["bridge", "ovs-bridge", "ovs", "rare"];
 /// What stands in the place of a node at the end of a link, and is none.
 const NO_NODES: [&str; 4] = ["host", "mgmt-net", "macvlan", "dummy"];
 
-pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Network> {
+pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<'_>) -> Option<Network> {
     let lines = Lines::of(&source.text);
     let root = tree::read(source, problems)?;
     let mut network = Network::default();
@@ -60,6 +60,26 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
                 network.add_key(&entry.key, "sysctls", value);
                 continue;
             }
+            if is_host
+                && key.key == "exec"
+                && let Some(value) = program(&key.value)
+            {
+                network.add_key(&entry.key, "programs", value);
+                let line = Some(line_of(&lines, key.key_place));
+                network.leave_out(
+                    "`exec` is the program `exec` of a host, whose links are `eth0` and so on",
+                    line,
+                    &entry.key,
+                );
+                continue;
+            }
+            if is_host
+                && key.key == "binds"
+                && let Some(value) = files(&key.value, file)
+            {
+                network.add_key(&entry.key, "files", value);
+                continue;
+            }
             if let Some(what) = left_out(&key.key) {
                 network.leave_out(what, Some(line_of(&lines, key.key_place)), &entry.key);
             }
@@ -84,12 +104,32 @@ fn sysctls(node: &Node) -> Option<String> {
     all.iter().all(is_own).then(|| format!("{{ {} }}", all.iter().map(written).collect::<Vec<_>>().join(", ")))
 }
 
+/// Commands that are run in a node once it is there, as a program of a host.
+fn program(node: &Node) -> Option<String> {
+    let Value::List(commands) = &node.value else { return None };
+    let commands = commands.iter().map(|command| text(Some(command))).collect::<Option<Vec<_>>>()?;
+    let line = commands.join("; ");
+    (!line.trim().is_empty()).then(|| format!("{{ exec: {{ run: {}, restart: never }} }}", text_of(&line)))
+}
+
+/// Files that a node sees, `FILE:PATH` or `FILE:PATH:ro` each, if all of them can be read.
+fn files(node: &Node, file: ReadFile<'_>) -> Option<String> {
+    let Value::List(binds) = &node.value else { return None };
+    let one = |bind: &Node| {
+        let mut parts = text(Some(bind))?.split(':');
+        let (from, to) = (parts.next()?, parts.next()?);
+        Some(format!("{}: {}", text_of(to), text_of(&file(from)?)))
+    };
+    let all = binds.iter().map(one).collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())?;
+    Some(format!("{{ {} }}", all.join(", ")))
+}
+
 /// What is left out of a node's keys.
 fn left_out(key: &str) -> Option<&'static str> {
     Some(match key {
         "kind" | "group" | "labels" | "position" => return None,
         "image" | "image-pull-policy" | "type" | "license" => {
-            "images: hosts are namespaces with this machine's programs"
+            "images: hosts have this machine's programs, unless one has an `image`"
         }
         "exec" => "`exec`: `programs:` of a host start with the network",
         "cmd" | "entrypoint" => "`cmd`: `programs:` of a host start with the network",

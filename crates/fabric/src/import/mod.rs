@@ -28,6 +28,9 @@ pub struct Note {
     pub message: String,
 }
 
+/// Gives the text of a file that another one names.
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 /// The tools whose files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
@@ -41,9 +44,17 @@ enum Format {
 /// # Errors
 /// If it can't be read as what its name or its beginning says, or there is no network in it. It shows the line.
 pub fn import(source: &Source) -> Result<Imported, Error> {
+    import_with(source, &|_| None)
+}
+
+/// The same with the files that it names: `read` gives the text of one by its path, if it has it.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_with(source: &Source, read: ReadFile<'_>) -> Result<Imported, Error> {
     let mut problems = Problems::new(source);
     let network = match format(source) {
-        Format::Containerlab => clab::read(source, &mut problems),
+        Format::Containerlab => clab::read(source, read, &mut problems),
         Format::GraphMl => graphml::read(source, &mut problems),
         Format::Mininet => mininet::read(source, &mut problems),
     };

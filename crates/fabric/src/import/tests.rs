@@ -37,21 +37,37 @@ topology:
     - endpoints: [\"ceos:eth4\", \"host:ceos-eth4\"]
 ";
     let (made, notes) = imported("srl.clab.yml", text);
-    let expected = "  srl: switch\n  ceos: switch\n  client1: { kind: host, forward: true }\n  router: switch\nlinks:\n  \
+    let expected = "  srl: switch\n  ceos: switch\n  client1: { kind: host, forward: true, programs: { exec: { run: \"ip addr add 10.0.0.1/24 dev eth1\", restart: never } } }\n  router: switch\nlinks:\n  \
                     - { between: [srl, ceos] }\n  - { between: [srl, client1] }\n  - { between: [ceos, router] }\n  \
                     - { between: [ceos, client1] }\n";
     assert_eq!(made, expected);
     let notes = notes.join("\n");
     for expected in [
         "3: `defaults`: only the kind",
-        "5: images: hosts are namespaces with this machine's programs (ceos, client1, router, srl)",
+        "5: images: hosts have this machine's programs, unless one has an `image` (ceos, client1, router, srl)",
         "5: the network operating system: nodes are switches that forward along shortest paths (ceos, router, srl)",
-        "9: `exec`: `programs:` of a host start with the network (client1)",
+        "9: `exec` is the program `exec` of a host, whose links are `eth0` and so on (client1)",
         "15: `mtu` of a link",
         "18: a link to `host` of the machine",
     ] {
         assert!(notes.contains(expected), "{expected}\n{notes}");
     }
+}
+
+#[test]
+fn files_that_a_node_of_containerlab_has_are_those_of_a_host() {
+    let text = "topology:\n  nodes:\n    a: { kind: linux, binds: [\"conf/a.conf:/etc/a.conf:ro\", \"b:/etc/b\"] }\n    b: { kind: linux, binds: [\"none:/etc/c\"] }\n  links: [{ endpoints: [\"a:eth1\", \"b:eth1\"] }]\n";
+    let source = Source { name: "two.clab.yml".to_owned(), text: text.to_owned() };
+    let read = |path: &str| ["conf/a.conf", "b"].contains(&path).then(|| format!("text of \"{path}\"\nand more"));
+    let imported = import_with(&source, &read).unwrap();
+    let fabric = parse(&Source { name: "made".to_owned(), text: imported.text }).unwrap();
+    let files: Vec<_> = fabric.setups["a"].files.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
+    assert_eq!(
+        files,
+        [("/etc/a.conf", "text of \"conf/a.conf\"\nand more\n"), ("/etc/b", "text of \"b\"\nand more\n")]
+    );
+    assert!(!fabric.setups.contains_key("b"));
+    assert!(imported.notes.iter().any(|note| note.message.contains("`binds`") && note.message.ends_with("(b)")));
 }
 
 #[test]

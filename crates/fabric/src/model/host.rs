@@ -1,8 +1,10 @@
 //! What runs in hosts, and what they find there.
 
+use std::net::IpAddr;
+
 use serde::Serialize;
 
-/// What a host has of its own, beside its addresses. Live only.
+/// What a host has of its own, beside its first addresses. Live only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HostSetup {
     /// Programs that start with the network, in the order of the file.
@@ -14,9 +16,102 @@ pub struct HostSetup {
     /// Kernel parameters of its network namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sysctls: Vec<NetSysctl>,
+    /// Addresses of the device besides the first one of each version.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<InterfaceAddress>,
+    /// Its routes besides those to the subnets that it is in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<HostRoute>,
+    /// The image of a container that is its root: a path from the folder of the file, or a name that begins with `docker://`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// How it reaches what is outside of the network, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uplink: Option<Uplink>,
+    /// Whether its kernel passes on packets for others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub forwards: bool,
     /// The machine that it is, if it is a virtual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<Vm>,
+}
+
+/// How a host reaches what is outside of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Uplink {
+    /// As programs of the user do who has started the network, with addresses of the machine.
+    Nat,
+}
+
+/// What the device of an uplink is called, and the program that carries it.
+pub const UPLINK: &str = "uplink";
+
+/// The most uplinks of a network.
+pub const UPLINKS_MAX: usize = 64;
+
+/// An address of a host's device, in a subnet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct InterfaceAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the subnet's prefix.
+    pub prefix: u8,
+}
+
+impl InterfaceAddress {
+    /// Whether an address is in this subnet.
+    pub fn has(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let differs = own.to_bits() ^ other.to_bits();
+                differs.checked_shr(32 - u32::from(self.prefix.min(32))).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let differs = own.to_bits() ^ other.to_bits();
+                differs.checked_shr(128 - u32::from(self.prefix.min(128))).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Display for InterfaceAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// A route of a host, as ip-route(8) has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostRoute {
+    /// Where it leads: all zeros with a prefix of no bits is the default route.
+    pub destination: InterfaceAddress,
+    /// The next hop; `None`: what is there is a neighbour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<IpAddr>,
+    /// The device; `None`: that of the next hop's subnet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Of several to one place, the one with the lowest counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<u32>,
+}
+
+impl std::fmt::Display for HostRoute {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.destination {
+            InterfaceAddress { prefix: 0, .. } => f.write_str("default")?,
+            destination => write!(f, "{destination}")?,
+        }
+        if let Some(via) = self.via {
+            write!(f, " via {via}")?;
+        }
+        if let Some(device) = &self.device {
+            write!(f, " dev {device}")?;
+        }
+        self.metric.map_or(Ok(()), |metric| write!(f, " metric {metric}"))
+    }
 }
 
 /// A virtual machine. Files are relative to the folder of the fabric file.

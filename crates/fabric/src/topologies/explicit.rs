@@ -8,6 +8,7 @@ use crate::bonds::{BondText, names_host};
 use crate::document::{NodeLong, NodeText, NodeWord};
 use crate::error::Problems;
 use crate::graph;
+use crate::interfaces;
 use crate::links::{LinkEntry, LinkText, merged, merged_back, note_idle, note_no_card};
 use crate::names::{canonical, nearest, reaches};
 use crate::read::{Mapping, Name};
@@ -27,7 +28,7 @@ pub(crate) fn explicit(
     problems: &mut Problems<'_>,
 ) -> Option<Topology> {
     let mut topology = Topology::default();
-    let mut ids = BTreeMap::new();
+    let (mut ids, mut routers) = (BTreeMap::new(), Vec::new());
     let (hosts, switches): (Vec<_>, Vec<_>) =
         nodes.value.0.iter().partition(|(_, text)| text.value.kind() != NodeWord::Switch);
     if !fits(nodes.place, hosts.len(), switches.len(), problems) {
@@ -37,6 +38,11 @@ pub(crate) fn explicit(
     for (i, (name, text)) in hosts.iter().enumerate() {
         let host = graph::host(&mut topology, name.value.0.clone(), position(i), None);
         topology.nodes[host].forwards = matches!(&text.value, NodeText::Long(long) if long.does_forward());
+        if let NodeText::Long(long) = &text.value
+            && long.interfaces.is_some()
+        {
+            routers.push(host);
+        }
         ids.insert(name.value.0.as_str(), host);
     }
     for (name, text) in &switches {
@@ -68,7 +74,14 @@ pub(crate) fn explicit(
         }
     }
     let whole = whole && check_hosts(&topology, &hosts, bonds, problems);
+    // What is behind a host with several interfaces is reached, if its programs or its kernel pass on what comes for others.
+    for host in &routers {
+        topology.nodes[*host].forwards = true;
+    }
     let whole = whole && check_connected(&topology, nodes, problems);
+    for host in &routers {
+        topology.nodes[*host].forwards = false;
+    }
     topology.arrange();
     whole.then_some(topology)
 }
@@ -101,7 +114,7 @@ fn check_names(nodes: &Mapping<Name, NodeText>, hosts: &[&(At<Name>, At<NodeText
 }
 
 /// Host i (from 0) has the address 10.0.0.(i + 1), carried on at 254 so that no address ends in 0 or 255.
-fn position(i: usize) -> [u8; 3] {
+pub(crate) fn position(i: usize) -> [u8; 3] {
     let (rest, last) = (i / 254, i % 254 + 1);
     [(rest / 256) as u8, (rest % 256) as u8, last as u8]
 }
@@ -131,6 +144,10 @@ fn switch_tier(text: &NodeText, problems: &mut Problems<'_>) -> u8 {
     }
     if let Some(forward) = &long.forward {
         problems.add(forward.place, "a switch forwards always", "only for hosts", "remove it");
+    }
+    if let Some(interfaces) = &long.interfaces {
+        let hint = "write what its ports do under `switches:`, or remove it";
+        problems.add(interfaces.place, "a switch has ports, and no interfaces", "only for hosts", hint);
     }
     long.tier.as_ref().map_or(0, |tier| tier.value.0 as u8)
 }
@@ -190,9 +207,11 @@ fn check_hosts(
     let is_bonded = |host: &str| bonds.is_some_and(|bonds| !bonds.sound || names_host(&bonds.value, host));
     let before = problems.noted();
     let mut multi_homed = 0;
-    for ((name, text), node) in hosts.iter().zip(&topology.nodes) {
+    for ((name, text), (id, node)) in hosts.iter().zip(topology.nodes.iter_enumerated()) {
         let (links, is_bonded) = (node.ports.len(), is_bonded(&node.name));
-        multi_homed += usize::from(links > 1 && !is_bonded);
+        let has_interfaces = matches!(&text.value, NodeText::Long(long) if long.interfaces.is_some());
+        let is_multi_homed = links > 1 && !is_bonded && !has_interfaces;
+        multi_homed += usize::from(is_multi_homed);
         if multi_homed + topology.switch_count() == MOST_SWITCHES + 1 {
             problems.add(
                 name.place,
@@ -213,7 +232,6 @@ fn check_hosts(
                 "a host has one link, one bond, or several links that are no bond: put a switch between, or remove the bond",
             );
         }
-        let is_multi_homed = links > 1 && !is_bonded;
         if is_multi_homed && text.value.kind() == NodeWord::Vm {
             problems.add(
                 name.place,
@@ -224,6 +242,7 @@ fn check_hosts(
         }
         if let NodeText::Long(long) = &text.value {
             check_host(node, long, is_multi_homed, problems);
+            interfaces::check_host(topology, id, (&**long, is_bonded), problems);
         }
     }
     problems.noted() == before
@@ -235,12 +254,13 @@ fn check_host(node: &Node, text: &NodeLong, is_multi_homed: bool, problems: &mut
     if let Some(tier) = &text.tier {
         problems.add(tier.place, "a host has no tier", "only for switches", "remove it");
     }
-    if let Some(forward) = text.forward.as_ref().filter(|_| text.does_forward() && !is_multi_homed) {
+    if let Some(forward) = text.forward.as_ref().filter(|_| text.does_forward() && !is_multi_homed && !text.is_router())
+    {
         problems.add(
             forward.place,
-            format!("`{name}` has one link, or one bond: there is nothing to forward"),
-            "only with several links that are no bond",
-            "remove it, or link the host to another node",
+            format!("`{name}` has one link, or one bond, and is in one subnet: there is nothing to forward"),
+            "only with several links that are no bond, or several subnets",
+            "remove it, or link the host to another node, or give it `addresses` of other subnets",
         );
     }
     if let Some(devices) = text.devices.as_ref().filter(|_| is_multi_homed) {
@@ -316,12 +336,6 @@ fn unconnected(topology: &Topology) -> Option<(NodeId, NodeId)> {
     }
     let are_apart = |a: NodeId, b: NodeId| parts[a] & parts[b] == 0 && !topology.peers(a).any(|peer| peer == b);
     hosts().find_map(|a| hosts().skip(usize::from(a) + 1).find(|b| are_apart(a, *b)).map(|b| (a, b)))
-}
-
-impl NodeLong {
-    fn does_forward(&self) -> bool {
-        self.forward.as_ref().is_some_and(|forward| forward.value.0)
-    }
 }
 
 #[cfg(test)]

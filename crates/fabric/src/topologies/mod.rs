@@ -9,7 +9,7 @@ mod single;
 mod torus;
 mod tree;
 
-pub(crate) use explicit::explicit;
+pub(crate) use explicit::{explicit, position};
 
 use link::LinkSpec;
 use schemars::JsonSchema;

@@ -1,7 +1,8 @@
 //! `import`: a fabric file of another tool's.
 
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
 
 use fabric::{Imported, Source};
 use miette::{Report, WrapErr as _, miette};
@@ -10,10 +11,22 @@ use super::file;
 use crate::cli::Import;
 use crate::output::{harmless, put};
 
+/// The longest file that goes into the fabric file.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// The text of a file that another one names, relative to its folder; `None`: there is none, or it is no text, or a long one.
+fn text_beside(file: &Path, path: &str) -> Option<String> {
+    let path = file.parent().unwrap_or(Path::new("")).join(path);
+    let found = std::fs::metadata(&path).ok().filter(|found| found.is_file() && found.len() <= FILE_BYTES_MAX)?;
+    let mut text = String::new();
+    std::fs::File::open(&path).ok()?.take(found.len()).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
 /// Makes a fabric file of another tool's, and says what is not in it.
 pub fn import(args: &Import) -> Result<(), Report> {
     let source = file::read_text(&args.file)?;
-    let Imported { text, notes } = fabric::import(&source)?;
+    let Imported { text, notes } = fabric::import_with(&source, &|path| text_beside(&args.file, path))?;
     let stem = |path: &str| Source { name: path.to_owned(), text: String::new() }.stem();
     let path = args.write.clone().unwrap_or_else(|| format!("{}.fabric.yaml", stem(&source.name)));
     let made = Source { name: path.clone(), text };

@@ -144,7 +144,7 @@ pub fn down(args: &Down) -> Result<(), Report> {
 /// Becomes a program in a host.
 pub fn exec(args: &Exec) -> Result<(), Report> {
     let instance = connect(&running(args.network.name.as_deref(), "`heddle exec --name NETWORK HOST COMMAND`")?)?;
-    let mut command = instance.command(&args.host, &args.command[0], &args.command[1..]).map_err(explain)?;
+    let mut command = instance.command_of_host(&args.host, &args.command[0], &args.command[1..]).map_err(explain)?;
     if becomes_another_user(&args.command) && instance.has_one_user() {
         eprintln!("{ONE_USER}");
     }

@@ -44,6 +44,16 @@ pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
     if destination.host == Some(from) {
         return Err(miette!("`{}` is both ends: expected two hosts", args.source));
     }
+    if let Some(to) = destination.host.filter(|to| !topology.share_subnet(from, *to)) {
+        let (from, to) = (name(topology, from), name(topology, to));
+        return Err(miette!(
+            help = format!(
+                "`heddle exec {from} ip route get {}` says what its next hop is; the path to that, and from there on, can be asked for",
+                destination.address
+            ),
+            "`{from}` and `{to}` are in two subnets: routers are between them, whose kernels decide"
+        ));
+    }
     let (key, is_known) = flow(args, (topology, from), &destination)?;
     let course = follow(&network, (from, destination.host), &key, is_known)?;
     let rows = rows(topology, &course, format).render(format);

@@ -44,6 +44,7 @@ targets! {
     flow
     greeting
     health_answer
+    image_layer
     import
     ingress
     iperf_report

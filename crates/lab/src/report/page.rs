@@ -74,7 +74,7 @@ impl Results {
                 1 => ", 1 function of chains".to_owned(),
                 several => format!(", {several} functions of chains"),
             };
-            let hosts = network.hosts.saturating_sub(network.function_ports);
+            let hosts = network.hosts.saturating_sub(network.function_ports + network.interfaces);
             let links = network.links.len();
             tile(&hosts.to_string(), &format!("hosts, {switches} switches, {links} links{functions}"));
         }

@@ -51,6 +51,9 @@ pub struct Network {
     /// How many of those, the last ones, are ports of functions of chains: two an instance.
     #[serde(default)]
     pub function_ports: u32,
+    /// How many of them are further interfaces of others.
+    #[serde(default)]
+    pub interfaces: u32,
     /// Hosts, then switches.
     pub nodes: Vec<NetworkNode>,
     /// In the fabric's order.
@@ -118,6 +121,9 @@ pub struct ExperimentResult {
     /// is injected into controllers is simulated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_simulated: Vec<usize>,
+    /// Whether that is since their flows are between subnets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_routed: bool,
     /// Cases, by index, that were simulated only: not all that simulated controllers do is run live, nor can
     /// programs be started in hosts behind devices of the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -303,7 +309,10 @@ impl ExperimentResult {
     /// Which cases have no simulated or no live runs, and why: a line each.
     pub(crate) fn left_out(&self) -> Vec<String> {
         let asks = !self.asks.is_empty();
-        let both = [(&self.not_simulated, not_simulated_in_words(asks)), (&self.not_live, not_live_in_words(asks))];
+        let both = [
+            (&self.not_simulated, not_simulated_in_words(asks, self.is_routed)),
+            (&self.not_live, not_live_in_words(asks)),
+        ];
         both.into_iter()
             .filter(|(cases, _)| !cases.is_empty())
             .map(|(cases, why)| self.without_runs(cases, why))

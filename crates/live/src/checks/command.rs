@@ -36,7 +36,7 @@ pub(super) fn check(arguments: &[String], host: &Host, port: u16, deadline: Inst
     if host.folder.is_dir() {
         command.current_dir(&host.folder);
     }
-    let seen = Seen { hosts_file: &host.hosts_file, mounts: &host.mounts };
+    let seen = Seen { hosts_file: &host.hosts_file, mounts: &host.mounts, root: None };
     let namespace = host.namespace.as_fd().try_clone_to_owned()?;
     command::enter(&mut command, &host.name, vec![namespace], seen)
         .map_err(|error| Failure::Check(error.to_string()))?;

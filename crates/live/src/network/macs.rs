@@ -23,7 +23,8 @@ impl Network {
             let learned_max = number.map_or(0, |number| plan.macs().addresses_max(number));
             all.insert(id, SwitchMacs { switch: node.name.clone(), learned_max, entries: Vec::new() });
         }
-        let static_ones = topology.end_hosts().filter_map(|(host, _)| Some((host, topology.address(host)?.mac, None)));
+        let static_ones =
+            topology.addressed_hosts().filter_map(|(host, _)| Some((host, topology.address(host)?.mac, None)));
         let known = plan.macs().addresses(now);
         let learned = known.iter().map(|known| {
             let age = now.as_ns().saturating_sub(known.seen.as_ns()) / 1_000_000_000;

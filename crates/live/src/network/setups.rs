@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use fabric::{Fabric, HostFile, Program};
+use fabric::{Fabric, HostFile, HostSetup, Program};
 
 use super::{ExternalHost, Network};
 use crate::Error;
 use crate::files::{self, FileMount};
 use crate::programs::{Launch, ProgramState, output_path};
+use crate::uplink::{self, Outside, Wanted};
 use crate::vm::{Guest, unusable_path};
 
 /// The files of hosts, as they were laid out last.
@@ -33,25 +35,39 @@ fn by_path(program: &Program) -> Program {
     program
 }
 
+/// The files that programs of a host see: those of the file, and what an uplink needs.
+pub(super) fn files_of(setup: &HostSetup) -> Vec<HostFile> {
+    let mut files = setup.files.clone();
+    let own = uplink::resolv_conf();
+    if setup.uplink.is_some() && !files.iter().any(|file| file.path == own.path) {
+        files.push(own);
+    }
+    files
+}
+
 impl Network {
     /// Lays out the files of hosts that have others than before.
     pub(super) fn lay_out_files(&self, fabric: &Fabric) -> Result<LaidOut, Error> {
         let mut next = LaidOut { hosts: BTreeMap::new(), count: self.laid_out.count };
-        for (host, setup) in fabric.setups.iter().filter(|(_, setup)| !setup.files.is_empty()) {
-            let known = self.laid_out.hosts.get(host).filter(|(files, _)| *files == setup.files);
+        // Those of an image are written into its own root.
+        let all = fabric.setups.iter().filter(|(_, setup)| setup.image.is_none());
+        let all = all.map(|(host, setup)| (host, files_of(setup)));
+        for (host, wanted) in all.filter(|(_, wanted)| !wanted.is_empty()) {
+            let known = self.laid_out.hosts.get(host).filter(|(files, _)| *files == wanted);
             let laid_out = if let Some(known) = known {
                 known.clone()
             } else {
                 next.count += 1;
                 let root = self.below_runtime_folder("files").join(format!("{host}.{}", next.count));
-                (setup.files.clone(), files::lay_out(&root, host, &setup.files)?)
+                let mounts = files::lay_out(&root, host, &wanted)?;
+                (wanted, mounts)
             };
             next.hosts.insert(host.clone(), laid_out);
         }
         Ok(next)
     }
 
-    fn below_runtime_folder(&self, name: &str) -> std::path::PathBuf {
+    pub(super) fn below_runtime_folder(&self, name: &str) -> std::path::PathBuf {
         self.hosts_path.with_file_name(name)
     }
 
@@ -62,7 +78,46 @@ impl Network {
 
     /// How the programs of hosts do.
     pub fn programs(&self) -> Vec<ProgramState> {
-        self.programs.states()
+        let mut all = self.programs.states();
+        all.extend(self.uplinks.iter().flat_map(Outside::states));
+        all.sort_by(|a, b| (&a.host, &a.program).cmp(&(&b.host, &b.program)));
+        all
+    }
+
+    /// Refuses uplinks that nothing here can carry.
+    pub(super) fn check_uplinks(&self, fabric: &Fabric) -> Result<(), Error> {
+        let mut uplinks = fabric.setups.iter().filter(|(_, setup)| setup.uplink.is_some());
+        match uplinks.next().filter(|_| self.uplinks.is_none()) {
+            Some((host, _)) => Err(Error::NoPasta { host: host.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives hosts their uplinks, and takes those of others.
+    fn start_uplinks(&self, outputs: &Path) {
+        let (Some(uplinks), Some(fabric)) = (&self.uplinks, self.fabric()) else { return };
+        let mut wanted = Vec::new();
+        for host in &self.hosts {
+            let name = &host.spec().name;
+            if fabric.setups.get(name).is_some_and(|setup| setup.uplink.is_some()) {
+                let (host_name, output) = (name.clone(), output_path(outputs, name, fabric::UPLINK));
+                let namespace = host.namespace();
+                let inode = namespace.inode();
+                wanted.push((Wanted { host: host_name, inode, output }, namespace.as_fd()));
+            }
+        }
+        if let Err(error) = uplinks.apply(wanted) {
+            tracing::error!("uplinks of hosts are not as the file has them: {error}");
+        }
+    }
+
+    /// Ends all programs, those outside too.
+    pub(super) fn end_programs(&mut self) {
+        self.programs.end();
+        if let Some(uplinks) = self.uplinks.take() {
+            // It fails only if that process is gone.
+            let _ = uplinks.apply(Vec::new());
+        }
     }
 
     /// Refuses guests that could not be started from where they are.
@@ -91,13 +146,17 @@ impl Network {
                         continue;
                     }
                 };
+                // A program of Heddle's own is not in the image.
+                let is_own = program.run.first().is_some_and(|run| run == fabric::FORWARDER);
+                let root = self.root(name).filter(|_| !is_own).map(|root| (Arc::clone(root), root.inode()));
                 wanted.push(Launch {
                     host: name.clone(),
                     program: by_path(program),
                     namespace,
+                    root,
                     hosts_file: self.hosts_path.to_string_lossy().into_owned(),
                     mounts: self.mounts(name).to_vec(),
-                    files: setup.files.clone(),
+                    files: files_of(setup),
                     folder: folder.to_owned(),
                     output: output_path(&outputs, name, &program.name),
                     guest_status: None,
@@ -105,6 +164,7 @@ impl Network {
             }
         }
         wanted.extend(self.guests(fabric, folder, &outputs));
+        self.start_uplinks(&outputs);
         self.programs.apply(wanted);
     }
 
@@ -125,6 +185,7 @@ impl Network {
                     output: output_path(outputs, name, &program.name),
                     program,
                     namespace: None,
+                    root: None,
                     hosts_file: hosts_file.clone(),
                     mounts: Vec::new(),
                     files,

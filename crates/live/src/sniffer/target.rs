@@ -59,8 +59,9 @@ impl Target {
     /// If a name is nobody's, or there is no such port or link; it says what there is.
     pub fn find(topology: &Topology, text: &str) -> Result<Vec<Self>, TargetError> {
         if let Some(node) = topology.node(text) {
-            let ports = topology.nodes[node].ports.keys();
-            let all: Vec<Self> = ports.map(|port| Self::of(topology, node, port)).collect();
+            let ports =
+                |node: NodeId| topology.nodes[node].ports.keys().map(move |port| Self::of(topology, node, port));
+            let all: Vec<Self> = topology.interfaces_of(node).flat_map(ports).collect();
             return if all.is_empty() { Err(TargetError::Isolated(text.to_owned())) } else { Ok(all) };
         }
         let (name, number) = text.rsplit_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
@@ -92,8 +93,8 @@ impl Target {
     /// The port of a node at a link.
     fn at(topology: &Topology, link: LinkId, node: NodeId) -> Option<Self> {
         let ends = [Side::A, Side::B].map(|side| topology.links[link].end(side));
-        let end = ends.into_iter().find(|end| end.node == node)?;
-        Some(Self::of(topology, node, end.port))
+        let end = ends.into_iter().find(|end| [end.node, topology.owner(end.node)].contains(&node))?;
+        Some(Self::of(topology, end.node, end.port))
     }
 
     /// Whether it is the same port, whatever its number is now.

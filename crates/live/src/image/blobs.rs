@@ -1,0 +1,95 @@
+//! Where the parts of an image lie: in a folder, or in an archive.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::tar::{Archive, Kind};
+
+/// Files of an archive of an image.
+const FILES_MAX: usize = 10_000;
+
+/// Bytes of a manifest, an index or a configuration.
+pub const DOCUMENT_MAX: u64 = 8 << 20;
+
+/// The parts of an image, by their paths: those of the OCI's image layout, or those that `docker save` writes.
+#[derive(Debug)]
+pub enum Blobs {
+    /// A folder.
+    Folder(PathBuf),
+    /// An archive: where the bytes of each file begin, and how many there are.
+    Archive { file: File, files: BTreeMap<String, (u64, u64)> },
+}
+
+impl Blobs {
+    /// Opens what is at a path.
+    ///
+    /// # Errors
+    /// If it can't be read, or is no archive.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if path.is_dir() {
+            return Ok(Self::Folder(path.to_owned()));
+        }
+        let file = File::open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a folder nor a file"));
+        }
+        let (mut files, mut links) = (BTreeMap::new(), Vec::new());
+        let mut archive = Archive::new(io::BufReader::new(&file));
+        while let Some(entry) = archive.next_entry()? {
+            let Ok(path) = String::from_utf8(entry.path) else { continue };
+            let path = path.trim_start_matches("./").to_owned();
+            match entry.kind {
+                Kind::File => drop(files.insert(path, (archive.offset(), entry.size))),
+                // Layers that are alike are links to each other in old archives of `docker save`.
+                Kind::Symlink(target) | Kind::HardLink(target) => links.push((path, target)),
+                Kind::Folder | Kind::Special => {}
+            }
+            if files.len() + links.len() > FILES_MAX {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "it has too many files for an image"));
+            }
+        }
+        for (path, target) in links {
+            let Ok(target) = String::from_utf8(target) else { continue };
+            let below = target.trim_start_matches("../").trim_start_matches("./");
+            let beside = Path::new(&path).with_file_name(below).to_string_lossy().into_owned();
+            if let Some(place) = files.get(below).or_else(|| files.get(&beside)).copied() {
+                files.insert(path, place);
+            }
+        }
+        Ok(Self::Archive { file, files })
+    }
+
+    /// The bytes of one.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub fn read(&self, path: &str) -> io::Result<Box<dyn Read + '_>> {
+        if Path::new(path).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        match self {
+            Self::Folder(folder) => Ok(Box::new(File::open(folder.join(path))?)),
+            Self::Archive { file, files } => {
+                let (offset, size) = *files.get(path).ok_or(io::ErrorKind::NotFound)?;
+                let mut file = file.try_clone()?;
+                file.seek(SeekFrom::Start(offset))?;
+                Ok(Box::new(file.take(size)))
+            }
+        }
+    }
+
+    /// All of a small one.
+    ///
+    /// # Errors
+    /// If it is not there, or too large.
+    pub fn document(&self, path: &str) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.read(path)?.take(DOCUMENT_MAX + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > DOCUMENT_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{path} is too large")));
+        }
+        Ok(bytes)
+    }
+}

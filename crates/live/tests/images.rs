@@ -1,0 +1,119 @@
+//! Images of containers as roots of hosts.
+
+use std::path::Path;
+use std::process::Command;
+
+use fabric::{Overrides, Source};
+use live::{Error, Instance};
+
+use crate::bed::{self, Bed, output};
+
+/// Writes `image.tar` as `docker save` does: busybox and a few files, one of them removed by the second layer.
+const MAKE: &str = r#"
+set -e
+mkdir -p first/bin first/etc first/srv first/tmp second/etc
+cp "$(command -v busybox)" first/bin/busybox
+for name in sh cat ls hostname sleep touch id ping; do ln -s busybox first/bin/$name; done
+echo 'this is an image' > first/etc/motd
+echo gone > first/etc/gone
+ln -s /nowhere/resolv.conf first/etc/resolv.conf
+touch second/etc/.wh.gone
+for layer in first second; do tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C $layer -cf $layer.tar .; done
+id() { sha256sum "$1" | cut -d ' ' -f 1; }
+echo "{\"config\": {\"Env\": [\"PATH=/bin\", \"WHERE=image\"], \"WorkingDir\": \"/srv\"}, \"rootfs\": {\"diff_ids\": [\"sha256:$(id first.tar)\", \"sha256:$(id second.tar)\"]}}" > config.json
+echo '[{"Config": "config.json", "Layers": ["first.tar", "second.tar"]}]' > manifest.json
+tar -cf image.tar manifest.json config.json first.tar second.tar
+"#;
+
+const NETWORK: &str = "
+name: images
+nodes:
+  h1:
+    kind: host
+    image: image.tar
+    programs: { says: 'cat /etc/motd /etc/greeting; pwd; echo $WHERE; echo written > /tmp/by-program; exec sleep 1000' }
+    files: { /etc/greeting: hello, /etc/resolv.conf: nameserver 10.0.0.53 }
+  h2: host
+links: [ { between: [h1, h2] } ]
+";
+
+/// `None` where there is no busybox that runs anywhere.
+fn up(bed: &Bed) -> Option<Instance> {
+    let is_static = Command::new("busybox").output().is_ok()
+        && Command::new("sh")
+            .args(["-c", "! ldd \"$(command -v busybox)\" >/dev/null 2>&1"])
+            .status()
+            .is_ok_and(|s| s.success());
+    if !is_static {
+        eprintln!("SKIPPED: it needs a static busybox (Debian's package busybox-static)");
+        return None;
+    }
+    let made = Command::new("bash").args(["-c", MAKE]).current_dir(bed.folder.path()).status().unwrap();
+    assert!(made.success());
+    // The daemon has the environment of whoever starts it.
+    let options = bed.options("images");
+    let network = Instance::start(&options).unwrap_or_else(|error| panic!("{error} {:?}", error.hint()));
+    Some(network)
+}
+
+fn apply(network: &Instance, folder: &Path, text: &str) -> Result<live::Applied, Error> {
+    let name = folder.join("net.fabric.yaml").display().to_string();
+    network.apply(&Source { name, text: text.to_owned() }, &Overrides::default())
+}
+
+fn said(network: &Instance) -> String {
+    let state = network.programs().unwrap().into_iter().find(|state| state.program == "says").unwrap();
+    std::fs::read_to_string(state.output).unwrap()
+}
+
+#[test]
+fn programs_of_a_host_run_in_its_image() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(network) = up(&bed) else { return };
+    apply(&network, bed.folder.path(), NETWORK).unwrap_or_else(|error| panic!("{error} {:?}", error.hint()));
+    bed::wait_until("it has said all", || said(&network).contains("/srv\nimage\n"));
+    assert!(said(&network).contains("this is an image\nhello\n"), "{}", said(&network));
+    let in_image = |script: &str| output(network.command_of_host("h1", "sh", ["-c", script]));
+    assert_eq!(
+        in_image("hostname; cat /etc/resolv.conf; cat /etc/hosts | grep -c ' h2$' || true").lines().next(),
+        Some("h1")
+    );
+    assert!(in_image("cat /etc/resolv.conf").contains("10.0.0.53"));
+    bed::wait_until("one sees what the other writes", || {
+        in_image("cat /tmp/by-program 2>/dev/null || true") == "written\n"
+    });
+    let found = in_image("ls /; ls /etc; ls -d /proc/self /dev/null /sys/class/net/eth0");
+    assert!(!found.contains("gone") && !found.contains("usr") && found.contains("/sys/class/net/eth0"), "{found}");
+    // The machine's programs see the machine, in the same network.
+    assert!(output(network.command("h1", "ls", ["/usr"])).contains("bin"));
+    bed::ping(&network, "h1", &["-4"], 1, "h2");
+    // What it wrote stays as long as the image and its files stay, and is nowhere else.
+    apply(&network, bed.folder.path(), &NETWORK.replace("sleep 1000", "sleep 2000")).unwrap();
+    assert_eq!(in_image("cat /tmp/by-program"), "written\n");
+    apply(&network, bed.folder.path(), &NETWORK.replace("greeting: hello", "greeting: other")).unwrap();
+    assert_eq!(in_image("cat /etc/greeting"), "other\n");
+    // Without the image it is a host as others are.
+    apply(&network, bed.folder.path(), "name: images\nnodes: { h1: host, h2: host }\nlinks: [{ between: [h1, h2] }]\n")
+        .unwrap();
+    assert!(output(network.command_of_host("h1", "ls", ["/usr"])).contains("bin"));
+    network.down().unwrap();
+    assert!(bed.is_empty());
+}
+
+#[test]
+fn what_is_no_image_is_refused_and_changes_nothing() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(network) = up(&bed) else { return };
+    std::fs::write(bed.folder.path().join("text.tar"), "no archive").unwrap();
+    for (image, reason) in [
+        ("missing.tar", "No such file"),
+        ("text.tar", "text.tar"),
+        ("first.tar", "neither index.json nor manifest.json"),
+    ] {
+        let error = apply(&network, bed.folder.path(), &NETWORK.replace("image.tar", image)).unwrap_err();
+        let Error::Refused { message, hint, at } = error else { panic!("{error}") };
+        assert!(message.contains(reason) && hint.is_some(), "{message}");
+        assert_eq!(at, ["nodes", "h1", "image"]);
+    }
+    network.down().unwrap();
+}

@@ -1,0 +1,77 @@
+//! Hosts in several subnets, and routers between them.
+
+use fabric::Overrides;
+
+use crate::bed::{Bed, output, ping, source};
+
+const NETWORK: &str = "
+name: routed
+nodes:
+  h1: { kind: host, ipv4: 10.0.1.1/24, addresses: [172.16.0.1/16], routes: [default via 10.0.1.254, 'default via fd68:6564:646c:1::1:fe'] }
+  h2: { kind: host, ipv4: 10.0.2.1/24, routes: [10.0.1.0/24 via 10.0.2.254 metric 50, 'fd68:6564:646c:1::/64 via fd68:6564:646c:2::2:fe'] }
+  r1:
+    kind: host
+    forward: true
+    interfaces: { s1: { ipv4: 10.0.1.254/24 }, s2: { ipv4: 10.0.2.254/24, addresses: [10.0.3.254/24] } }
+    sysctls: { net.ipv4.conf.eth1.rp_filter: 2 }
+  s1: switch
+  s2: switch
+links: [ { between: [h1, s1] }, { between: [r1, s1] }, { between: [r1, s2] }, { between: [h2, s2] } ]
+";
+
+#[test]
+fn a_router_joins_two_subnets() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("routed", NETWORK);
+    let devices = output(network.command("r1", "ip", ["-brief", "-4", "address", "show"]));
+    for words in [["eth0", "10.0.1.254/24"], ["eth1", "10.0.2.254/24 10.0.3.254/24"]] {
+        assert!(devices.lines().any(|line| words.iter().all(|word| line.contains(word))), "{devices}");
+    }
+    // The hop limit says that a router was passed.
+    assert!(ping(&network, "h1", &["-4"], 3, "h2").contains("ttl=63"));
+    assert!(ping(&network, "h2", &["-6"], 3, "h1").contains("ttl=63"));
+    assert!(ping(&network, "h1", &["-4"], 1, "10.0.3.254").contains("ttl=64"));
+    assert!(ping(&network, "h1", &[], 1, "r1.eth1").contains("from r1.eth1"));
+    assert_eq!(
+        output(network.command("h2", "ip", ["route", "show", "10.0.1.0/24"])).trim(),
+        "10.0.1.0/24 via 10.0.2.254 dev eth0 proto static metric 50"
+    );
+    assert_eq!(output(network.command("r1", "cat", ["/proc/sys/net/ipv4/conf/eth1/rp_filter"])), "2\n");
+    assert_eq!(network.status().unwrap().hosts, ["h1", "h2", "r1"]);
+    network.down().unwrap();
+    assert!(bed.is_empty());
+}
+
+#[test]
+fn addresses_and_routes_change_with_the_file() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("routed", NETWORK);
+    ping(&network, "h1", &["-4"], 1, "h2");
+    let apply = |text: &str| network.apply(&source(text), &Overrides::default());
+    // Another address of the router: its neighbours' routes go with it, and what a program sees is the new one.
+    let moved = NETWORK.replace("10.0.1.254", "10.0.1.253");
+    let applied = apply(&moved).unwrap();
+    assert_eq!(applied.changed, ["h1", "r1"]);
+    ping(&network, "h1", &["-4"], 1, "h2");
+    let routes = output(network.command("h1", "ip", ["-4", "route", "show", "default"]));
+    assert_eq!(routes.trim(), "default via 10.0.1.253 dev eth0 proto static");
+    // The same routes are there still when an address of their subnet has been changed.
+    apply(&moved.replace("10.0.1.1/24", "10.0.1.7/24")).unwrap();
+    assert!(ping(&network, "h1", &["-4"], 1, "h2").contains("ttl=63"));
+    // A host whose links are one switch again, and no router.
+    let merged = NETWORK
+        .replace("    interfaces: { s1: { ipv4: 10.0.1.254/24 }, s2: { ipv4: 10.0.2.254/24, addresses: [10.0.3.254/24] } }\n", "")
+        .replace(", routes: [default via 10.0.1.254, 'default via fd68:6564:646c:1::1:fe']", "")
+        .replace(", routes: [10.0.1.0/24 via 10.0.2.254 metric 50, 'fd68:6564:646c:1::/64 via fd68:6564:646c:2::2:fe']", "")
+        .replace("10.0.1.1/24", "10.0.1.1")
+        .replace("10.0.2.1/24", "10.0.2.1")
+        .replace("    sysctls: { net.ipv4.conf.eth1.rp_filter: 2 }\n", "");
+    let applied = apply(&merged).unwrap();
+    assert!(applied.removed.contains(&"r1.eth1".to_owned()), "{applied:?}");
+    assert!(ping(&network, "h1", &["-4"], 1, "h2").contains("ttl=64"));
+    assert!(!output(network.command("r1", "ip", ["-brief", "link"])).contains("eth1"));
+    // And back.
+    apply(NETWORK).unwrap();
+    assert!(ping(&network, "h1", &["-4"], 1, "h2").contains("ttl=63"));
+    network.down().unwrap();
+}
