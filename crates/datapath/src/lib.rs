@@ -49,4 +49,4 @@ pub use services::{
     AgentSpec, CountriesSpec, ForwardingMethod, SERVICES_MAX, Server, ServerCounters, Service, ServiceCounters,
     ServiceState, ServiceView, Services, VirtualAddress,
 };
-pub use tracer::{TraceEnd, TraceStep, TracedPacket, Tracer};
+pub use tracer::{ServerState, TraceEnd, TraceStep, TracedPacket, Tracer};

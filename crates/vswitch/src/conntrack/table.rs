@@ -380,6 +380,21 @@ impl Conntrack {
         self.remove(place);
     }
 
+    /// Removes the connections of a zone, or all, from a place on, at most so many places. How many there were, and where to go on.
+    pub fn flush(&mut self, now: Time, zone: Option<u16>, from: usize, places: usize) -> (usize, Option<usize>) {
+        let end = self.connections.len().min(from.saturating_add(places));
+        let mut flushed = 0;
+        for id in from.min(end)..end {
+            let connection = &self.connections[id];
+            // A place that is free has no time.
+            if connection.expires_at > Time::ZERO && zone.is_none_or(|zone| zone == connection.zone) {
+                flushed += usize::from(connection.expires_at > now);
+                self.remove(id as u32);
+            }
+        }
+        (flushed, (end < self.connections.len()).then_some(end))
+    }
+
     /// Clears away some of the connections whose time has come.
     fn expire(&mut self, now: Time, at_once: u32) {
         for (share, lifetime) in (0..SHARES).flat_map(|share| (0..LIFETIMES).map(move |lifetime| (share, lifetime))) {
