@@ -32,7 +32,7 @@ FABRIC
 until "$heddle" exec -n "$name" client iperf3 -c 10.1.0.80 -t 1 >/dev/null 2>&1; do sleep 0.1; done
 
 # Frames that the attacker has sent.
-sent() { "$heddle" show counters "$name" -o json | jq '[.. | objects | select(.host? == "attacker") | .sent_packets? // empty] | add // 0'; }
+sent() { "$heddle" show counters "$name" -o json | jq '[.[] | select(.from == "attacker") | .packets] | add // 0'; }
 
 # Gbit/s of a connection that is there before the flood begins.
 measure() { # HOW

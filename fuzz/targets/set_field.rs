@@ -14,7 +14,7 @@ fn field(which: u8, value: [u8; VALUE]) -> Field {
     let four: Ipv4Addr = <[u8; 4]>::try_from(&value[..4]).expect("it is as long").into();
     let mac = value[..6].try_into().expect("it is as long");
     let port = u16::from_be_bytes([value[0], value[1]]);
-    match which % 15 {
+    match which % 17 {
         0 => Field::EthSrc(mac),
         1 => Field::EthDst(mac),
         2 => Field::Ipv4Src(four),
@@ -29,6 +29,8 @@ fn field(which: u8, value: [u8; VALUE]) -> Field {
         11 => Field::QuotedSrc(IpAddr::V4(four)),
         12 => Field::QuotedDst(IpAddr::V6(value.into())),
         13 => Field::QuotedPorts(port, !port),
+        14 => Field::TcpSeq(four.to_bits()),
+        15 => Field::TcpAck(four.to_bits()),
         _ => Field::Ttl(value[0]),
     }
 }
@@ -70,7 +72,9 @@ fuzz_target!(|bytes: &[u8]| {
         | Field::Ttl(_)
         | Field::QuotedSrc(_)
         | Field::QuotedDst(_)
-        | Field::QuotedPorts(..) => {}
+        | Field::QuotedPorts(..)
+        | Field::TcpSeq(_)
+        | Field::TcpAck(_) => {}
     }
     assert_eq!(FlowKey::parse(&frame), Ok(expected));
 });

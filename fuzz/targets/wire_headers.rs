@@ -1,13 +1,13 @@
 //! Every header's view on the same bytes. What can be read is emitted and read again: it must come out the same.
 #![no_main]
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libfuzzer_sys::fuzz_target;
 use wire::{
     ArpPacket, ArpRepr, Encapsulation, EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr,
-    NeighbourPacket, NeighbourRepr, TcpPacket, TcpRepr, UdpPacket, UdpRepr, VirtioNetLayout, VirtioNetPacket,
-    VirtioNetRepr,
+    NeighbourPacket, NeighbourRepr, Pseudo, TcpPacket, TcpRepr, UdpPacket, UdpRepr, VRRP_GROUP_V4, VRRP_GROUP_V6,
+    VirtioNetLayout, VirtioNetPacket, VirtioNetRepr, VrrpPacket, VrrpRepr, protocol,
 };
 
 const SRC: Ipv6Addr = Ipv6Addr::LOCALHOST;
@@ -15,7 +15,7 @@ const DST: Ipv6Addr = Ipv6Addr::LOCALHOST;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&which, bytes)) = bytes.split_first() else { return };
-    match which % 10 {
+    match which % 11 {
         0 => ethernet(bytes),
         1 => arp(bytes),
         2 => ipv4(bytes),
@@ -25,6 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
         6 => neighbour(bytes),
         7 => virtio_net(bytes, VirtioNetLayout::Short),
         8 => tunnel(bytes),
+        10 => vrrp(bytes),
         _ => virtio_net(bytes, VirtioNetLayout::Mergeable),
     }
 });
@@ -34,6 +35,19 @@ fn tunnel(bytes: &[u8]) {
         let Some((vni, at)) = kind.parse(bytes) else { continue };
         let again = [&kind.emit(vni)[..], &bytes[at..]].concat();
         assert_eq!(kind.parse(&again), Some((vni, Encapsulation::HEADER_LEN)));
+    }
+}
+
+fn vrrp(bytes: &[u8]) {
+    let v4 = Pseudo::V4 { src: Ipv4Addr::LOCALHOST, dst: VRRP_GROUP_V4, protocol: protocol::VRRP };
+    let v6 = Pseudo::V6 { src: SRC, dst: VRRP_GROUP_V6, protocol: protocol::VRRP };
+    for pseudo in [v4, v6] {
+        let Ok(packet) = VrrpPacket::new_checked(bytes, &pseudo) else { continue };
+        let addresses: Vec<IpAddr> = packet.addresses().collect();
+        let (router, priority, interval_cs) = (packet.router(), packet.priority(), packet.interval_cs());
+        let again = VrrpRepr { router, priority, interval_cs, addresses: &addresses }.emit(&pseudo);
+        // The checksum may be of another kind, and what is reserved may be set.
+        assert_eq!((again.len(), &again[..4], &again[8..]), (bytes.len(), &bytes[..4], &bytes[8..]));
     }
 }
 

@@ -21,7 +21,10 @@ pub(crate) struct Crowding {
     /// Crowds at some moments, in a ring: the latest is at `latest`.
     marks: [(Time, u32); MARKS],
     latest: usize,
+    /// How much the averages rest on, in answers.
     samples: u64,
+    /// When the last answer came.
+    answered_at: Time,
     /// Of requests that have been answered: how many were in front, in parts.
     front: i64,
     /// How long they took, in nanoseconds.
@@ -30,6 +33,8 @@ pub(crate) struct Crowding {
     variance: i128,
     /// Of both, in parts and nanoseconds.
     covariance: i128,
+    /// How much of [`WHOLE`] is missing in [`Self::share`]: it is asked for more often than it changes.
+    missing_share: u32,
 }
 
 impl Crowding {
@@ -56,8 +61,11 @@ impl Crowding {
         oldest.1
     }
 
-    /// A request has been answered that took so long.
-    pub fn answered(&mut self, now: Time, latency: Span) {
+    /// A request has been answered that took so long. What was learned before a while without answers counts for less, half of it for each `half_life`.
+    pub fn answered(&mut self, now: Time, latency: Span, half_life: Span) {
+        let halvings = now.since(self.answered_at).as_ps() / half_life.as_ps().max(1);
+        self.samples = self.samples.min(1 << SAMPLE_SHIFT).checked_shr(halvings.min(64) as u32).unwrap_or(0);
+        self.answered_at = now;
         let then = Time::from_ps(now.as_ps().saturating_sub(latency.as_ps()));
         let front = i64::from(self.front_at(then)) << PART_BITS;
         let latency = latency.as_ns().min(1 << 40).cast_signed();
@@ -73,6 +81,7 @@ impl Crowding {
         let moved = |mean: i128, sample: i128| mean + (sample - mean) / i128::from(share);
         self.variance = moved(self.variance, i128::from(by_front) * i128::from(front - self.front));
         self.covariance = moved(self.covariance, i128::from(by_front) * i128::from(latency - self.latency));
+        self.missing_share = (WHOLE - self.regression()) as u32;
     }
 
     /// How many are in front of a request on average, in parts; one more than that with the request itself.
@@ -80,14 +89,23 @@ impl Crowding {
         self.front.cast_unsigned() + WHOLE
     }
 
-    /// How long a request takes, by the last sixty-four and more.
-    pub fn latency(&self) -> Span {
-        Span::from_ns(self.latency.cast_unsigned())
+    /// How long a request takes, by the last sixty-four and more; nothing if there were no answers.
+    pub fn latency(&self) -> Option<Span> {
+        (self.samples > 0).then(|| Span::from_ns(self.latency.cast_unsigned()))
+    }
+
+    /// Since when there has been no answer.
+    pub const fn answered_at(&self) -> Time {
+        self.answered_at
     }
 
     /// Which share of its time a server takes longer for each that is in front, in parts: [`WHOLE`] if it works on one at a time. It is taken for such a one until its
     /// crowds have differed enough to know better.
-    pub fn share(&self) -> u64 {
+    pub const fn share(&self) -> u64 {
+        WHOLE - self.missing_share as u64
+    }
+
+    fn regression(&self) -> u64 {
         if self.samples < 1 << (SAMPLE_SHIFT - 2) {
             return WHOLE;
         }
@@ -103,7 +121,18 @@ impl Crowding {
 
 impl Rebase for Crowding {
     fn rebase(&mut self, by: Span) {
-        let Self { marks, latest: _, samples: _, front: _, latency: _, variance: _, covariance: _ } = self;
+        let Self {
+            marks,
+            latest: _,
+            samples: _,
+            answered_at,
+            front: _,
+            latency: _,
+            variance: _,
+            covariance: _,
+            missing_share: _,
+        } = self;
+        answered_at.rebase(by);
         for (at, _) in marks.iter_mut().filter(|(at, _)| *at != Time::ZERO) {
             at.rebase(by);
         }
@@ -121,7 +150,7 @@ mod tests {
         for front in crowds {
             crowding.arrived(now, front, Span::from_ms(1));
             now += latency(front);
-            crowding.answered(now, latency(front));
+            crowding.answered(now, latency(front), Span::from_secs(1));
             now += Span::from_ms(1);
         }
         crowding
@@ -142,6 +171,17 @@ mod tests {
     fn all_at_once_takes_as_long_as_ever() {
         let crowding = after(crowds(), |_| Span::from_ms(20));
         assert!(crowding.share() < WHOLE / 3, "{}", crowding.share());
+    }
+
+    #[test]
+    fn what_was_learned_long_ago_counts_for_less() {
+        let mut crowding = after(crowds(), |_| Span::from_ms(500));
+        let before = crowding.answered_at();
+        crowding.answered(before + Span::from_secs(3), Span::from_ms(10), Span::from_secs(1));
+        let latency = crowding.latency().unwrap();
+        assert!((Span::from_ms(400)..Span::from_ms(450)).contains(&latency), "an eighth of the new one: {latency:?}");
+        crowding.answered(before + Span::from_secs(90), Span::from_ms(10), Span::from_secs(1));
+        assert_eq!(crowding.latency(), Some(Span::from_ms(10)));
     }
 
     #[test]

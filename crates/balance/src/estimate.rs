@@ -100,7 +100,7 @@ impl Estimates {
         self.service = average(self.service, worked, self.samples);
         self.service_at = now;
         if let Some(latency) = latency {
-            self.crowding.answered(now, latency);
+            self.crowding.answered(now, latency, half_life);
         }
         let latency = latency.unwrap_or(worked);
         self.latency = average(self.latency, latency, self.samples);
@@ -166,6 +166,15 @@ impl Estimates {
             return Some(service);
         }
         Some(fastest + faded(less(service, fastest), now.since(self.service_at), half_life))
+    }
+
+    /// How long a request takes on average, as it is believed after a while without work, as [`Self::service_for`].
+    pub fn latency_for(&self, now: Time, fastest: Span, half_life: Span) -> Option<Span> {
+        let latency = self.crowding.latency()?;
+        if self.worked(now).is_some() || latency <= fastest {
+            return Some(latency);
+        }
+        Some(fastest + faded(less(latency, fastest), now.since(self.crowding.answered_at()), half_life))
     }
 }
 

@@ -25,6 +25,7 @@
 //! | which clients may open connections at all | `source_filter` |
 //! | when servers are probed, and what follows | [`health`] |
 //! | agents' texts | [`agent`] |
+//! | who of several balancers is active | `vrrp` |
 //!
 //! Invariants: a server that is out gets no connection unless the service is in panic; what was opened and not closed is active or
 //! inactive at exactly one server; the same seed and the same calls give the same choices.
@@ -48,6 +49,7 @@ mod server_id;
 mod servers;
 mod service;
 mod source_filter;
+mod vrrp;
 
 pub use client_limit::ClientLimit;
 pub use config::{CLIENTS_MAX, Panic, SERVERS_MAX, Scheduler, ServerSpec, ServiceSpec, SpecError, WEIGHT_MAX};
@@ -61,3 +63,4 @@ pub use service::{Client, Refusal, Refused, Service};
 pub use source_filter::{
     AddressRange, Country, CountryError, CountryList, CountryRules, Denied, Overlap, SourceFilter,
 };
+pub use vrrp::{Advertisement, OWNER_PRIORITY, RESIGNED, Vrrp, VrrpInput, VrrpOutput, VrrpSpec, VrrpState};

@@ -258,6 +258,15 @@ impl Service {
         }
     }
 
+    /// A server has a connection that another balancer has given it: it counts as active here, too.
+    pub fn adopt(&mut self, now: Time, server: ServerId) {
+        let Some(entry) = self.servers.get_mut(server) else { return };
+        entry.active += 1;
+        if entry.check_limit() {
+            self.refresh(now);
+        }
+    }
+
     fn refusal(&self) -> Refusal {
         let is_full = self.servers.iter().any(|server| server.unavailable(false) == Some(Unavailable::Full));
         if is_full { Refusal::Full } else { Refusal::NoServer }

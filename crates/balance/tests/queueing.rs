@@ -2,7 +2,8 @@
 //!
 //! The two cases are those that `HAProxy` was measured with: *unequal*, servers of 2, 2, 2 and 10 ms; *antagonist*, four of 2 ms, one of which is ten times
 //! slower from 1.5 s to 3.5 s; servers work on one request at a time. *Parallel* is as unequal, but servers work on four at once, each four times as long; *wide*
-//! has equal ones that work on forty at once, 100 ms each. In two more the same server fails in this time: it resets connections at once, or it takes them and never answers, and clients
+//! has equal ones that work on forty at once, 100 ms each; *crowd* is unequal, 2,400 a second come from 1.5 s to 2.5 s, more than servers can work on, and what is measured
+//! is what comes later than 5 s, in 8 s. In two more the same server fails in this time: it resets connections at once, or it takes them and never answers, and clients
 //! give up after half a second. Service times are exponential, connections come at random, 1,100 a second for 5 s.
 
 use std::collections::VecDeque;
@@ -53,6 +54,7 @@ enum Case {
     Antagonist,
     Parallel,
     Wide,
+    Crowd,
     Resets,
     Hangs,
 }
@@ -60,7 +62,7 @@ enum Case {
 impl Case {
     fn means_ms(self) -> [u64; 4] {
         match self {
-            Self::Unequal => [2, 2, 2, 10],
+            Self::Unequal | Self::Crowd => [2, 2, 2, 10],
             Self::Parallel => [8, 8, 8, 40],
             Self::Wide => [100; 4],
             Self::Antagonist | Self::Resets | Self::Hangs => [2; 4],
@@ -79,6 +81,21 @@ impl Case {
     /// Whether the last server is in trouble now.
     fn is_trouble(now: Time) -> bool {
         (Time::from_ns(1_500_000_000)..Time::from_ns(3_500_000_000)).contains(&now)
+    }
+
+    /// Connections a second.
+    fn rate(self, now: Time) -> u64 {
+        let comes_crowd = (Time::from_ns(1_500_000_000)..Time::from_ns(2_500_000_000)).contains(&now);
+        if matches!(self, Self::Crowd) && comes_crowd { 2_400 } else { RATE }
+    }
+
+    fn duration(self) -> Span {
+        if matches!(self, Self::Crowd) { Span::from_secs(8) } else { DURATION }
+    }
+
+    /// From when on what comes is measured.
+    fn measured_from(self) -> Time {
+        Time::ZERO + if matches!(self, Self::Crowd) { Span::from_secs(5) } else { Span::ZERO }
     }
 
     /// By how much the last server is slower now.
@@ -134,8 +151,8 @@ impl World {
     }
 
     fn arrive(&mut self, now: Time) {
-        let next = now + self.arrivals.exponential(Span::from_secs(1) / RATE);
-        if next < Time::ZERO + DURATION {
+        let next = now + self.arrivals.exponential(Span::from_secs(1) / self.case.rate(now));
+        if next < Time::ZERO + self.case.duration() {
             self.calendar.push(next, Event::Arrival);
         }
         let client = Client { address: u128::from(self.arrivals.bits() as u32), port: 1 };
@@ -175,14 +192,16 @@ impl World {
         let queue = &mut self.queues[server];
         queue.busy -= 1;
         let latency = now.since(came);
-        self.latencies.push(latency);
+        if came >= self.case.measured_from() {
+            self.latencies.push(latency);
+        }
         self.service.answered(now, queue.id, latency);
         self.service.close(now, queue.id, false, Outcome::Completed);
         self.begin(now, server);
     }
 
     fn report(&mut self, now: Time) {
-        if now < Time::ZERO + DURATION {
+        if now < Time::ZERO + self.case.duration() {
             self.calendar.push(now + REPORTS, Event::Reports);
         }
         for queue in &mut self.queues {
@@ -211,12 +230,17 @@ fn quantiles(case: Case, scheduler: Scheduler, weights: &[u32; 4]) -> [u64; 3] {
 
 fn table() -> String {
     let mut table = format!(
-        "{:<14}{:<28}{:<28}{:<28}{}\n",
-        "ms", "unequal p50 p90 p99", "antagonist p50 p90 p99", "parallel p50 p90 p99", "wide p50 p90 p99"
+        "{:<14}{:<28}{:<28}{:<28}{:<28}{}\n",
+        "ms",
+        "unequal p50 p90 p99",
+        "antagonist p50 p90 p99",
+        "parallel p50 p90 p99",
+        "wide p50 p90 p99",
+        "crowd p50 p90 p99"
     );
     let mut line = |name: &str, scheduler, weights| {
         let _ = write!(table, "{name:<14}");
-        for case in [Case::Unequal, Case::Antagonist, Case::Parallel, Case::Wide] {
+        for case in [Case::Unequal, Case::Antagonist, Case::Parallel, Case::Wide, Case::Crowd] {
             for value in quantiles(case, scheduler, weights) {
                 let _ = write!(table, "{:>8}", format!("{}.{}", value / 1_000, value / 100 % 10));
             }

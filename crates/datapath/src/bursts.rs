@@ -165,11 +165,15 @@ impl<P> Graph<P> {
                 bond = None;
             }
             match exit {
-                Some(Exit::Host(port)) => {
-                    if !moment.tables.steering.is_empty() {
-                        self.count_arrival(&moment.tables.steering, moment.tables.map.node(port));
-                    }
+                Some(Exit::Host(port)) if moment.tables.steering.is_empty() => {
                     driver.deliver(moment.now, port, packet);
+                }
+                Some(Exit::Host(port)) => {
+                    let host = moment.tables.map.node(port);
+                    if let Some(packet) = self.receive(moment, driver, (host, port), packet) {
+                        driver.deliver(moment.now, port, packet);
+                    }
+                    self.follow_pending(moment, driver);
                 }
                 Some(Exit::Bond(end)) => {
                     bond = Some(end);

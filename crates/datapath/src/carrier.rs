@@ -25,6 +25,7 @@ impl<P> Graph<P> {
             self.report_carrier_to_pipeline(tables, port);
         }
         self.report_carrier_to_functions(moment, driver, link, up);
+        self.report_carrier_to_balancers(moment, driver, link, up);
         if !up {
             self.lose_what_is_under_way(driver, ends);
             if tables.rerouting == Rerouting::Follow {
@@ -115,6 +116,7 @@ impl<P> Graph<P> {
             }
             self.report_carrier_to_pipeline(tables, port);
             self.start_functions_without(tables, now, port);
+            self.start_balancers_without(tables, now, port);
         }
     }
 }

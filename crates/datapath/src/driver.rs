@@ -41,6 +41,8 @@ pub enum Loss {
     Loop,
     /// It is for a service, which has counted why nobody gets it.
     Service,
+    /// It is for a service with full NAT, and none of the balancer's own ports is left.
+    NoPort,
     /// A meter of a switch's pipeline drops it.
     Meter,
     /// A built-in function of its chain drops it, and has counted why.
@@ -53,7 +55,7 @@ pub enum Loss {
 
 impl Loss {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::NoRoute,
         Self::NoMember,
         Self::Cut,
@@ -63,6 +65,7 @@ impl Loss {
         Self::Vlan,
         Self::Loop,
         Self::Service,
+        Self::NoPort,
         Self::Meter,
         Self::Function,
         Self::FunctionDown,
@@ -81,6 +84,7 @@ impl Loss {
             Self::Vlan => "not in its VLAN",
             Self::Loop => "forwarding loop",
             Self::Service => "not served",
+            Self::NoPort => "no source port left",
             Self::Meter => "dropped by a meter",
             Self::Function => "dropped by a function of a chain",
             Self::FunctionDown => "function of a chain down",
@@ -98,6 +102,8 @@ pub enum Timer {
     Switch(u32),
     /// The watches over functions of service chains.
     Chains,
+    /// The balancers of services that are at hosts.
+    Balancers,
 }
 
 /// The clock's side of the graph: packets, their bytes, the queue of what is under way, hosts.

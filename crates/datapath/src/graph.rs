@@ -18,7 +18,7 @@ use crate::map::Map;
 use crate::paths::Paths;
 use crate::pipeline::Installed;
 use crate::port_table::PortTable;
-use crate::services::{ServiceState, Services};
+use crate::services::{Balancers, ServiceState, ServiceView, Services};
 
 /// Links' randomness among what starts from a graph's seed: switches fork it by their numbers, which have 32 bits.
 const LINKS: u64 = 1 << 32;
@@ -106,6 +106,8 @@ pub struct Graph<P> {
     pub chains: ChainState,
     /// Connections to services, and how their servers do.
     pub services: ServiceState,
+    /// Those that are balanced at hosts.
+    pub(crate) balancers: Balancers,
     /// What an end has just handed on.
     pub(crate) released: Vec<P>,
     /// Packets that have come in by a port in no time, besides the one that is followed: of copies, and of what bonds send. They wait their turn here, so
@@ -258,6 +260,7 @@ impl<P> Default for Graph<P> {
             ends: TiVec::new(),
             chains: ChainState::default(),
             services: ServiceState::default(),
+            balancers: Balancers::default(),
             released: Vec::new(),
             pending: VecDeque::new(),
             generation: 0,
@@ -298,10 +301,42 @@ impl<P> Graph<P> {
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
             chains: ChainState::new(&tables.steering, seed),
             services: ServiceState::new(now, &tables.services, seed),
+            balancers: Balancers::new(now, &tables.services, seed),
             routes,
             spread,
             ..Self::default()
         }
+    }
+
+    /// How services stand, in the order of the file: those that are balanced at hosts as the active balancer has them, with what all of them have counted.
+    pub fn service_views<'a>(&'a self, services: &'a Services) -> Vec<ServiceView<'a>> {
+        let mut views: Vec<ServiceView<'a>> = self.services.views().collect();
+        self.balancers.show(services, &mut views);
+        views
+    }
+
+    /// The machines of the service with this name: that of each of its balancers.
+    pub fn service_machines(&mut self, name: &str) -> impl Iterator<Item = &mut balance::Service> {
+        std::iter::once(&mut self.services).chain(self.balancers.states()).filter_map(|state| state.machine(name))
+    }
+
+    /// Forgets connections whose time has come.
+    pub fn clear_expired(&mut self, now: Time) {
+        self.services.clear_expired(now);
+        self.balancers.states().for_each(|state| state.clear_expired(now));
+    }
+
+    /// A packet has come to a host in a network that has chains or services. It is returned if it is the host's own.
+    #[inline]
+    pub(crate) fn receive<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        (host, port): (NodeId, NetPort),
+        packet: P,
+    ) -> Option<P> {
+        self.count_arrival(&moment.tables.steering, host);
+        self.balance(moment, driver, (host, port), packet)
     }
 
     /// Sends a packet off by a port, or by the bond that has it, or by whichever port of a multi-homed host its routes say, and follows it as long as no
@@ -505,10 +540,11 @@ impl<P> Graph<P> {
     ) -> Option<(NetPort, P)> {
         let Moment { tables, now } = moment;
         let Some(at) = tables.map.switch(node) else {
-            if !tables.steering.is_empty() {
-                self.count_arrival(&tables.steering, node);
+            if tables.steering.is_empty() {
+                driver.deliver(now, port, packet);
+            } else if let Some(packet) = self.receive(moment, driver, (node, port), packet) {
+                driver.deliver(now, port, packet);
             }
-            driver.deliver(now, port, packet);
             return None;
         };
         if !self.pipelines.is_empty() && self.pipelines[at].is_some() {

@@ -46,7 +46,8 @@ pub use parts::Owner;
 pub use pipeline::Installed;
 pub use port_table::PortTable;
 pub use services::{
-    AgentSpec, CountriesSpec, ForwardingMethod, SERVICES_MAX, Server, ServerCounters, Service, ServiceCounters,
-    ServiceState, ServiceView, Services, VirtualAddress,
+    AgentSpec, BALANCERS_MAX, BalancerRole, BalancerView, CountriesSpec, ForwardingMethod, HALF_OPEN_MAX, SERVICES_MAX,
+    Server, ServerCounters, Service, ServiceCounters, ServiceState, ServiceView, Services, SyncEntry, SyncError,
+    SyncHeader, SyncMessage, VirtualAddress, VrrpSettings, parse_sync,
 };
 pub use tracer::{ServerState, TraceEnd, TraceStep, TracedPacket, Tracer};

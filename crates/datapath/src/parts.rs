@@ -34,6 +34,7 @@ impl<P> Graph<P> {
         // Chains are in one part, with all that leads to their functions; so are connections to services.
         split[0].chains = self.chains;
         split[0].services = self.services;
+        split[0].balancers = self.balancers;
         for (port, egress) in self.egress.into_iter_enumerated() {
             match egress_owner(port) {
                 Owner::One(part) => split[part].egress[port] = egress,
@@ -77,6 +78,7 @@ impl<P> Rebase for Graph<P> {
             ends,
             chains,
             services,
+            balancers,
             released: _,
             pending: _,
             generation: _,
@@ -92,6 +94,7 @@ impl<P> Rebase for Graph<P> {
         ends.raw.rebase(by);
         chains.rebase(by);
         services.rebase(by);
+        balancers.rebase(by);
         passed.rebase(by);
         unknown.rebase(by);
     }

@@ -206,7 +206,9 @@ impl<P> Graph<P> {
             | Field::Ttl(_)
             | Field::QuotedSrc(_)
             | Field::QuotedDst(_)
-            | Field::QuotedPorts(..) => return,
+            | Field::QuotedPorts(..)
+            | Field::TcpSeq(_)
+            | Field::TcpAck(_) => return,
             // It belongs to the tree by which it came.
             Field::EthDst(mac) if is_group(mac) && before.to == FLOOD => Some(before),
             Field::EthDst(mac) if is_group(mac) => Some(self.flooding()),

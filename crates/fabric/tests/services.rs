@@ -25,12 +25,13 @@ services:
     scheduler: wlc
     slow-start: 10s
   dns: { address: 10.1.0.53:53, protocol: udp, servers: [h2], forward: dr }
+  full: { address: 10.1.0.81:80, servers: [h2], forward: full-nat, source: '10.1.0.200-10.1.0.203:5000-6000', at: [h1, h3], vrrp: { router: 7, interval: 100ms, partners: h1 } }
 ";
     let fabric = network::read(NETWORK, more).expect("it is a file");
     let json = serde_json::to_value(&fabric).expect("it is data");
     insta::assert_json_snapshot!(json["services"]);
     let aliases = fabric.aliases();
-    assert_eq!(aliases.len(), 3);
+    assert_eq!(aliases.len(), 5);
     assert!(aliases.iter().all(|alias| alias.mac.is_some()));
     // Whatever comes and goes, what hosts know of it holds.
     assert_eq!(aliases[0].mac, aliases[2].mac);
@@ -75,6 +76,14 @@ fn what_cannot_be_is_said_with_its_place() {
         "web: { address: 10.1.0.80:80, servers: [h2], countries: { file: countries.csv } }",
         "web: { address: 10.1.0.80:80, servers: [h2], countries: { deny: [Germany] } }",
         "web: { address: 10.1.0.80:80, servers: [h2], agent: { port: 5555, every: 1us } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], at: [h1, h1, h9, s1] }",
+        "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, at: h1 }\n  other: { address: 10.1.0.80:81, servers: [h2] }",
+        "web: { address: 10.1.0.80:80, servers: [h2], vrrp: { router: 0, interval: 55ms, partners: h9 } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], vrrp: { router: 7 } }\n  other: { address: 10.1.0.81:80, servers: [h2], forward: full-nat, source: 10.1.0.200:5000, at: [h1, h3], vrrp: { router: 7, interval: 50s } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], source: 10.1.0.200 }",
+        "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, source: [10.1.0.200, 10.1.0.201, 'fd68:6564:646c::200'] }",
+        "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, source: [192.168.0.1, 10.9.9.0-10.9.9.10, nowhere] }",
+        "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, source: 10.1.0.200 }\n  other: { address: 10.1.0.200:80, servers: [h3], forward: full-nat, source: 10.1.0.80 }",
     ]
     .into_iter()
     .map(problems)

@@ -29,7 +29,7 @@ pub use flows::{
 };
 pub use macs::{MacEntry, SwitchMacs};
 pub use refusals::Refusals;
-pub use services::{HealthStatus, ServerChange, ServerStatus, ServiceStatus};
+pub use services::{BalancerStatus, HealthStatus, ServerChange, ServerStatus, ServiceStatus};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
 pub const VERSION: u32 = 16;

@@ -7,7 +7,11 @@ use std::thread;
 
 use nix::sys::socket::{setsockopt, sockopt};
 
-/// Answers each line of each connection, and each datagram, at a port of all addresses. Says when it listens, and ends with its starter.
+/// Bytes of a long answer.
+const MUCH: usize = 8_000_000;
+
+/// Answers each line of each connection, and each datagram, at a port of all addresses: `from` with the client's address, `much` with eight million bytes, all else with its name. Says when it listens, and
+/// ends with its starter.
 pub fn serve(port: u16) -> Result<(), Box<dyn Error>> {
     let name = nix::unistd::gethostname()?.to_string_lossy().into_owned();
     let listener = TcpListener::bind(("::", port))?;
@@ -59,17 +63,25 @@ fn own_addresses() -> Result<Vec<String>, Box<dyn Error>> {
 
 fn answer(stream: &TcpStream, name: &str) {
     let mut writer = stream;
+    let client = stream.peer_addr().map_or_else(|error| error.to_string(), |peer| peer.ip().to_canonical().to_string());
     for line in BufReader::new(stream).lines() {
-        if line.is_err() || writeln!(writer, "{name}").is_err() {
+        let Ok(line) = line else { return };
+        let answered = match &*line {
+            "from" => writeln!(writer, "{client}"),
+            "much" => writer.write_all(&vec![b'x'; MUCH]).and_then(|()| writer.write_all(b"\n")),
+            _ => writeln!(writer, "{name}"),
+        };
+        if answered.is_err() {
             return;
         }
     }
 }
 
-/// Asks so many times by TCP, each time by another connection; prints who answered, or how it failed.
-pub fn ask(address: &str, times: u32) {
+/// Asks so many times by TCP, each time by another connection; prints what is answered, or how it failed.
+pub fn ask(address: &str, times: u32, question: &str) {
     for _ in 0..times {
-        match TcpStream::connect(address).and_then(|stream| ask_by(&stream)) {
+        match TcpStream::connect(address).and_then(|stream| ask_by(&stream, question)) {
+            Ok(much) if much.len() == MUCH => println!("{}", much.len()),
             Ok(name) => println!("{name}"),
             Err(error) => println!("{}", error.kind()),
         }
@@ -81,14 +93,14 @@ pub fn hold(address: &str) -> Result<(), Box<dyn Error>> {
     let stream = TcpStream::connect(address)?;
     for line in std::io::stdin().lines() {
         line?;
-        println!("{}", ask_by(&stream)?);
+        println!("{}", ask_by(&stream, "who")?);
     }
     Ok(())
 }
 
-fn ask_by(stream: &TcpStream) -> std::io::Result<String> {
+fn ask_by(stream: &TcpStream, question: &str) -> std::io::Result<String> {
     let mut writer = stream;
-    writer.write_all(b"who\n")?;
+    writer.write_all(format!("{question}\n").as_bytes())?;
     let mut name = String::new();
     BufReader::new(stream).read_line(&mut name)?;
     Ok(name.trim().to_owned())

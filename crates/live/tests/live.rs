@@ -1,6 +1,7 @@
 //! Networks with real packets, in one program: what its tests share is compiled and linked once.
 
 mod addresses;
+mod balancers;
 mod bed;
 mod bonds;
 mod captures;

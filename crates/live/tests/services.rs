@@ -118,6 +118,71 @@ fn datagrams_of_a_port_stay_with_their_server() {
     network.down().unwrap();
 }
 
+/// With full NAT servers see the balancer's own addresses, and may be their own clients.
+#[test]
+fn servers_see_the_balancers_own_addresses() {
+    let Some(bed) = Bed::new() else { return };
+    let full = "  full: { address: ['10.1.0.83:80', '[fd68:6564:646c::83]:80'], servers: [h2, h3, h4], scheduler: rr, forward: full-nat, source: ['10.1.0.200-10.1.0.201:20000-20999', 'fd68:6564:646c::200'] }\n";
+    let one = "  one: { address: '10.1.0.84:80', servers: [h2], forward: full-nat, source: '10.1.0.202:20000' }\n";
+    let dns =
+        "  dns: { address: '10.1.0.53:53', protocol: udp, servers: [{ host: h3, port: 80 }], forward: full-nat }\n";
+    let network = bed.up("full-nat", &network(&[full, one, dns]));
+    let _servers = ["h2", "h3", "h4"].map(|host| Running::server(&network, host, "80"));
+    for (address, from) in [
+        ("10.1.0.83:80", "10.1.0.20"),
+        ("[fd68:6564:646c::83]:80", "fd68:6564:646c::200"),
+        ("full:80", "fd68:6564:646c::200"),
+    ] {
+        for client in ["h1", "h2"] {
+            let answers = asked(&network, client, address, "6");
+            assert_eq!(answers, counts(&[("h2", 2), ("h3", 2), ("h4", 2)]), "{client} {address}");
+        }
+        let seen = bed::output(network.command("h1", bed::program(), ["ask-from", address, "6"]));
+        assert!(seen.lines().count() == 6 && seen.lines().all(|line| line.starts_with(from)), "{address}: {seen}");
+    }
+    let answers = bed::output(network.command("h1", bed::program(), ["ask-udp", "10.1.0.53:53", "4"]));
+    assert_eq!(count(&answers), counts(&[("h3", 4)]));
+    // That nobody listens is an error about what the server sees; its client hears of it.
+    let nobody = network.command("h1", bed::program(), ["ask-udp", "10.1.0.53:54", "1"]).unwrap().output().unwrap();
+    assert!(!nobody.status.success() && String::from_utf8_lossy(&nobody.stderr).contains("Connection refused"));
+    // One port of the balancer's own is one connection.
+    let mut held = Holding::open(&network, "h1", "one:80");
+    assert_eq!(held.ask(), "h2");
+    assert_eq!(asked(&network, "h1", "one:80", "2"), counts(&[("connection refused", 2)]));
+    assert_eq!((status(&network, "one").counters.no_port, network.counters().unwrap().refused.no_port), (2, 2));
+    assert!(held.ends());
+    // It has ended, and makes room.
+    bed::wait_until("there is a port again", || asked(&network, "h1", "one:80", "1") == counts(&[("h2", 1)]));
+    network.down().unwrap();
+}
+
+/// Connections that begin with SYN cookies: their numbers are others at the server, in both directions.
+#[test]
+fn connections_begin_with_cookies() {
+    let Some(bed) = Bed::new() else { return };
+    let services = [("nat", 85), ("full-nat", 86), ("dr", 87)].map(|(forward, number)| {
+        format!("  {forward}: {{ address: ['10.1.0.{number}:80', '[fd68:6564:646c::{number}]:80'], servers: [h2, h3], scheduler: rr, forward: {forward}, half-open: 0 }}\n")
+    });
+    let network = bed.up("cookies", &network(&services.each_ref().map(String::as_str)));
+    // Nobody listens: that is heard, though the service has accepted.
+    assert_eq!(asked(&network, "h1", "10.1.0.85:80", "1"), counts(&[("connection reset", 1)]));
+    let _servers = ["h2", "h3"].map(|host| Running::server(&network, host, "80"));
+    for (name, number) in [("nat", 85), ("full-nat", 86), ("dr", 87)] {
+        for address in [format!("10.1.0.{number}:80"), format!("[fd68:6564:646c::{number}]:80")] {
+            assert_eq!(asked(&network, "h1", &address, "6"), counts(&[("h2", 3), ("h3", 3)]), "{address}");
+            // Segments of all sizes, which the kernel has left to the card to cut.
+            let much = bed::output(network.command("h1", bed::program(), ["ask-much", &address, "2"]));
+            assert_eq!(much, "8000000\n8000000\n", "{address}");
+        }
+        let mut held = Holding::open(&network, "h1", &format!("10.1.0.{number}:80"));
+        assert!((0..20).all(|_| held.ask().starts_with('h')) && held.ends());
+        let counters = status(&network, name).counters;
+        assert!(counters.cookies >= 17 && counters.by_cookie >= 17 && counters.invalid == 0, "{name}: {counters:?}");
+        bed::wait_until("all have ended", || status(&network, name).servers.iter().all(|it| it.active == 0));
+    }
+    network.down().unwrap();
+}
+
 #[test]
 fn connections_outlive_changes_of_their_service() {
     let Some(bed) = Bed::new() else { return };

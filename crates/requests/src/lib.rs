@@ -27,4 +27,4 @@ mod server;
 
 pub use error::Error;
 pub use load_report::LoadReport;
-pub use server::{Limits, ServerCounters};
+pub use server::{Limits, ServerCounters, WhenFull};

@@ -9,7 +9,7 @@ use machine::Time;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::http::{Body, Request, Response};
-use crate::server::{Limits, Listener, Protocol, Reply, Server, ServerCounters, Service, Ticket};
+use crate::server::{Limits, Listener, Protocol, Reply, Server, ServerCounters, Service, Ticket, WhenFull};
 
 /// A server of one page whose ports are open.
 pub struct PageServer {
@@ -50,7 +50,7 @@ impl PageServer {
         spec: PageSpec,
         make: impl FnMut() -> Result<String, String>,
     ) -> Result<(), Error> {
-        let limits = Limits { connections_max: 100, ..Limits::default() };
+        let limits = Limits { connections_max: 100, when_full: WhenFull::CloseIdle, ..Limits::default() };
         let page = |_| Ok(Page { spec, make });
         Server::new(self.listeners, limits, Clock::start(), ending, page)?.run().map(drop)
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use machine::Span;
 use requests::load::{Connections, LoadConfig, run};
 use requests::serve::{Mode, ServeConfig, Serving};
-use requests::{Error, Limits};
+use requests::{Error, Limits, WhenFull};
 use serde_json::Value;
 use workload::service::{
     Arrivals, Distribution, Failure, Faults, GeneratorSpec, Measured, ServerSpec, Share, Workload, WorkloadSpec,
@@ -369,4 +369,28 @@ fn too_many_connections_are_closed_at_once() {
     // As soon as they are gone, others are served.
     while server.exchange("GET / HTTP/1.0\r\n\r\n").is_none_or(|answer| answer.is_empty()) {}
     assert!(server.stats()["connections_displaced"].as_u64() > Some(0));
+}
+
+#[test]
+fn silent_connections_keep_nobody_out() {
+    let limits = Limits { connections_max: 2, when_full: WhenFull::CloseIdle, ..Limits::default() };
+    let server = Running::start(ServeConfig { limits, ..config() });
+    let mut silent: Vec<TcpStream> = (0..5).map(|_| TcpStream::connect(server.address).expect("it listens")).collect();
+    let answer = server.exchange("GET / HTTP/1.0\r\n\r\n").expect("it is let in");
+    assert!(answer.starts_with("HTTP/1.0 200 ") || answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(server.stats()["connections_displaced"].as_u64() >= Some(4));
+    // The ones that had come first had to go.
+    for stream in &mut silent[..3] {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        assert_eq!(stream.read(&mut [0; 10]).unwrap_or(0), 0);
+    }
+    // Whoever waits for an answer stays.
+    let mut working = TcpStream::connect(server.address).expect("it listens");
+    working.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    working.write_all(b"GET /work?duration=300ms HTTP/1.0\r\n\r\n").expect("it is sent");
+    server.until(|stats| stats["working"] == 1);
+    let _crowd: Vec<TcpStream> = (0..5).map(|_| TcpStream::connect(server.address).expect("it listens")).collect();
+    let mut answer = String::new();
+    working.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.contains(" 200 "), "{answer}");
 }

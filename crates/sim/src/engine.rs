@@ -18,7 +18,7 @@ use crate::functions::Functions;
 use crate::headers::{Header, Headers, Upper};
 use crate::joining::Joining;
 use crate::latency::HostLatency;
-use crate::medium::{BOND, Event, FUNCTION, HOST, Medium, Packet, REQUESTS, START, SWITCH, TIMER, WATCHES};
+use crate::medium::{BALANCERS, BOND, Event, FUNCTION, HOST, Medium, Packet, REQUESTS, START, SWITCH, TIMER, WATCHES};
 use crate::neighbours::Neighbours;
 use crate::pool::{Content, Pool};
 use crate::requests::Requests;
@@ -519,6 +519,7 @@ impl<'a> Engine<'a> {
         let timer = match event.at {
             BOND => Some(Timer::End(BondEndId(event.header))),
             SWITCH if event.header == WATCHES => Some(Timer::Chains),
+            SWITCH if event.header == BALANCERS => Some(Timer::Balancers),
             SWITCH => Some(Timer::Switch(event.header)),
             _ => None,
         };

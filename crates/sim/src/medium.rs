@@ -32,6 +32,8 @@ pub(crate) const SENDS: u32 = 1 << 30;
 pub(crate) const FUNCTION: u32 = 1 << 29;
 /// [`Event::header`] with [`SWITCH`]: it is no switch that wakes, but those that watch functions.
 pub(crate) const WATCHES: u32 = u32::MAX;
+/// The same of the balancers of services.
+pub(crate) const BALANCERS: u32 = u32::MAX - 1;
 /// [`Packet::header`] of a frame that has bytes; [`Packet::id`] is its place among the frames.
 const FRAME: u32 = u32::MAX;
 
@@ -396,6 +398,7 @@ impl Driver for Medium {
             Timer::End(end) => (end.0, BOND),
             Timer::Switch(switch) => (switch, SWITCH),
             Timer::Chains => (WATCHES, SWITCH),
+            Timer::Balancers => (BALANCERS, SWITCH),
         };
         self.calendar.push(at, Event { packet: 0, header, at: kind });
     }

@@ -66,7 +66,7 @@ fn assert_about(measured: Span, expected_ns: u64) {
 fn a_request_takes_what_its_packets_and_its_work_take() {
     // A byte takes 80 ns on each link. Request and answer are 58 and 38 bytes with 66 of headers: 14.03648 ms with 10 ms of work; the ACK of the answer before
     // goes ahead of all but the first request, 5.28 us.
-    for forward in ["nat", "dr"] {
+    for forward in ["nat", "full-nat", "dr"] {
         let outcome = run(&format!("forward: {forward}"), "clients: 1, servers: { duration: 10ms }", 2);
         assert_eq!((outcome.failures.len(), outcome.answered.iter().filter(|it| **it > 0).count()), (0, 1));
         assert_eq!(outcome.answered.iter().sum::<u64>(), outcome.done, "{outcome:?}");

@@ -1,6 +1,7 @@
 //! All tests from outside of this crate, in one program: what they share is compiled and linked once.
 
 mod autotuning;
+mod balancers;
 mod bonds;
 mod chains;
 mod cluster;

@@ -45,6 +45,8 @@ pub enum NotTunnel<'a> {
     Unknown(&'a str),
     /// Both addresses are of different families.
     Families,
+    /// Both ends are one.
+    Itself,
 }
 
 impl Endpoint {
@@ -79,7 +81,9 @@ impl<'a> TunnelDevice<'a> {
         for option in options {
             match option.split_once('=') {
                 Some(("vni", number)) if vni.is_none() => {
-                    let parsed = number.parse().ok().filter(|vni| *vni < 1 << 24);
+                    let is_plain =
+                        number.bytes().all(|byte| byte.is_ascii_digit()) && (number == "0" || !number.starts_with('0'));
+                    let parsed = number.parse().ok().filter(|vni| is_plain && *vni < 1 << 24);
                     vni = Some(parsed.ok_or(NotTunnel::Vni(number))?);
                 }
                 Some(("local", endpoint)) if local.is_none() => local = Some(Endpoint::parse(endpoint)?),
@@ -92,6 +96,10 @@ impl<'a> TunnelDevice<'a> {
         }
         if local.is_some_and(|local| local.address.is_ipv4() != remote.address.is_ipv4()) {
             return Err(NotTunnel::Families);
+        }
+        let port = |endpoint: &Endpoint| endpoint.port.unwrap_or(kind.port());
+        if local.is_some_and(|local| local.address == remote.address && port(&local) == port(&remote)) {
+            return Err(NotTunnel::Itself);
         }
         Ok(Self { kind, remote, vni, local, name })
     }
@@ -111,6 +119,7 @@ impl fmt::Display for NotTunnel<'_> {
             Self::Vni(text) => write!(f, "`{text}` is no network: 0 to 16777215"),
             Self::Unknown(option) => write!(f, "`{option}` is no option, or is there twice"),
             Self::Families => f.write_str("one address is of IPv4, the other of IPv6"),
+            Self::Itself => f.write_str("it leads to itself"),
         }
     }
 }
@@ -134,7 +143,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_named() {
-        let why = |name| TunnelDevice::parse(name).unwrap().unwrap_err();
+        fn why(name: &str) -> NotTunnel<'_> {
+            TunnelDevice::parse(name).unwrap().unwrap_err()
+        }
         assert_eq!(why("vxlan:,vni=1"), NotTunnel::Address(""));
         assert_eq!(why("vxlan:peer.example,vni=1"), NotTunnel::Address("peer.example"));
         assert_eq!(why("vxlan:192.0.2.7:0,vni=1"), NotTunnel::Address("192.0.2.7:0"));
@@ -147,6 +158,11 @@ mod tests {
         );
         assert_eq!(why("vxlan:192.0.2.7"), NotTunnel::NoVni);
         assert_eq!(why("vxlan:192.0.2.7,vni=16777216"), NotTunnel::Vni("16777216"));
+        for number in ["+5", "0005", "5 ", "-1", "0x5"] {
+            assert_eq!(why(&format!("vxlan:192.0.2.7,vni={number}")), NotTunnel::Vni(number));
+        }
+        assert_eq!(why("vxlan:192.0.2.7,vni=1,local=192.0.2.7"), NotTunnel::Itself);
+        assert_eq!(why("vxlan:192.0.2.7:4790,vni=1,local=192.0.2.7:4790"), NotTunnel::Itself);
         assert_eq!(why("vxlan:192.0.2.7,vni=1,vni=1"), NotTunnel::Unknown("vni=1"));
         assert_eq!(why("vxlan:192.0.2.7,vni=1,key=2"), NotTunnel::Unknown("key=2"));
         assert_eq!(why("vxlan:192.0.2.7,vni=1,local=::1"), NotTunnel::Families);

@@ -43,30 +43,11 @@ fn frame(from: u32, to: u32, v6: bool, len: usize) -> Vec<u8> {
     let packet = &mut frame[ethernet.buffer_len()..];
     let payload_len = packet.len() as u16 - if v6 { 40 } else { 20 };
     let header_len = if v6 {
-        let repr = Ipv6Repr {
-            src: from.ipv6,
-            dst: to.ipv6,
-            next_header: protocol::TCP,
-            hop_limit: 64,
-            traffic_class: 0,
-            flow_label: 0,
-            payload_len,
-        };
+        let repr = Ipv6Repr::new(from.ipv6, to.ipv6, protocol::TCP, payload_len);
         repr.emit(packet);
         repr.buffer_len()
     } else {
-        let repr = Ipv4Repr {
-            src: from.ipv4,
-            dst: to.ipv4,
-            protocol: protocol::TCP,
-            ttl: 64,
-            traffic_class: 0,
-            identification: 0,
-            dont_fragment: true,
-            more_fragments: false,
-            fragment_offset: 0,
-            payload_len,
-        };
+        let repr = Ipv4Repr::new(from.ipv4, to.ipv4, protocol::TCP, payload_len);
         repr.emit(packet);
         repr.buffer_len()
     };

@@ -29,6 +29,10 @@ pub enum Field {
     SrcPort(u16),
     /// Destination port of TCP or UDP.
     DstPort(u16),
+    /// Sequence number of a segment of TCP.
+    TcpSeq(u32),
+    /// Acknowledgement number of a segment of TCP.
+    TcpAck(u32),
     /// Differentiated services code point of an IP packet (RFC 2474): the upper six bits of its traffic class.
     Dscp(u8),
     /// Explicit congestion notification of an IP packet (RFC 3168): the lower two bits of its traffic class.
@@ -69,6 +73,8 @@ impl Field {
             Self::Ipv6Dst(to) => write_ipv6(frame, (Endpoint::Destination, to), coverage)?,
             Self::SrcPort(port) => write_port(frame, (Endpoint::Source, port), coverage)?,
             Self::DstPort(port) => write_port(frame, (Endpoint::Destination, port), coverage)?,
+            Self::TcpSeq(number) => write_number(frame, (4, number), coverage)?,
+            Self::TcpAck(number) => write_number(frame, (8, number), coverage)?,
             Self::Dscp(dscp) => write_ip(frame, IpField::TrafficClass { bits: dscp << 2, mask: 0xfc })?,
             Self::Ecn(ecn) => write_ip(frame, IpField::TrafficClass { bits: ecn, mask: 0x03 })?,
             Self::Ttl(ttl) => write_ip(frame, IpField::Ttl(ttl))?,
@@ -99,7 +105,9 @@ impl fmt::Display for Field {
             Self::Dscp(dscp) => write!(f, "mod_nw_tos:{}", dscp << 2),
             Self::Ecn(ecn) => write!(f, "mod_nw_ecn:{ecn}"),
             Self::Ttl(ttl) => write!(f, "mod_nw_ttl:{ttl}"),
-            // No flow writes these, but `ct` with `nat`.
+            // No flow writes these, but `ct` with `nat`, and services.
+            Self::TcpSeq(number) => write!(f, "sequence number {number}"),
+            Self::TcpAck(number) => write!(f, "acknowledgement number {number}"),
             Self::QuotedSrc(address) => write!(f, "quoted source {address}"),
             Self::QuotedDst(address) => write!(f, "quoted destination {address}"),
             Self::QuotedPorts(src, dst) => write!(f, "quoted ports {src} and {dst}"),
@@ -210,6 +218,39 @@ fn write_port(frame: &mut [u8], (endpoint, port): (Endpoint, u16), coverage: Cov
             Endpoint::Source => transport.set_src_port(port),
             Endpoint::Destination => transport.set_dst_port(port),
         }
+    }
+    Ok(())
+}
+
+/// Writes a number of 32 bits at a place of a TCP header.
+fn write_number(frame: &mut [u8], (at, number): (usize, u32), coverage: Coverage) -> Result<(), Error> {
+    let is_ipv6 = ethertype_of(frame)? == ethertype::IPV6;
+    let (protocol, segment) = if is_ipv6 {
+        let bytes = payload(frame, ethertype::IPV6, "34525 (IPv6)")?;
+        let upper = Ipv6Packet::new_checked(bytes)?.upper_layer()?;
+        let protocol = if upper.fragment.is_some() { 0 } else { upper.protocol };
+        (protocol, Ipv6PacketMut::new_checked(bytes)?.into_upper_layer()?)
+    } else {
+        let bytes = payload(frame, ethertype::IPV4, "2048 (IPv4) or 34525 (IPv6)")?;
+        let packet = Ipv4Packet::new_checked(bytes)?;
+        let protocol = if packet.is_fragment() { 0 } else { packet.protocol() };
+        (protocol, Ipv4PacketMut::new_checked(bytes)?.into_payload())
+    };
+    let have = segment.len();
+    if protocol != protocol::TCP {
+        let expected = "6 (TCP), not in a fragment";
+        return Err(Error::Field { header: "IP", field: "protocol", value: u32::from(protocol), expected });
+    }
+    let Some(header) = segment.first_chunk_mut::<20>() else {
+        return Err(Error::Truncated { header: "TCP", need: 20, have });
+    };
+    let place = &mut header[at..at + 4];
+    let (old, new) = ([place[0], place[1], place[2], place[3]], number.to_be_bytes());
+    place.copy_from_slice(&new);
+    // Where the checksum is still to be made, it is made of what stands there then.
+    if coverage == Coverage::Complete {
+        let sum = wire::checksum::update(u16::from_be_bytes([header[16], header[17]]), &old, &new);
+        header[16..18].copy_from_slice(&sum.to_be_bytes());
     }
     Ok(())
 }
@@ -408,10 +449,36 @@ mod tests {
         assert_eq!(FlowKey::parse(&last).unwrap().dst, u128::from(c.ipv4.to_bits()));
     }
 
+    #[test]
+    fn numbers_of_tcp_are_written_with_their_checksum() {
+        let [a, b] = [1, 2].map(address);
+        for frame in [tcp(&a, &b, 4_000, 80, 9), tcp_v6(&a, &b, 4_000, 80, 9)] {
+            let written = written(frame.clone(), &[Field::TcpSeq(0xfedc_ba98), Field::TcpAck(7)]);
+            let is_ipv6 = frame[12] == 0x86;
+            let at = 14 + if is_ipv6 { 40 } else { 20 };
+            let segment = wire::TcpPacket::new_checked(&written[at..]).unwrap();
+            assert_eq!((segment.seq(), segment.ack(), segment.src_port()), (0xfedc_ba98, 7, 4_000));
+            let pseudo = if is_ipv6 {
+                Pseudo::V6 { src: a.ipv6, dst: b.ipv6, protocol: protocol::TCP }
+            } else {
+                Pseudo::V4 { src: a.ipv4, dst: b.ipv4, protocol: protocol::TCP }
+            };
+            assert_eq!(checksum::transport(&pseudo, &written[at..]), 0);
+            // Whoever completes the checksum does so with what stands there then.
+            let mut unfinished = frame;
+            let before = [unfinished[at + 16], unfinished[at + 17]];
+            Field::TcpSeq(5).write(&mut unfinished, Coverage::PseudoHeader).unwrap();
+            assert_eq!([unfinished[at + 16], unfinished[at + 17]], before);
+        }
+        let mut arp = vec![0; 60];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        assert!(Field::TcpAck(1).write(&mut arp, Coverage::Complete).is_err());
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_written_or_refused(
-            mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..4, which in 0_usize..17, value: [u8; 16],
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..4, which in 0_usize..19, value: [u8; 16],
         ) {
             if let Some(place) = bytes.get_mut(12..15) {
                 place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0], [0x81, 0, 0]][ip]);
@@ -425,6 +492,7 @@ mod tests {
                 Field::Dscp(value[0] & 0x3f), Field::Ecn(value[0] & 3), Field::Ttl(value[0]),
                 Field::VlanTci(port), Field::QuotedSrc(four.into()), Field::QuotedDst(four.into()),
                 Field::QuotedSrc(IpAddr::V6(value.into())), Field::QuotedDst(IpAddr::V6(value.into())), Field::QuotedPorts(port, !port),
+                Field::TcpSeq(u32::from(four)), Field::TcpAck(u32::from(four)),
             ][which];
             let before = FlowKey::parse(&bytes).ok();
             if field.write(&mut bytes, Coverage::Complete).is_ok() && let Some(before) = before {
@@ -444,7 +512,9 @@ mod tests {
                     | Field::Ttl(_)
                     | Field::QuotedSrc(_)
                     | Field::QuotedDst(_)
-                    | Field::QuotedPorts(..) => before,
+                    | Field::QuotedPorts(..)
+                    | Field::TcpSeq(_)
+                    | Field::TcpAck(_) => before,
                 };
                 prop_assert_eq!(key, expected);
             }

@@ -90,18 +90,7 @@ fn segment(src_port: u16, dst_port: u16, payload_len: usize, pseudo: &Pseudo) ->
 pub fn tcp(from: &HostAddress, to: &HostAddress, src_port: u16, dst_port: u16, payload_len: usize) -> Vec<u8> {
     let pseudo = Pseudo::V4 { src: from.ipv4, dst: to.ipv4, protocol: protocol::TCP };
     let segment = segment(src_port, dst_port, payload_len, &pseudo);
-    let repr = Ipv4Repr {
-        src: from.ipv4,
-        dst: to.ipv4,
-        protocol: protocol::TCP,
-        ttl: 64,
-        traffic_class: 0,
-        identification: 0,
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
-        payload_len: segment.len() as u16,
-    };
+    let repr = Ipv4Repr::new(from.ipv4, to.ipv4, protocol::TCP, segment.len() as u16);
     let mut header = vec![0; repr.buffer_len()];
     repr.emit(&mut header);
     [ethernet(from.mac, to.mac, None, ethertype::IPV4), header, segment].concat()

@@ -20,6 +20,8 @@ pub mod protocol {
     pub const UDP: u8 = 17;
     /// ICMP for IPv6.
     pub const ICMPV6: u8 = 58;
+    /// VRRP: RFC 9568.
+    pub const VRRP: u8 = 112;
 }
 
 /// A view of a packet. Checked: version 4; the header lies within the total length, and that within the bytes.
@@ -230,6 +232,22 @@ pub struct Ipv4Repr {
 }
 
 impl Ipv4Repr {
+    /// A datagram as hosts send it: whole, not to be fragmented, with a time to live of 64.
+    pub const fn new(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, payload_len: u16) -> Self {
+        Self {
+            src,
+            dst,
+            protocol,
+            ttl: 64,
+            traffic_class: 0,
+            identification: 0,
+            dont_fragment: true,
+            more_fragments: false,
+            fragment_offset: 0,
+            payload_len,
+        }
+    }
+
     /// What the view says, without its options.
     ///
     /// # Errors

@@ -263,6 +263,11 @@ pub struct Ipv6Repr {
 }
 
 impl Ipv6Repr {
+    /// A packet as hosts send it, with a hop limit of 64.
+    pub const fn new(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, payload_len: u16) -> Self {
+        Self { src, dst, next_header, hop_limit: 64, traffic_class: 0, flow_label: 0, payload_len }
+    }
+
     /// What the view says.
     pub fn parse(packet: &Ipv6Packet<'_>) -> Self {
         Self {

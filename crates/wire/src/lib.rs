@@ -25,6 +25,7 @@
 //! | [`MarkerPacket`] | IEEE 802.1AX-2014, 6.5.3: marker and marker response |
 //! | [`LldpPacket`] | IEEE 802.1AB-2016: mandatory TLVs, and those of organisations |
 //! | [`Encapsulation`] | RFC 7348 (VXLAN), RFC 8926 (Geneve) |
+//! | [`VrrpPacket`] | RFC 9568: VRRP, version 3 |
 //! | [`VirtioNetPacket`] | virtio 1.2, 5.1.6: what a TAP puts before each frame |
 #![forbid(unsafe_code)]
 
@@ -44,6 +45,7 @@ mod transport;
 mod tunnel;
 mod udp;
 mod virtio_net;
+mod vrrp;
 
 pub use arp::{ArpOperation, ArpPacket, ArpRepr};
 pub use checksum::{Coverage, Pseudo};
@@ -67,3 +69,4 @@ pub use udp::{UdpPacket, UdpRepr};
 pub use virtio_net::{
     ChecksumRequest, Segmentation, SegmentationKind, VirtioNetLayout, VirtioNetPacket, VirtioNetRepr,
 };
+pub use vrrp::{VRRP_GROUP_V4, VRRP_GROUP_V6, VRRP_INTERVAL_MAX_CS, VrrpPacket, VrrpRepr, vrrp_mac};

@@ -13,6 +13,8 @@ use crate::server::Server;
 use crate::server_id::ServerId;
 use crate::servers::Servers;
 
+const PS_PER_NS: u64 = 1_000;
+
 /// Shortest expected delay by learned service times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Learned {
@@ -34,27 +36,42 @@ pub(crate) fn expected_delay(now: Time, server: &Server, (fastest, mean): (Span,
     per_weight(server.estimates.service_for(now, fastest, half_life).unwrap_or(mean), server)
 }
 
-/// How many each of the candidates has in front of a new connection, with that itself, on average, in parts of one.
-fn crowd(servers: &Servers) -> u64 {
-    let sum: u64 = servers.candidates().map(|server| u64::from(server.active) + 1).sum();
-    sum * WHOLE / (servers.candidate_count() as u64).max(1)
+/// What a server that works on all at once is held against.
+struct Others {
+    /// How many each of the candidates has in front of a new connection, with that itself, on average, in parts of one.
+    crowd: u64,
+    /// The shortest of their average latencies.
+    fastest: Span,
 }
 
-/// What a delay is if the server works on all at once, by the share in which it does; `crowd` is what others have on average.
-fn without_queue(delay: u64, server: &Server, crowd: u64) -> u64 {
+impl Others {
+    fn new(servers: &Servers) -> Self {
+        let (mut sum, mut fastest) = (0, Time::NEVER - Time::ZERO);
+        for server in servers.candidates() {
+            sum += u64::from(server.active) + 1;
+            fastest = server.estimates.crowding.latency().map_or(fastest, |latency| latency.min(fastest));
+        }
+        Self { crowd: sum * WHOLE / (servers.candidate_count() as u64).max(1), fastest }
+    }
+}
+
+/// What a delay is if the server works on all at once, by the share in which it does. In nanoseconds: with all its factors it fits 64 bits.
+fn without_queue(now: Time, delay: u64, server: &Server, others: &Others, half_life: Span) -> u64 {
     let crowding = &server.estimates.crowding;
-    let share = crowding.share();
+    let (delay, share) = (delay / PS_PER_NS, crowding.share());
     if share == WHOLE {
         return delay;
     }
     // Its own time in place of that between answers, as often as it has more than others. By many answers, unless by the last few it has become much slower: single
     // ones say little.
-    let (delay, requests) = (u128::from(delay), u128::from(server.active) + 1);
-    let lately = delay * u128::from(crowding.with_itself() / 2);
-    let mean =
-        u128::from((crowding.latency() / u64::from(server.weight.max(1))).as_ps()) * requests * u128::from(WHOLE);
-    let at_once = mean.max(lately) / u128::from(crowd.max(1));
-    ((delay * u128::from(share) + at_once * u128::from(WHOLE - share)) >> WHOLE.ilog2()) as u64
+    let requests = u64::from(server.active) + 1;
+    let lately = delay.saturating_mul(crowding.with_itself() / 2);
+    let latency = server.estimates.latency_for(now, others.fastest, half_life).unwrap_or(Span::ZERO);
+    let weight = u64::from(server.weight);
+    let latency = if weight > 1 { latency.as_ns() / weight } else { latency.as_ns() };
+    let at_once = latency.saturating_mul(requests * WHOLE).max(lately) / others.crowd.max(1);
+    let mixed = delay.saturating_mul(share).saturating_add(at_once.saturating_mul(WHOLE - share));
+    mixed >> WHOLE.ilog2()
 }
 
 /// The delay of a new connection if each takes so long.
@@ -67,10 +84,11 @@ fn per_weight(service: Span, server: &Server) -> u64 {
 impl Schedule for Learned {
     fn choose(&mut self, now: Time, servers: &Servers, _client: &Client, _rng: &mut Rng) -> Option<ServerId> {
         let times = service_times(now, servers).unwrap_or((Span::from_ms(1), Span::from_ms(1)));
-        let crowd = crowd(servers);
+        let others = Others::new(servers);
         let mut best: Option<(u64, ServerId)> = None;
         for server in servers.candidates() {
-            let delay = without_queue(expected_delay(now, server, times, self.half_life), server, crowd);
+            let delay = expected_delay(now, server, times, self.half_life);
+            let delay = without_queue(now, delay, server, &others, self.half_life);
             if best.is_none_or(|(other, _)| delay < other) {
                 best = Some((delay, server.id));
             }

@@ -7,9 +7,6 @@ use wire::{
     ethertype, protocol, tcp_flags,
 };
 
-/// Hops that an answer may take.
-const TTL: u8 = 64;
-
 /// The longest frame that is answered by one like it.
 const ECHO_MAX: usize = 9_018;
 
@@ -150,26 +147,14 @@ fn answer(ethernet: &EthernetPacket<'_>, sent: &Sent<'_>, payload: &[u8]) -> Vec
 }
 
 fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, length: usize) -> Vec<u8> {
-    let ip = Ipv4Repr {
-        src,
-        dst,
-        protocol,
-        ttl: TTL,
-        traffic_class: 0,
-        identification: 0,
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
-        payload_len: length as u16,
-    };
+    let ip = Ipv4Repr::new(src, dst, protocol, length as u16);
     let mut header = vec![0; ip.buffer_len()];
     ip.emit(&mut header);
     header
 }
 
 fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, length: usize) -> Vec<u8> {
-    let ip =
-        Ipv6Repr { src, dst, next_header, hop_limit: TTL, traffic_class: 0, flow_label: 0, payload_len: length as u16 };
+    let ip = Ipv6Repr::new(src, dst, next_header, length as u16);
     let mut header = vec![0; ip.buffer_len()];
     ip.emit(&mut header);
     header

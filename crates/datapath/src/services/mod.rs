@@ -8,21 +8,35 @@
 //! There is no box between clients and servers: the switch at which a packet comes in decides, so a service costs no detour and no other look-up than
 //! that of its connection. A virtual address has a MAC address that no host has; that is all which packets for others are asked.
 
+mod adoption;
 mod answers;
+mod balancers;
 mod counters;
+mod full_nat;
+mod opening;
+mod proxied;
+mod segment;
 mod serve;
 mod state;
+mod syn_cookies;
+mod sync;
 #[cfg(test)]
 mod tests;
+
+use std::net::{IpAddr, Ipv4Addr};
 
 use balance::health::HealthSpec;
 use balance::{CountryRules, ServiceSpec};
 use machine::Span;
 use topology::{NodeId, Topology};
 use vswitch::AddressAlias;
+use vswitch::conntrack::NatRange;
 
+pub(crate) use balancers::Balancers;
+pub use balancers::{BALANCERS_MAX, BalancerRole, BalancerView, VrrpSettings};
 pub use counters::{ServerCounters, ServiceCounters};
 pub use state::{ServiceState, ServiceView};
+pub use sync::{SyncEntry, SyncError, SyncHeader, SyncMessage, parse_sync};
 
 /// Virtual addresses' MAC address, locally administered. All have the same, so that what hosts know of it holds whatever services come and go.
 const MAC: [u8; 6] = [0x06, b'h', b'v', b'a', 0, 1];
@@ -39,6 +53,15 @@ pub struct Service {
     pub addresses: Vec<VirtualAddress>,
     /// How packets come to servers.
     pub forwarding: ForwardingMethod,
+    /// The balancer's own addresses and ports, from which servers see connections come with full NAT: one range of each family at most. Where there is none, it is the
+    /// virtual address itself.
+    pub sources: Vec<NatRange>,
+    /// Hosts where it is balanced; none: it is balanced where packets come in.
+    pub at: Vec<NodeId>,
+    /// One of those is active, by VRRP; `None`: all are.
+    pub vrrp: Option<VrrpSettings>,
+    /// While so many connections are being opened, first segments are answered with SYN cookies.
+    pub half_open_max: u32,
     /// The servers, as many as `spec` has and in the same order.
     pub servers: Vec<Server>,
     /// Who gets the next connection.
@@ -97,11 +120,22 @@ pub enum ForwardingMethod {
     /// The virtual address and port become the server's, and the other way round on the way back.
     #[default]
     Nat,
+    /// The same, and clients' addresses and ports become the balancer's own: servers answer to that, whatever routes they have.
+    FullNat,
     /// Packets stay as they are but for the MAC address: each server has the virtual address as well, and answers from it.
     DirectRouting,
 }
 
 impl VirtualAddress {
+    /// The address alone.
+    pub fn ip(&self) -> IpAddr {
+        if self.is_ipv6 {
+            IpAddr::V6(self.address.into())
+        } else {
+            IpAddr::V4(Ipv4Addr::from_bits(self.address as u32))
+        }
+    }
+
     /// What it carries.
     pub const fn protocol_name(&self) -> &'static str {
         if self.protocol == wire::protocol::UDP { "udp" } else { "tcp" }
@@ -110,12 +144,13 @@ impl VirtualAddress {
 
 impl ForwardingMethod {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Nat, Self::DirectRouting];
+    pub const ALL: &[Self] = &[Self::Nat, Self::FullNat, Self::DirectRouting];
 
     /// Its name in files and results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nat => "nat",
+            Self::FullNat => "full-nat",
             Self::DirectRouting => "dr",
         }
     }
@@ -126,9 +161,10 @@ impl Service {
     pub fn aliases(services: &[Self]) -> impl Iterator<Item = AddressAlias> + '_ {
         services.iter().flat_map(|service| {
             let host = service.servers.first().map(|server| server.host);
-            service.addresses.iter().filter_map(move |it| {
-                let addresses = (it.address, it.address);
-                Some(AddressAlias { is_ipv6: it.is_ipv6, addresses, host: host?, mac: Some(MAC) })
+            let own = service.addresses.iter().map(|it| (it.is_ipv6, (it.address, it.address)));
+            let sources = service.sources.iter().map(|it| (it.is_ipv6, it.addresses));
+            own.chain(sources).filter_map(move |(is_ipv6, addresses)| {
+                Some(AddressAlias { is_ipv6, addresses, host: host?, mac: Some(MAC) })
             })
         })
     }
@@ -140,6 +176,17 @@ impl Service {
     }
 }
 
+/// A host where services are balanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BalancerHost {
+    host: NodeId,
+    mac: [u8; 6],
+    ipv4: Ipv4Addr,
+}
+
+/// [`Service::half_open_max`] when nothing is said: that of Linux's `tcp_max_syn_backlog`.
+pub const HALF_OPEN_MAX: u32 = 4_096;
+
 /// The services of a network in the form in which packets look them up. Does not change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Services {
@@ -148,6 +195,8 @@ pub struct Services {
     addresses: Vec<(VirtualAddress, usize)>,
     /// By service and server: the addresses of the host, IPv4 first.
     server_addresses: Vec<Vec<[u128; 2]>>,
+    /// Hosts where services are balanced, ascending.
+    balancers: Vec<BalancerHost>,
 }
 
 impl Services {
@@ -170,13 +219,27 @@ impl Services {
             [address.ipv4.to_bits().into(), address.ipv6.to_bits()]
         };
         let server_addresses = services.iter().map(|service| service.servers.iter().map(of_host).collect()).collect();
-        Self { all: services.to_vec(), addresses, server_addresses }
+        let mut hosts: Vec<NodeId> = services.iter().flat_map(|service| service.at.iter().copied()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let balancer = |host: NodeId| {
+            let address = topology.address(host).expect("balancers are at hosts");
+            BalancerHost { host, mac: address.mac, ipv4: address.ipv4 }
+        };
+        let balancers = hosts.into_iter().map(balancer).collect();
+        Self { all: services.to_vec(), addresses, server_addresses, balancers }
     }
 
     /// Whether there are none.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// Whether some are balanced at hosts.
+    #[inline]
+    pub(crate) const fn has_balancers(&self) -> bool {
+        !self.balancers.is_empty()
     }
 
     /// All of them, in the order of the file.

@@ -4,10 +4,13 @@ use topology::{NetPort, NodeId};
 use vswitch::spread::FlowHash;
 use vswitch::{Field, Forwarding};
 
+use super::balancers::Towards;
 use super::state::Decision;
+use super::syn_cookies::make_up;
 use super::{Service, answers};
 use crate::driver::{Driver, Loss, Tag};
 use crate::graph::{Graph, Moment};
+use crate::pipeline::lose;
 use crate::rewrite::write;
 
 impl<P> Graph<P> {
@@ -20,6 +23,11 @@ impl<P> Graph<P> {
         port: NetPort,
         packet: P,
     ) -> Option<P> {
+        let host = moment.tables.map.node(port);
+        let has_balancers = moment.tables.services.has_balancers();
+        if has_balancers && self.is_forged(moment.tables, driver, host, &packet) {
+            return lose(driver, Loss::Service, packet);
+        }
         if !Service::is_for_one(driver.destination(&packet)) {
             // A connection to a server itself is none of a service: one that has ended makes room for it.
             if self.services.is_server(driver.forwarding(&packet).to) {
@@ -27,10 +35,22 @@ impl<P> Graph<P> {
             }
             return Some(packet);
         }
+        if has_balancers {
+            match self.course_of(moment.tables, host, driver.headers(&packet)) {
+                Towards::Here => {}
+                Towards::Balancer(to) => return Some(forwarded_to(driver, to, packet)),
+                Towards::Nowhere => return lose(driver, Loss::NoRoute, packet),
+            }
+        }
+        let (services, host_table) = (&moment.tables.services, &moment.tables.host_table);
+        if self.services.may_answer(host)
+            && let Some((client, mac)) = self.services.client_of_answer(moment.now, host_table, driver.headers(&packet))
+        {
+            return Some(answer_to(driver, (client, mac), packet));
+        }
         let mut fields = self.services.take_fields();
         let seen = (driver.headers(&packet), driver.bytes(&packet));
-        let services = &moment.tables.services;
-        let sender = (&moment.tables.host_table, moment.tables.map.node(port));
+        let sender = (host_table, host);
         let decision = self.services.process_from_client(moment.now, (services, sender), seen, &mut fields);
         let passed = self.carry_out_service(moment, driver, (decision, port), packet, &mut fields);
         self.services.keep_fields(fields);
@@ -76,6 +96,30 @@ impl<P> Graph<P> {
                 driver.set_forwarding(&mut packet, Forwarding { to: host, hash });
                 return Some(packet);
             }
+            Decision::Connect(host, made) => {
+                let frame = driver.frame(&packet).and_then(|frame| make_up(frame, &made, false));
+                let packet = replace(driver, packet, frame.as_deref())?;
+                fields.push(Field::EthDst(tables.host_table.mac(host)));
+                return write(tables, driver, packet, fields).map(|packet| forwarded_to(driver, host, packet));
+            }
+            Decision::Join(third, update) => {
+                let frames =
+                    driver.frame(&packet).map(|frame| (make_up(frame, &third, true), make_up(frame, &update, false)));
+                let (to_server, to_client) = frames.unwrap_or_default();
+                let forwarding = Forwarding { to: tables.map.node(port), hash: FlowHash(0) };
+                if let Some(frame) = to_server
+                    && let Some(third) = driver.make(&frame, forwarding, Tag::None)
+                {
+                    self.put(moment, driver, tables.map.far(port), third);
+                }
+                let packet = replace(driver, packet, to_client.as_deref())?;
+                return write(tables, driver, packet, fields);
+            }
+            Decision::Answer(made) => driver.frame(&packet).and_then(|frame| make_up(frame, &made, true)),
+            Decision::Exhausted => {
+                driver.count(Loss::NoPort);
+                driver.frame(&packet).and_then(|_| answers::refusal(&driver.finished(&packet)))
+            }
             Decision::Refuse => driver.frame(&packet).and_then(|_| answers::refusal(&driver.finished(&packet))),
             Decision::Echo => driver.frame(&packet).and_then(answers::echo),
             Decision::Drop => None,
@@ -86,10 +130,33 @@ impl<P> Graph<P> {
             && let Some(answer) = driver.make(&frame, Forwarding { to, hash: FlowHash(0) }, Tag::None)
         {
             self.put(moment, driver, tables.map.far(port), answer);
-        } else {
+        } else if decision != Decision::Exhausted {
             driver.count(Loss::Service);
         }
         driver.free(packet);
         None
     }
+}
+
+/// Another frame in the place of a packet, which goes where that was going.
+fn replace<D: Driver>(driver: &mut D, packet: D::Packet, frame: Option<&[u8]>) -> Option<D::Packet> {
+    let forwarding = driver.forwarding(&packet);
+    driver.free(packet);
+    let made = frame.and_then(|frame| driver.make(frame, forwarding, Tag::None));
+    if made.is_none() {
+        driver.count(Loss::Service);
+    }
+    made
+}
+
+/// Has what a server answers to an address of the balancer go to the client, as it is: it is translated behind the chains that it passes.
+fn answer_to<D: Driver>(driver: &mut D, (client, mac): (NodeId, [u8; 6]), mut packet: D::Packet) -> D::Packet {
+    driver.set_destination(&mut packet, mac);
+    forwarded_to(driver, client, packet)
+}
+
+fn forwarded_to<D: Driver>(driver: &mut D, to: NodeId, mut packet: D::Packet) -> D::Packet {
+    let hash = driver.forwarding(&packet).hash;
+    driver.set_forwarding(&mut packet, Forwarding { to, hash });
+    packet
 }

@@ -1,27 +1,27 @@
 //! Connections to services: which there are, and what schedulers hear of them. Bytes and the time go in; what is to be written, and where it goes, comes out.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use balance::{Client, Denied, Outcome, ServerId};
+use balance::{Outcome, ServerId};
 use machine::{Rebase, Span, Time};
 use topology::{NodeId, TiVec};
-use vswitch::conntrack::{
-    Conntrack, NatRange, Refusal, Request, Segment, TcpState, Tracked, Translate, TranslatedEnd, Tuple, ct_state,
-};
+use vswitch::conntrack::{Conntrack, Request, Segment, TcpState, Tracked, Translate, ct_state};
 use vswitch::{Field, HostTable, translate};
-use wire::{EthernetPacket, ethertype, protocol, tcp_flags};
+use wire::{protocol, tcp_flags};
 
+use super::balancers::BalancerView;
 use super::counters::{ServerCounters, ServiceCounters};
-use super::{ForwardingMethod, Services, VirtualAddress};
+use super::segment::{is_first_segment, may_be_first, parse};
+use super::syn_cookies::{CookieKey, MadeUp, Proxied};
+use super::sync::Stage;
+use super::{ForwardingMethod, Service, Services, VirtualAddress};
 
 /// Connections of a network's services together.
 const CONNECTIONS_MAX: usize = 1 << 20;
 
 /// Bits of a connection's mark that say which server of the service it has; the service's number is above them.
-const SERVER_BITS: u32 = 16;
-
-/// Ports of clients at which servers see them whose own port is another connection's.
-const OTHER_PORTS: (u16, u16) = (32_768, u16::MAX);
+pub(super) const SERVER_BITS: u32 = 16;
 
 /// Connections whose time has come are cleared away this often, if packets come.
 const SWEEP: Span = Span::from_ms(250);
@@ -40,31 +40,85 @@ pub enum Decision {
     Translated,
     /// It goes nowhere, and its sender hears of it if it is a segment of TCP.
     Refuse,
+    /// The same, since no port of the balancer's own is left.
+    Exhausted,
+    /// It goes nowhere, and its sender hears this.
+    Answer(MadeUp),
+    /// It goes nowhere; instead a segment goes to this host into which what was asked for is written: its client has shown that it hears answers.
+    Connect(NodeId, MadeUp),
+    /// It goes nowhere: its server hears the first segment, and its client the second one, into which what was asked for is written.
+    Join(MadeUp, MadeUp),
     /// It asks whether somebody is there: the service is.
     Echo,
     /// It goes nowhere.
     Drop,
 }
 
+/// Where a packet that begins a connection has come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    pub host: NodeId,
+    pub mac: [u8; 6],
+    /// Whether the host has the address that it was sent from.
+    pub is_its_address: bool,
+}
+
 /// A connection, as schedulers see it.
 #[derive(Clone, Copy, Debug)]
-struct Opened {
-    running: u32,
-    server: ServerId,
+pub(super) struct Opened {
+    pub running: u32,
+    pub server: ServerId,
     /// When its client asked last.
-    asked_at: Time,
+    pub asked_at: Time,
     /// An answer is waited for.
-    waits: bool,
+    pub waits: bool,
     /// The server has answered at all.
-    is_answered: bool,
+    pub is_answered: bool,
     /// Whether its silence says anything of its server: whoever makes up addresses makes connections that nobody can answer.
-    is_from_host: bool,
-    phase: Phase,
+    pub is_from_host: bool,
+    pub phase: Phase,
+    /// Where its client is, as long as the network has that host, and its MAC address.
+    pub client: Option<NodeId>,
+    pub client_mac: [u8; 6],
+    pub handshake: Handshake,
+    pub shared: Shared,
+}
+
+/// How a connection was opened, or is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Handshake {
+    /// It is being opened, and counts as such.
+    HalfOpen,
+    /// It began with a cookie.
+    Proxied(Proxied),
+    /// It is open, or has no handshake.
+    Done,
+}
+
+/// What other balancers know of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shared {
+    /// How far they have heard that it is, or are about to.
+    pub stage: Stage,
+    /// Whether it is among [`ServiceState::changes`].
+    pub is_changed: bool,
+    /// Whether only they know if it is still there.
+    pub is_doubted: bool,
+}
+
+impl Opened {
+    /// What is known of it if it began with a cookie.
+    pub(super) const fn proxied(&self) -> Option<&Proxied> {
+        match &self.handshake {
+            Handshake::Proxied(proxied) => Some(proxied),
+            Handshake::HalfOpen | Handshake::Done => None,
+        }
+    }
 }
 
 /// How a connection counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// It is a load.
     Active,
     /// Both sides have said all.
@@ -75,40 +129,53 @@ enum Phase {
 
 /// A service that runs.
 #[derive(Debug)]
-struct Running {
-    name: String,
-    machine: balance::Service,
+pub(super) struct Running {
+    pub name: String,
+    pub machine: balance::Service,
     /// By server: where it is, as long as the network has its host.
-    hosts: Vec<Option<ServerLocation>>,
+    pub hosts: Vec<Option<ServerLocation>>,
     /// By server.
-    servers: Vec<ServerCounters>,
-    counters: ServiceCounters,
+    pub servers: Vec<ServerCounters>,
+    pub counters: ServiceCounters,
     /// Connections that are in the table, ended ones among them: what those say of it must not become another service's.
-    connections: u32,
+    pub connections: u32,
+    /// Those of them that are being opened.
+    pub half_open: u32,
     /// Whether the file has it.
-    is_there: bool,
+    pub is_there: bool,
 }
 
 /// Where a server is.
 #[derive(Clone, Copy, Debug)]
-struct ServerLocation {
-    host: NodeId,
+pub(super) struct ServerLocation {
+    pub host: NodeId,
     /// Among the servers of its service in the file, if that has it.
-    number: Option<usize>,
+    pub number: Option<usize>,
 }
 
 /// The state of all services.
 #[derive(Debug, Default)]
 pub struct ServiceState {
-    conntrack: Option<Conntrack>,
+    pub(super) conntrack: Option<Conntrack>,
     /// By the connection's place.
-    opened: Vec<Opened>,
+    pub(super) opened: Vec<Opened>,
     /// What there is, and what there was as long as it has connections.
-    running: Vec<Running>,
+    pub(super) running: Vec<Running>,
     /// By number of the service: which of those it is.
-    by_number: Vec<u32>,
+    pub(super) by_number: Vec<u32>,
     /// By host: whether it may have connections of a service.
     is_server: TiVec<NodeId, bool>,
+    /// Whether some service has had full NAT: then what servers send to services may be answers.
+    has_full_nat: bool,
+    /// What cookies are made with, and until when there may be good ones.
+    pub(super) cookie_key: CookieKey,
+    pub(super) cookies_until: Time,
+    /// Connections that began with one, and whose servers have not answered yet.
+    pub(super) joining: u32,
+    /// The host at which this is a balancer; `None`: packets come here where they come in.
+    at: Option<NodeId>,
+    /// Places of connections of which other balancers have not heard, each once; `None`: there are none.
+    pub(super) changes: Option<VecDeque<u32>>,
     /// When connections are cleared away that have expired.
     sweeps_at: Time,
     /// What is written into a packet.
@@ -126,6 +193,10 @@ pub struct ServiceView<'a> {
     pub machine: &'a balance::Service,
     /// By server: its host, and what has passed.
     pub servers: Vec<(Option<NodeId>, ServerCounters)>,
+    /// Where it is balanced at hosts: how those do, in the order of the file.
+    pub balancers: Vec<BalancerView>,
+    /// The machines of those that are not the one that `machine` is of.
+    pub others: Vec<&'a balance::Service>,
 }
 
 impl ServiceState {
@@ -137,8 +208,8 @@ impl ServiceState {
         if services.is_empty() {
             return Self::default();
         }
-        let mut state =
-            Self { conntrack: Some(Conntrack::new(seed, CONNECTIONS_MAX).noting_removals()), ..Self::default() };
+        let conntrack = Some(Conntrack::new(seed, CONNECTIONS_MAX).noting_removals());
+        let mut state = Self { conntrack, cookie_key: CookieKey::new(seed), ..Self::default() };
         for (number, service) in services.all().iter().enumerate() {
             let seed = machine::mix(seed ^ machine::mix(number as u64));
             let made = balance::Service::new(now, service.spec.clone(), seed).expect("it was checked");
@@ -146,6 +217,20 @@ impl ServiceState {
         }
         state.place_hosts(services);
         state
+    }
+
+    /// The same at a host. `has_peers`: others are to hear of its connections.
+    pub(super) fn new_at(now: Time, services: &Services, seed: u64, host: NodeId, has_peers: bool) -> Self {
+        let mut state = Self::new(now, services, seed);
+        state.at = Some(host);
+        state.changes = has_peers.then(VecDeque::new);
+        state.place_hosts(services);
+        state
+    }
+
+    /// The place of this balancer among those of a service.
+    pub(super) fn place_of(&self, service: &Service) -> usize {
+        service.at.iter().position(|host| Some(*host) == self.at).unwrap_or(0)
     }
 
     fn add(&mut self, machine: balance::Service, name: &str) {
@@ -156,6 +241,7 @@ impl ServiceState {
             servers: Vec::new(),
             counters: ServiceCounters::default(),
             connections: 0,
+            half_open: 0,
             is_there: true,
         };
         // One that no file has, nor any connection, makes room.
@@ -175,6 +261,10 @@ impl ServiceState {
             place.number = None;
         }
         for (service, at) in services.all().iter().zip(&self.by_number) {
+            let is_its = self.at.map_or(service.at.is_empty(), |host| service.at.contains(&host));
+            if !is_its {
+                continue;
+            }
             let running = &mut self.running[*at as usize];
             for (number, (server, spec)) in service.servers.iter().zip(&service.spec.servers).enumerate() {
                 let Some(id) = running.machine.server(&spec.name) else { continue };
@@ -184,6 +274,7 @@ impl ServiceState {
                 running.hosts[id.index()] = Some(ServerLocation { host: server.host, number: Some(number) });
             }
         }
+        self.has_full_nat |= services.all().iter().any(|service| service.forwarding == ForwardingMethod::FullNat);
         self.is_server.raw.clear();
         for ServerLocation { host, .. } in self.running.iter().flat_map(|running| &running.hosts).flatten() {
             let count = self.is_server.len().max(usize::from(*host) + 1);
@@ -204,11 +295,19 @@ impl ServiceState {
         }
         let made = std::mem::take(self);
         std::mem::swap(self, old);
+        self.at = made.at;
+        self.changes = made.changes.map(|none| self.changes.take().unwrap_or(none));
+        if self.changes.is_none() {
+            self.opened.iter_mut().for_each(|opened| opened.shared.is_changed = false);
+        }
         for running in &mut self.running {
             running.is_there = services.all().iter().any(|service| service.name == running.name);
             for at in &mut running.hosts {
                 *at = at.and_then(|place| Some(ServerLocation { host: nodes[place.host]?, ..place }));
             }
+        }
+        for opened in &mut self.opened {
+            opened.client = opened.client.and_then(|client| nodes[client]);
         }
         self.by_number.clear();
         for (service, new) in services.all().iter().zip(made.running) {
@@ -242,6 +341,11 @@ impl ServiceState {
         let tuple = segment.tuple;
         let at_address = services.with_address(tuple.is_ipv6, tuple.dst);
         let own = at_address.and_then(|number| self.by_number.get(number).copied());
+        if self.joining > 0
+            && let Some(decision) = self.connect_again(now, &segment, fields)
+        {
+            return decision;
+        }
         let tracked = self.track(now, &segment, EXISTING);
         if tracked.is_kept
             && let Some(decision) = self.follow(now, (&segment, &tracked), bytes, fields)
@@ -267,17 +371,17 @@ impl ServiceState {
             self.running[own as usize].counters.unserved += 1;
             return Decision::Refuse;
         };
-        let own = self.by_number[number];
-        let is_tcp = tuple.protocol == protocol::TCP;
-        if is_tcp && !is_first_segment(segment.tcp_flags) {
-            self.running[own as usize].counters.invalid += 1;
-            return Decision::Refuse;
-        }
         let owner = match tuple.address(tuple.src) {
             IpAddr::V4(address) => host_table.by_ipv4(address),
             IpAddr::V6(address) => host_table.by_ipv6(address),
         };
-        self.open(now, services, (number, &segment, (from, owner == Some(from))), bytes, fields)
+        let mac = headers.get(6..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+        let client = Origin { host: from, mac, is_its_address: owner == Some(from) };
+        if tuple.protocol == protocol::TCP {
+            let frame = (headers, bytes);
+            return self.open_tcp(now, services, (number, &segment, client), frame, fields);
+        }
+        self.open(now, services, (number, &segment, client), bytes, fields)
     }
 
     /// A packet of a connection that is known has come from its client. `None`: its connection is no more, and it begins another one.
@@ -310,6 +414,7 @@ impl ServiceState {
                 self.running[running].machine.asked(now, opened.server);
             }
             self.note_end(now, place, tracked.tcp, false);
+            self.note_stage(place, tracked);
         }
         let running = &mut self.running[running];
         if let Some(counters) = running.servers.get_mut(server) {
@@ -320,109 +425,10 @@ impl ServiceState {
             return Some(Decision::Drop);
         };
         translate(segment, tracked, |field| fields.push(field));
+        if let Some(place) = tracked.place {
+            self.write_acknowledgement(place, segment, fields);
+        }
         Some(Decision::To(host))
-    }
-
-    /// A packet begins a connection.
-    fn open(
-        &mut self,
-        now: Time,
-        services: &Services,
-        (number, segment, (from, is_from_host)): (usize, &Segment, (NodeId, bool)),
-        bytes: u32,
-        fields: &mut Vec<Field>,
-    ) -> Decision {
-        let tuple = segment.tuple;
-        let (service, own) = (&services.all[number], self.by_number[number] as usize);
-        let running = &mut self.running[own];
-        let client = Client { address: tuple.src, port: tuple.src_port };
-        let server = match running.machine.open(now, &client) {
-            Ok(server) => server,
-            // Nobody hears from a firewall.
-            Err(balance::Refusal::Denied(why)) => {
-                match why {
-                    Denied::Address => running.counters.denied += 1,
-                    Denied::Country => running.counters.denied_country += 1,
-                }
-                return Decision::Drop;
-            }
-            Err(balance::Refusal::NoServer | balance::Refusal::Full | balance::Refusal::ClientLimit) => {
-                running.counters.refused += 1;
-                return Decision::Refuse;
-            }
-        };
-        let place = running.hosts.get(server.index()).copied().flatten();
-        let location = place.and_then(|place| Some((place.host, place.number?)));
-        // A server would talk to itself, with its own address at both ends.
-        let Some((host, of_file)) = location.filter(|(host, _)| *host != from) else {
-            running.machine.close(now, server, false, Outcome::Expired);
-            running.counters.refused += 1;
-            return Decision::Refuse;
-        };
-        let translated = match service.forwarding {
-            ForwardingMethod::Nat => {
-                let address = services.server_addresses[number][of_file][usize::from(tuple.is_ipv6)];
-                let port = service.servers[of_file].port.unwrap_or(tuple.dst_port);
-                let (addresses, ports) = ((address, address), Some((port, port)));
-                let end = TranslatedEnd::Destination;
-                Translate::New(NatRange { end, is_ipv6: tuple.is_ipv6, addresses, ports })
-            }
-            ForwardingMethod::DirectRouting => Translate::No,
-        };
-        let mark = Some(((own as u32) << SERVER_BITS | server.index() as u32, u32::MAX));
-        let request = Request { zone: 0, commit: true, force: false, mark, translate: translated };
-        let mut tracked = self.track(now, segment, request);
-        if tracked.place.is_none()
-            && let (Translate::New(range), Some(conntrack)) = (translated, &mut self.conntrack)
-        {
-            // Two services, or two ports of one, may share a server: what has ended makes room.
-            let answers = Tuple {
-                dst: range.addresses.0,
-                dst_port: range.ports.map_or(tuple.dst_port, |ports| ports.0),
-                ..tuple
-            };
-            if let Some(answers) = answers.reversed() {
-                conntrack.clear_ended(now, 0, &answers);
-                self.note_removed(now);
-                tracked = self.track(now, segment, request);
-            }
-            if tracked.refusal == Some(Refusal::NoTuple) {
-                // It has not ended: the server sees the client at another port.
-                let source = NatRange {
-                    end: TranslatedEnd::Source,
-                    is_ipv6: tuple.is_ipv6,
-                    addresses: (tuple.src, tuple.src),
-                    ports: Some(OTHER_PORTS),
-                };
-                let translate = Translate::Both { source, destination: range };
-                tracked = self.track(now, segment, Request { translate, ..request });
-            }
-        }
-        let running = &mut self.running[own];
-        let Some(place) = tracked.place else {
-            running.machine.close(now, server, false, Outcome::Expired);
-            running.counters.full += 1;
-            return Decision::Refuse;
-        };
-        let opened = Opened {
-            running: own as u32,
-            server,
-            asked_at: now,
-            waits: true,
-            is_answered: false,
-            is_from_host,
-            phase: Phase::Active,
-        };
-        running.connections += 1;
-        let counters = &mut running.servers[server.index()];
-        counters.in_packets += 1;
-        counters.in_bytes += u64::from(bytes);
-        if self.opened.len() <= place as usize {
-            self.opened.resize(place as usize + 1, Opened { phase: Phase::Closed, ..opened });
-        }
-        self.opened[place as usize] = opened;
-        translate(segment, &tracked, |field| fields.push(field));
-        Decision::To(host)
     }
 
     /// A packet comes from a server.
@@ -457,25 +463,50 @@ impl ServiceState {
                 self.running[running].machine.answered(now, server, latency);
             }
             self.note_end(now, place, tracked.tcp, true);
+            self.note_stage(place, &tracked);
         }
         let before = fields.len();
         translate(&segment, &tracked, |field| fields.push(field));
+        if let Some(place) = tracked.place.filter(|_| is_reply)
+            && let Some(decision) = self.join(now, place, (&segment, &tracked), fields)
+        {
+            return decision;
+        }
         if fields.len() > before { Decision::Translated } else { Decision::Pass }
     }
 
-    fn track(&mut self, now: Time, segment: &Segment, request: Request) -> Tracked {
+    pub(super) fn track(&mut self, now: Time, segment: &Segment, request: Request) -> Tracked {
         let Some(conntrack) = &mut self.conntrack else { return Tracked::default() };
         let tracked = conntrack.process(now, segment, &request);
         self.note_removed(now);
         tracked
     }
 
+    /// What a packet is that is to be tracked later; `None`: it is of no connection.
+    pub(super) fn revisit(&mut self, now: Time, segment: &Segment, request: Request) -> Option<Tracked> {
+        let tracked = self.conntrack.as_mut()?.revisit(now, segment, &request);
+        self.note_removed(now);
+        tracked
+    }
+
+    /// Where the client of a connection is, and its MAC address.
+    pub(super) fn client(&self, place: u32) -> Option<(NodeId, [u8; 6])> {
+        let opened = self.opened.get(place as usize)?;
+        Some((opened.client?, opened.client_mac))
+    }
+
     /// Schedulers hear of connections that are no more. The one that was kept just now is not among them: it has not been noted yet.
-    fn note_removed(&mut self, now: Time) {
+    pub(super) fn note_removed(&mut self, now: Time) {
         let Some(conntrack) = &mut self.conntrack else { return };
         for place in conntrack.take_removed() {
             let Some(opened) = self.opened.get_mut(place as usize) else { continue };
-            self.running[opened.running as usize].connections -= 1;
+            let running = &mut self.running[opened.running as usize];
+            running.connections -= 1;
+            match std::mem::replace(&mut opened.handshake, Handshake::Done) {
+                Handshake::HalfOpen => running.half_open -= 1,
+                Handshake::Proxied(proxied) => self.joining -= u32::from(proxied.offset.is_none()),
+                Handshake::Done => {}
+            }
             // A client that asks nothing, or nothing more, says nothing of its server.
             let outcome = match opened.phase {
                 Phase::Closed => continue,
@@ -516,6 +547,12 @@ impl ServiceState {
     #[inline]
     pub(super) fn is_server(&self, host: NodeId) -> bool {
         self.is_server.get(host).copied().unwrap_or(false)
+    }
+
+    /// Whether what a host sends to a service may be an answer to a connection that it sees come from there.
+    #[inline]
+    pub(super) fn may_answer(&self, host: NodeId) -> bool {
+        self.has_full_nat && self.is_server(host)
     }
 
     /// Room for what is written into a packet.
@@ -590,50 +627,41 @@ impl ServiceState {
                     .map(|at| at.map(|at| at.host))
                     .zip(running.servers.iter().copied())
                     .collect(),
+                balancers: Vec::new(),
+                others: Vec::new(),
             }
         })
     }
 }
 
 /// What is asked of connection tracking about packets of which not all may belong to a service.
-const EXISTING: Request = Request { zone: 0, commit: false, force: false, mark: None, translate: Translate::Existing };
+pub(super) const EXISTING: Request =
+    Request { zone: 0, commit: false, force: false, mark: None, translate: Translate::Existing };
 
 /// The service and the server of a connection, by their places.
-const fn of_mark(mark: u32) -> (usize, usize) {
+pub(super) const fn of_mark(mark: u32) -> (usize, usize) {
     ((mark >> SERVER_BITS) as usize, (mark & ((1 << SERVER_BITS) - 1)) as usize)
-}
-
-/// Whether a segment with these flags begins a connection, with or without an offer of ECN (RFC 3168, 6.1.1).
-const fn is_first_segment(flags: u8) -> bool {
-    flags & (tcp_flags::SYN | tcp_flags::ACK | tcp_flags::RST | tcp_flags::FIN) == tcp_flags::SYN
-}
-
-/// Whether a frame may have such a segment in it, by a look at where its flags stand if it has neither tags nor extension headers: false if they stand there and say otherwise.
-fn may_be_first(frame: &[u8]) -> bool {
-    const IP_AT: usize = 14;
-    let Some(start) = frame.first_chunk::<{ IP_AT + 20 }>() else { return true };
-    let (flags_at, protocol) = match u16::from_be_bytes([start[12], start[13]]) {
-        ethertype::IPV4 if start[IP_AT + 9] != protocol::TCP => return false,
-        ethertype::IPV4 => (IP_AT + usize::from(start[IP_AT] & 0xf) * 4 + 13, protocol::TCP),
-        ethertype::IPV6 => (IP_AT + 40 + 13, start[IP_AT + 6]),
-        _ => return true,
-    };
-    protocol != protocol::TCP || frame.get(flags_at).is_some_and(|flags| is_first_segment(*flags))
-}
-
-fn parse(headers: &[u8]) -> Option<Segment> {
-    let ethernet = EthernetPacket::new_checked(headers).ok()?;
-    match ethernet.ethertype() {
-        ethertype::IPV4 => Segment::parse(false, ethernet.payload()),
-        ethertype::IPV6 => Segment::parse(true, ethernet.payload()),
-        _ => None,
-    }
 }
 
 impl Rebase for ServiceState {
     fn rebase(&mut self, by: Span) {
-        let Self { conntrack, opened, running, by_number: _, is_server: _, sweeps_at, fields: _ } = self;
+        let Self {
+            conntrack,
+            opened,
+            running,
+            by_number: _,
+            is_server: _,
+            has_full_nat: _,
+            cookie_key: _,
+            cookies_until,
+            joining: _,
+            at: _,
+            changes: _,
+            sweeps_at,
+            fields: _,
+        } = self;
         sweeps_at.rebase(by);
+        cookies_until.rebase(by);
         if let Some(conntrack) = conntrack {
             conntrack.rebase(by);
         }

@@ -9,8 +9,12 @@ use vswitch::{Field, HostTable};
 use wire::tcp_flags::{ACK, PSH, RST, SYN};
 use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, ethertype, protocol};
 
+mod balancers;
+mod full_nat;
+mod syn_cookies;
+
 use super::state::Decision;
-use super::{ForwardingMethod, Server, Service, ServiceState, Services, VirtualAddress};
+use super::{ForwardingMethod, HALF_OPEN_MAX, Server, Service, ServiceState, Services, VirtualAddress};
 
 const VIRTUAL: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 80);
 
@@ -37,6 +41,11 @@ const fn host(number: u32) -> NodeId {
 impl Bed {
     /// With a host and as many servers, and a service of all of them at each of these ports.
     fn new(servers: u32, ports: &[u16]) -> Self {
+        Self::with(servers, ports, |_| {})
+    }
+
+    /// The same, of services that are otherwise.
+    fn with(servers: u32, ports: &[u16], change: impl Fn(&mut Service)) -> Self {
         let mut topology = Topology::default();
         for number in 0..=servers {
             let ipv4 = Ipv4Addr::new(10, 0, 0, 1 + number as u8);
@@ -45,7 +54,8 @@ impl Bed {
             let address = HostAddress { mac, ipv4, ipv4_prefix: 8, ipv6, ipv6_prefix: 64, pod: None };
             topology.add_host(format!("h{number}"), address);
         }
-        let services: Vec<Service> = ports.iter().map(|port| service(&topology, servers, *port)).collect();
+        let mut services: Vec<Service> = ports.iter().map(|port| service(&topology, servers, *port)).collect();
+        services.iter_mut().for_each(change);
         let host_table = HostTable::new(&topology, &[]);
         let services = Services::new(&topology, &services);
         let now = Time::ZERO + Span::from_secs(1_000);
@@ -98,6 +108,10 @@ fn service(topology: &Topology, servers: u32, port: u16) -> Service {
         name: format!("web{port}"),
         addresses: vec![address],
         forwarding: ForwardingMethod::Nat,
+        sources: Vec::new(),
+        at: Vec::new(),
+        vrrp: None,
+        half_open_max: HALF_OPEN_MAX,
         servers: (1..=servers).map(|number| Server { host: host(number), port: Some(SERVER_PORT) }).collect(),
         spec: ServiceSpec::new(Scheduler::Rr, (1..=servers).map(spec).collect()),
         health: None,

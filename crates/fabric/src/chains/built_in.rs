@@ -167,7 +167,12 @@ fn rules(list: Option<&At<Vec<At<RuleText>>>>, problems: &mut Problems<'_>) -> O
     (problems.noted() == before).then_some(read)
 }
 
-fn source(topology: &Topology, text: &At<crate::read::Text>, problems: &mut Problems<'_>) -> Option<NatRange> {
+/// What sources are translated to.
+pub(crate) fn source(
+    topology: &Topology,
+    text: &At<crate::read::Text>,
+    problems: &mut Problems<'_>,
+) -> Option<NatRange> {
     let shown = crate::read::shown(&text.value.0);
     let Some(range) = nat_range(TranslatedEnd::Source, &text.value.0) else {
         problems.add(

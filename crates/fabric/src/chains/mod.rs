@@ -14,8 +14,9 @@ mod check;
 mod matching;
 mod text;
 
+pub(crate) use built_in::source as nat_source;
 pub(crate) use check::chains;
-pub(crate) use text::{ChainText, FunctionText};
+pub(crate) use text::{ChainText, FunctionText, Names};
 
 mod functions;
 

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use datapath::{Service, VirtualAddress};
+use machine::Span;
 use serde::Serialize;
-use topology::Topology;
+use topology::{NodeId, Topology};
 
 /// A service.
 #[derive(Serialize)]
@@ -14,9 +15,23 @@ pub(super) struct WrittenService<'a> {
     protocol: &'static str,
     scheduler: &'static str,
     forward: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    source: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    at: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vrrp: Option<WrittenVrrp<'a>>,
     servers: Vec<WrittenServer<'a>>,
     slow_start: String,
     report_expiry: String,
+}
+
+/// How one of its balancers is made the active one.
+#[derive(Serialize)]
+struct WrittenVrrp<'a> {
+    router: u8,
+    interval: String,
+    partners: Vec<&'a str>,
 }
 
 /// A server of it.
@@ -37,6 +52,10 @@ pub fn socket_address(address: &VirtualAddress) -> SocketAddr {
     SocketAddr::new(ip, port)
 }
 
+fn names<'a>(topology: &'a Topology, hosts: &[NodeId]) -> Vec<&'a str> {
+    hosts.iter().map(|host| topology.nodes[*host].name.as_str()).collect()
+}
+
 pub(super) fn written_services<'a>(topology: &'a Topology, services: &'a [Service]) -> Vec<WrittenService<'a>> {
     let written = services.iter().map(|service| WrittenService {
         name: &service.name,
@@ -44,6 +63,13 @@ pub(super) fn written_services<'a>(topology: &'a Topology, services: &'a [Servic
         protocol: service.addresses.first().map_or("tcp", VirtualAddress::protocol_name),
         scheduler: service.spec.scheduler.name(),
         forward: service.forwarding.name(),
+        at: names(topology, &service.at),
+        vrrp: service.vrrp.as_ref().map(|vrrp| WrittenVrrp {
+            router: vrrp.router,
+            interval: Span::from_ms(u64::from(vrrp.interval_cs) * 10).to_string(),
+            partners: names(topology, &vrrp.partners),
+        }),
+        source: service.sources.iter().map(ToString::to_string).collect(),
         servers: service
             .servers
             .iter()

@@ -240,6 +240,15 @@ impl ServeText {
 
 /// Direct routing leaves packets as they are: no server can have another port then.
 fn check_forwarding(axes: &[Axis], context: &Context<'_>, place: crate::source::Place, problems: &mut Problems<'_>) {
+    let is_other = |setting: &ServiceSetting| {
+        matches!(setting, ServiceSetting::Forward(ForwardingMethod::Nat | ForwardingMethod::DirectRouting))
+    };
+    if let Some(service) = context.services.iter().find(|service| !service.at.is_empty())
+        && service_settings(axes).any(is_other)
+    {
+        let message = format!("the balancers of `{}` are at hosts, which need full NAT", service.name);
+        problems.add(place, message, "needs full NAT", "vary `full-nat` alone, or take `at` away");
+    }
     let direct = ServiceSetting::Forward(ForwardingMethod::DirectRouting);
     if !service_settings(axes).any(|setting| *setting == direct) {
         return;

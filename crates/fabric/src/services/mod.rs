@@ -1,6 +1,8 @@
 //! `services`: several servers behind one address.
 
+mod balancers;
 mod health;
+mod source;
 mod text;
 
 use std::net::IpAddr;
@@ -9,6 +11,7 @@ use std::sync::Arc;
 use balance::{ClientLimit, CountryRules, Persistence, ServerSpec, ServiceSpec, SourceFilter};
 use datapath::{AgentSpec, CountriesSpec, Server, Service, VirtualAddress};
 use machine::Span;
+use vswitch::conntrack::NatRange;
 
 pub use text::ServiceSetting;
 pub(crate) use text::{ServiceAxis, ServiceText};
@@ -94,6 +97,8 @@ fn service(
         problems.add(text.servers.place, error.to_string(), "cannot be", "see `heddle help file`, services");
     }
     let forwarding = text.forward.map(|choice| choice.0).unwrap_or_default();
+    let sources = source::sources(graph, others, (text, forwarding, &addresses), problems);
+    let (at, vrrp) = balancers::balancers(graph, others, (text, forwarding, &addresses, &sources), problems);
     let health = text.health.as_ref().map(|text| health(text, protocol == UDP, problems));
     let agent = text.agent.as_ref().map(|At { value: text, .. }| AgentSpec {
         port: text.port.value.get() as u16,
@@ -111,6 +116,10 @@ fn service(
         name,
         addresses,
         forwarding,
+        sources,
+        at,
+        vrrp,
+        half_open_max: text.half_open.map_or(datapath::HALF_OPEN_MAX, Whole::get),
         servers,
         spec,
         health,
@@ -190,6 +199,18 @@ fn addresses(
         if let Some(other) = other.filter(|other| other.addresses.contains(&address)) {
             let message = format!("the service `{}` has {} already", other.name, endpoint.0);
             problems.add(*place, message, "there already", "give it another port or address");
+            continue;
+        }
+        let is_source = |other: &&Service| {
+            let has_it = |range: &NatRange| {
+                let (first, last) = range.addresses;
+                range.is_ipv6 == address.is_ipv6 && (first..=last).contains(&address.address)
+            };
+            other.sources.iter().any(has_it)
+        };
+        if let Some(other) = others.iter().find(is_source) {
+            let message = format!("servers of `{}` see its connections come from {ip}", other.name);
+            problems.add(*place, message, "of another service", "give it another address");
             continue;
         }
         if read.contains(&address) {

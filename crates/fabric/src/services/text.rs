@@ -8,10 +8,11 @@ use datapath::{ForwardingMethod, Service};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::health::HealthText;
+use crate::chains::Names;
 use crate::error::Problems;
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Length, Whole};
-use crate::read::{Fields, Name, Read, expected, section, shown};
+use crate::read::{Fields, Name, Read, Text, expected, section, shown};
 use crate::source::At;
 use crate::tree::{Node, Value};
 use crate::vm::FilePath;
@@ -48,14 +49,26 @@ parameters! {
             "services.scheduler": Choice<Scheduler> => Policy Scheduler(Scheduler), plain,
             |service, scheduler| service.spec.scheduler = *scheduler
         };
-        /// How packets come to servers: `nat` translates the address, `dr` (direct routing) leaves packets as they are, and each server has the service's address as
-        /// well. `nat` when not given.
+        /// How packets come to servers: `nat` translates the service's address, `full-nat` the client's, too (to `source`); `dr` (direct routing) leaves packets as they are, and
+        /// each server has the service's address as well. `nat` when not given.
         "forward" => forward: Option<Choice<ForwardingMethod>>, vary {
             /// How packets come to servers, of all services.
             "services.forward": Choice<ForwardingMethod> => Policy #[serde(with = "forwarding")] Forward(ForwardingMethod),
             plain,
             |service, forward| service.forwarding = *forward
         };
+        /// With `full-nat`, from where servers see connections come: addresses that no host has, with or without ports, as `10.1.0.200`, `10.1.0.200-10.1.0.203` or
+        /// `10.1.0.200:32768-65535`; or a list of one for IPv4 and one for IPv6. The service's own address, ports 1024 to 65535, when not given.
+        "source" => source: Option<At<Sources>>;
+        /// Hosts that balance it, with `full-nat`: all of its packets go to one of them, live and simulated, and no program is needed there. Each has heard of the others' connections,
+        /// and any may take another one's place. At the switches where packets come in when not given.
+        "at" => at: Option<At<Names>>;
+        /// With `at`, has one balancer be active and the others stand by, by VRRP (version 3), the first one of `at` before the others. All are active when not given: each connection
+        /// goes to one of them by its hash.
+        "vrrp" => vrrp: Option<At<VrrpText>>;
+        /// While so many connections are being opened, first segments of TCP are answered with SYN cookies, and only who answers gets a server: those connections have no
+        /// selective acknowledgements, scaled windows or timestamps. 4096 when not given; 0: all are. Not with `at`.
+        "half-open" => half_open: Option<Whole<0, 1_000_000>>;
         /// A server that comes, or comes back, gets a share of connections that grows for so long. At once when not given.
         "slow-start" => slow_start: Option<Length<true, HOUR>>;
         /// Clients stay with their server for so long after their last connection. They do not when not given.
@@ -74,6 +87,18 @@ parameters! {
         "agent" => agent: Option<At<AgentText>>;
         /// What an agent has reported counts for so long. 3s when not given.
         "report-expiry" => report_expiry: Option<Length<false, HOUR>>;
+    }
+}
+
+section! {
+    /// How one of several balancers is made the active one: the virtual router redundancy protocol, version 3.
+    VrrpText {
+        /// The number of the virtual router.
+        "router" => router: At<Whole<1, 255>>,
+        /// From advertisement to advertisement, in steps of 10ms: after three of them and a bit without one another balancer takes over. 50ms when not given.
+        "interval" => interval: Option<At<Length<false, 40_950>>>,
+        /// Hosts whose own programs take part, as keepalived. Nobody else's are heard.
+        "partners" => partners: Option<At<Names>>,
     }
 }
 
@@ -264,6 +289,30 @@ impl JsonSchema for Addresses {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let one = json_schema!({ "type": "string", "examples": ["10.1.0.80:80", "[fd68:6564:646c::80]:80"] });
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+    }
+}
+
+/// A range of a balancer's own addresses, or several.
+#[derive(Clone, Debug)]
+pub(crate) struct Sources(pub Vec<At<Text>>);
+
+impl Read for Sources {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        match &node.value {
+            Value::List(items) if !items.is_empty() => Vec::read(node, problems).map(Self),
+            _ => Some(Self(vec![At::read(node, problems)?])),
+        }
+    }
+}
+
+impl JsonSchema for Sources {
+    fn schema_name() -> Cow<'static, str> {
+        "SourceAddresses".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let one = json_schema!({ "type": "string", "examples": ["10.1.0.200", "10.1.0.200-10.1.0.203:32768-65535"] });
         json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
     }
 }

@@ -32,6 +32,9 @@ const COLUMNS: [&str; 12] = [
     "max_ms",
 ];
 
+/// A load that is at work for more of its time, in percent, may be what limits a service.
+const BUSY_PERCENT: u64 = 95;
+
 /// The port of a target that names none.
 const HTTP_PORT: u16 = 80;
 
@@ -41,7 +44,9 @@ pub fn load(args: &Load, format: Format) -> Result<Ending, Report> {
     signals::await_end(&ending)?;
     let config = config(args)?;
     let bar = progress_bar(args, &config);
+    let mut last = None;
     let shown = |progress: &Progress| {
+        last = Some(*progress);
         bar.set_position(progress.passed.min(progress.whole).as_ns() / 1_000_000);
         bar.set_message(format!(
             "{} answers, {} failed, {} under way",
@@ -51,6 +56,11 @@ pub fn load(args: &Load, format: Format) -> Result<Ending, Report> {
     let measured = run(&config, &ending, shown).map_err(|error| explain(&error))?;
     bar.finish_and_clear();
     print(args, &measured, format)?;
+    if last.is_some_and(|last| last.waited * 100 < last.passed * (100 - BUSY_PERCENT)) {
+        eprintln!(
+            "This program had hardly a moment to wait: the figures may be its own rather than those of the service. Two of them at a time, on cores of their own, ask more."
+        );
+    }
     if ending.load(Ordering::Relaxed) {
         return Ok(Ending::Interrupted);
     }

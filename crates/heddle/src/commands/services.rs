@@ -46,6 +46,13 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64) -> Rows
             let was = was.and_then(|was| was.servers.iter().find(|was| was.server == server.server));
             rows.push(server_row(service, was, server, seconds));
         }
+        for balancer in &service.balancers {
+            let mut row = [const { Value::Null }; COLUMNS.len()];
+            let state = format!("balancer: {}", balancer.role.name());
+            [row[0], row[3], row[4], row[6]] =
+                [json!(service.service), json!(balancer.balancer), json!(state), json!(balancer.connections)];
+            rows.push(row);
+        }
         for (what, count) in service.counters.named().into_iter().filter(|(_, count)| *count > 0) {
             let mut row = [const { Value::Null }; COLUMNS.len()];
             [row[0], row[4], row[9]] = [json!(service.service), json!(what), json!(count)];

@@ -316,7 +316,7 @@ fn counters(counters: &live::Counters) -> Rows {
 }
 
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 18] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 19] {
     [
         ("unknown destination", refused.unknown_destination),
         ("storm control", refused.storm_control),
@@ -334,6 +334,7 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 18]
         ("stray in a chain", refused.stray),
         ("not in its VLAN", refused.vlan),
         ("not served", refused.service),
+        ("no source port left", refused.no_port),
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
     ]

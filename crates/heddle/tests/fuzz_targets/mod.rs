@@ -35,6 +35,7 @@ targets! {
     capture
     capture_filter
     certificate_name
+    connection_sync
     conntrack
     control_message
     countries

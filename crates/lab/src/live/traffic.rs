@@ -47,11 +47,24 @@ pub(crate) struct Measured<C> {
     pub after: C,
 }
 
-/// Flows that could not connect before anything was measured, each with why.
-type Unconnected = Vec<(usize, String)>;
+/// How often flows that were started too late are started once more, with a longer warm-up.
+const LATE_MAX: u64 = 3;
+
+/// By so much longer each time.
+const LATER_WARM_UP: Span = Span::from_secs(2);
+
+/// What came of one attempt.
+enum Attempt<C> {
+    /// Something was measured.
+    Measured(Measured<C>),
+    /// Flows that could not connect before anything was measured, each with why.
+    Unconnected(Vec<(usize, String)>),
+    /// The machine was too busy to start this flow before the warm-up was over.
+    Late(FlowFailure),
+}
 
 /// Runs all flows at once, as [`attempt`] does. Those that cannot connect are left out, and all others run once more: a window that waits for them would begin when others
-/// have ended.
+/// have ended. So they do on a machine that was too busy to start them in time, after a longer warm-up.
 pub(crate) fn run<C>(
     hosts: &impl Hosts,
     flows: &[LiveFlow],
@@ -60,14 +73,15 @@ pub(crate) fn run<C>(
     (mut count, have_begun): (impl FnMut() -> Result<C, FlowFailure>, impl Fn(&C, &C, &[LiveFlow]) -> bool),
 ) -> Result<Measured<C>, FlowFailure> {
     let mut failed: Vec<Option<String>> = vec![None; flows.len()];
+    let mut late = 0;
     loop {
         let left: Vec<usize> = (0..flows.len()).filter(|number| failed[*number].is_none()).collect();
         let chosen: Vec<LiveFlow> = left.iter().map(|number| flows[*number].clone()).collect();
         let starts = left.iter().map(|number| schedule.starts.get(*number).copied().unwrap_or_default()).collect();
         let have_begun = |before: &C, after: &C| have_begun(before, after, &chosen);
-        let schedule = Schedule { starts, ..schedule.clone() };
+        let schedule = Schedule { starts, warm_up: schedule.warm_up + LATER_WARM_UP * late, ..schedule.clone() };
         match attempt(hosts, &chosen, &schedule, during, (&mut count, have_begun))? {
-            Ok(measured) => {
+            Attempt::Measured(measured) => {
                 let mut reports = measured.flows.into_iter();
                 let flows = failed.into_iter().map(|why| match why {
                     Some(why) => Err(why),
@@ -75,7 +89,9 @@ pub(crate) fn run<C>(
                 });
                 return Ok(Measured { flows: flows.collect(), before: measured.before, after: measured.after });
             }
-            Err(unconnected) => {
+            Attempt::Late(_) if late < LATE_MAX => late += 1,
+            Attempt::Late(failure) => return Err(failure),
+            Attempt::Unconnected(unconnected) => {
                 for (number, why) in unconnected {
                     failed[left[number]] = Some(why);
                 }
@@ -93,7 +109,7 @@ fn attempt<C>(
     schedule: &Schedule,
     during: &mut During<'_>,
     (mut count, have_begun): (impl FnMut() -> Result<C, FlowFailure>, impl Fn(&C, &C) -> bool),
-) -> Result<Result<Measured<C>, Unconnected>, FlowFailure> {
+) -> Result<Attempt<C>, FlowFailure> {
     let begun = Instant::now();
     let mut servers = Processes::default();
     for flow in flows {
@@ -116,7 +132,11 @@ fn attempt<C>(
         let due = start + schedule.starts.get(number).copied().unwrap_or_default();
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         // The first one is never late.
-        let left = if nth == 0 { warm.saturating_duration_since(Instant::now()) } else { start_up::left(flow, warm)? };
+        let left = match start_up::left(flow, warm) {
+            Ok(left) => left,
+            Err(_) if nth == 0 => Duration::ZERO,
+            Err(failure) => return Ok(Attempt::Late(failure)),
+        };
         clients.start(hosts, flow, &flow.from, &client_arguments(flow, schedule, left), Stdio::piped())?;
     }
     clients.put_back(&order);
@@ -133,13 +153,13 @@ fn attempt<C>(
     if clients.any_failed() {
         // Others may have begun to connect a little later.
         during.wait_until(Instant::now() + LATER_FAILURES, |moment| clients.watch_until(moment, &mut servers))?;
-        return Ok(Err(clients.failed_ones()));
+        return Ok(Attempt::Unconnected(clients.failed_ones()));
     }
     let lasts = Duration::from_secs(schedule.seconds);
     during.pass(warm, lasts, |moment| clients.watch_until(moment, &mut servers))?;
     let after = count()?;
     let measurements = clients.collect(warm + lasts + END_PATIENCE, &mut servers)?;
-    Ok(Ok(Measured { flows: measurements, before, after }))
+    Ok(Attempt::Measured(Measured { flows: measurements, before, after }))
 }
 
 /// No JSON from the server: the client's report holds what the receiver measured.
@@ -224,7 +244,7 @@ impl Processes {
     }
 
     /// Which ones, and how.
-    fn failed_ones(&self) -> Unconnected {
+    fn failed_ones(&self) -> Vec<(usize, String)> {
         let clients = self.running.iter().enumerate();
         clients.filter_map(|(number, client)| Some((number, client.report.clone()?.err()?))).collect()
     }

@@ -194,6 +194,7 @@ mod tests {
             stray: 1_000,
             vlan: 1_000,
             service: 1_000,
+            no_port: 1_000,
             no_member: 0,
             removed: 1_000,
             unwatched_flows: 1_000,
@@ -203,6 +204,6 @@ mod tests {
         let after = Counters { refused, ports, ..Counters::default() };
         let window = Window { before: &Counters::default(), after: &after };
         assert_eq!((window.lost_outside_links(), window.uncounted()), (39, 1_000));
-        assert_eq!((window.lost()["dropped by a meter"], window.lost().len()), (1_000, 12), "{:?}", window.lost());
+        assert_eq!((window.lost()["dropped by a meter"], window.lost().len()), (1_000, 13), "{:?}", window.lost());
     }
 }

@@ -49,6 +49,9 @@ pub struct Refusals {
     /// For a service that did not take it: it has counted why.
     #[serde(default)]
     pub service: u64,
+    /// For a service with full NAT of whose own ports none is left.
+    #[serde(default)]
+    pub no_port: u64,
     /// For a bond of which no member may send.
     pub no_member: u64,
     /// Under way to a part that a new file removed.
@@ -68,6 +71,7 @@ impl Refusals {
             Loss::Malformed => &mut self.malformed,
             Loss::Vlan => &mut self.vlan,
             Loss::Service => &mut self.service,
+            Loss::NoPort => &mut self.no_port,
             Loss::Loop => &mut self.looped,
             Loss::Pipeline => &mut self.dropped_by_flow,
             Loss::Meter => &mut self.dropped_by_meter,
@@ -95,6 +99,7 @@ impl Refusals {
         self.looped += other.looped;
         self.vlan += other.vlan;
         self.service += other.service;
+        self.no_port += other.no_port;
         self.no_member += other.no_member;
         self.removed += other.removed;
         self.unwatched_flows += other.unwatched_flows;

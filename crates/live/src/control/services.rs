@@ -1,6 +1,6 @@
 //! How services do, and what is said about their servers while they run.
 
-use datapath::{ServerCounters, ServiceCounters};
+use datapath::{BalancerRole, ServerCounters, ServiceCounters};
 use machine::nanos;
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +15,13 @@ pub struct ServiceStatus {
     pub protocol: String,
     /// Who chooses, as the file names it.
     pub scheduler: String,
-    /// `nat` or `dr`.
+    /// `nat`, `full-nat` or `dr`.
     pub forward: String,
     /// Its servers, those first that the file has.
     pub servers: Vec<ServerStatus>,
+    /// Where it is balanced at hosts: how those do, in the order of the file.
+    #[serde(default)]
+    pub balancers: Vec<BalancerStatus>,
     /// What it has counted besides what its servers have.
     #[serde(flatten)]
     pub counters: ServiceCounters,
@@ -53,6 +56,21 @@ pub struct ServerStatus {
     /// What has passed to and from it.
     #[serde(flatten)]
     pub traffic: ServerCounters,
+}
+
+/// A balancer of a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BalancerStatus {
+    /// Its host.
+    pub balancer: String,
+    /// What it does.
+    pub role: BalancerRole,
+    /// Connections that it has or has heard of, of all services.
+    pub connections: u64,
+    /// What it has heard of connections from others.
+    pub adopted: u64,
+    /// Datagrams about connections that it could not read.
+    pub malformed: u64,
 }
 
 /// What health checks have found of a server.

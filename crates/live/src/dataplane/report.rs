@@ -41,7 +41,7 @@ impl Report {
         for port in edge.ports.iter_mut().flatten() {
             port.count_losses();
         }
-        let services = services::services(&mut graph.services, plan, at);
+        let services = services::services(graph, plan, at);
         let directions = plan.fabric().topology.links.keys().flat_map(Direction::both);
         let links = directions.filter_map(|way| Some((way, graph.egress[plan.map().leaving(way)].link()?)));
         let ends = graph.ends.iter_enumerated();

@@ -6,26 +6,37 @@ use std::time::Instant;
 
 use balance::LoadReport;
 use balance::agent::AgentCheck;
-use datapath::{ServiceState, ServiceView};
+use datapath::{BalancerView, Graph, ServiceView};
 use fabric::{Fabric, socket_address};
 use machine::{Time, nanos};
 
 use super::DataPlane;
 use super::plan::Plan;
 use super::poller::Waker;
+use super::pool::Packet;
 use super::worker::{Command, Worker};
 use crate::Error;
-use crate::control::{ServerChange, ServerStatus, ServiceStatus};
+use crate::control::{BalancerStatus, ServerChange, ServerStatus, ServiceStatus};
 
 /// How services do, at `now`; none of a worker that has none.
-pub(super) fn services(state: &mut ServiceState, plan: &Plan, now: Time) -> Vec<ServiceStatus> {
-    state.clear_expired(now);
+pub(super) fn services(graph: &mut Graph<Packet>, plan: &Plan, now: Time) -> Vec<ServiceStatus> {
+    graph.clear_expired(now);
     let fabric = plan.fabric();
-    fabric.services.iter().zip(state.views()).map(|(service, view)| status(fabric, service, &view, now)).collect()
+    let views = graph.service_views(&plan.tables().services);
+    fabric.services.iter().zip(views).map(|(service, view)| status(fabric, service, &view, now)).collect()
 }
 
 fn status(fabric: &Fabric, service: &datapath::Service, view: &ServiceView<'_>, now: Time) -> ServiceStatus {
-    let server = |status: balance::ServerStatus| {
+    let others: Vec<balance::ServerStatus> = view.others.iter().flat_map(|other| other.status(now)).collect();
+    let server = |mut status: balance::ServerStatus| {
+        for other in others.iter().filter(|other| other.name == status.name) {
+            // Each balancer has heard of the others' connections.
+            (status.active, status.inactive) = (status.active.max(other.active), status.inactive.max(other.inactive));
+            status.opened += other.opened;
+            status.completed += other.completed;
+            status.failed += other.failed;
+            status.refused += other.refused;
+        }
         let (host, counters) = view.servers.get(status.id.index()).copied().unwrap_or_default();
         let host = host.map(|host| fabric.topology.nodes[host].name.clone());
         ServerStatus {
@@ -50,8 +61,15 @@ fn status(fabric: &Fabric, service: &datapath::Service, view: &ServiceView<'_>, 
         scheduler: view.machine.spec().scheduler.name().to_owned(),
         forward: service.forwarding.name().to_owned(),
         servers: view.machine.status(now).map(server).collect(),
+        balancers: view.balancers.iter().map(|balancer| balancer_status(fabric, balancer)).collect(),
         counters: view.counters,
     }
+}
+
+fn balancer_status(fabric: &Fabric, view: &BalancerView) -> BalancerStatus {
+    let BalancerView { host, role, connections, adopted, malformed } = *view;
+    let balancer = fabric.topology.nodes[host].name.clone();
+    BalancerStatus { balancer, role, connections, adopted, malformed }
 }
 
 /// Its name in results.
@@ -112,20 +130,23 @@ impl ServerOrders {
 impl Worker {
     /// Whether there is such a server.
     #[cold]
-    pub(super) fn change_server(&mut self, order: ServerOrder) -> bool {
+    pub(super) fn change_server(&mut self, order: &ServerOrder) -> bool {
         let now = self.now();
-        let Some(service) = self.graph.services.machine(&order.service) else { return false };
-        let Some(server) = service.server(&order.server) else { return false };
-        match order.kind {
-            OrderKind::Change(ServerChange::Weight(weight)) => service.set_weight(now, server, weight),
-            OrderKind::Change(ServerChange::Drain(drains)) => service.drain(now, server, drains),
-            OrderKind::Healthy(is_healthy) => service.set_healthy(now, server, is_healthy),
-            OrderKind::Agent(said) => service.agent_check(now, server, &said),
-            OrderKind::Report(report) => service.report(now, server, report),
-            OrderKind::Forget => service.forget_checks(now, server),
-            OrderKind::ForgetAgent => service.forget_agent(now, server),
+        let mut is_there = false;
+        for service in self.graph.service_machines(&order.service) {
+            let Some(server) = service.server(&order.server) else { continue };
+            is_there = true;
+            match &order.kind {
+                OrderKind::Change(ServerChange::Weight(weight)) => service.set_weight(now, server, *weight),
+                OrderKind::Change(ServerChange::Drain(drains)) => service.drain(now, server, *drains),
+                OrderKind::Healthy(is_healthy) => service.set_healthy(now, server, *is_healthy),
+                OrderKind::Agent(said) => service.agent_check(now, server, said),
+                OrderKind::Report(report) => service.report(now, server, *report),
+                OrderKind::Forget => service.forget_checks(now, server),
+                OrderKind::ForgetAgent => service.forget_agent(now, server),
+            }
         }
-        true
+        is_there
     }
 }
 

@@ -291,7 +291,7 @@ impl Worker {
                     let _ = reply.send(self.answer_about_flows(switch, question));
                 }
                 Command::Server { order, reply } => {
-                    let _ = reply.send(self.change_server(order));
+                    let _ = reply.send(self.change_server(&order));
                 }
                 Command::ReplacePort { key, replacement, done } => {
                     self.edge.replace_port(key, replacement);

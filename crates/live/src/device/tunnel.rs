@@ -8,10 +8,10 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, socket, sockopt};
 use topology::TunnelDevice;
 use vswitch::segmentation::LargeSegment;
 use wire::{Encapsulation, VirtioNetPacket};
@@ -47,6 +47,26 @@ pub struct TunnelPort {
     lost: u64,
 }
 
+/// An address with a port that is still to be chosen, as it stands in a tunnel's name.
+fn another(local: SocketAddr) -> String {
+    match local.ip() {
+        IpAddr::V4(address) => format!("{address}:PORT"),
+        IpAddr::V6(address) => format!("[{address}]:PORT"),
+    }
+}
+
+/// A socket of this address and of its family alone: a tunnel over IPv4 may have the same port as one over IPv6.
+fn bind(local: SocketAddr) -> io::Result<UdpSocket> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let family = if local.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let descriptor = socket(family, SockType::Datagram, flags, None)?;
+    if local.is_ipv6() {
+        setsockopt(&descriptor, sockopt::Ipv6V6Only, &true)?;
+    }
+    nix::sys::socket::bind(descriptor.as_raw_fd(), &SockaddrStorage::from(local))?;
+    Ok(descriptor.into())
+}
+
 impl TunnelPort {
     /// Opens the end of a tunnel in the calling thread's network namespace.
     ///
@@ -60,14 +80,14 @@ impl TunnelPort {
             tunnel.local.map_or(any, |local| local.address),
             tunnel.local.and_then(|local| local.port).unwrap_or(port),
         );
-        let socket = UdpSocket::bind(local).map_err(|error| match error.kind() {
+        let socket = bind(local).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
-                let taken = format!("UDP port {} is taken: `local={any}:PORT` has it use another one", local.port());
+                let taken =
+                    format!("UDP port {} is taken: `local={}` has it use another one", local.port(), another(local));
                 io::Error::new(error.kind(), taken)
             }
             _ => error,
         })?;
-        socket.set_nonblocking(true)?;
         // Who may not have as much gets what there is.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
@@ -268,6 +288,9 @@ mod tests {
         let _one = open(&format!("vxlan:{THERE},vni=7,local={HERE}:{port}")).unwrap();
         let error = open(&format!("vxlan:{THERE},vni=8,local={HERE}:{port}")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-        assert_eq!(error.to_string(), format!("UDP port {port} is taken: `local=0.0.0.0:PORT` has it use another one"));
+        assert_eq!(error.to_string(), format!("UDP port {port} is taken: `local={HERE}:PORT` has it use another one"));
+        let _other = open(&format!("vxlan:::1,vni=7,local=[::]:{port}")).expect("IPv6 has ports of its own");
+        let error = open(&format!("vxlan:::1,vni=8,local=[::]:{port}")).unwrap_err();
+        assert_eq!(error.to_string(), format!("UDP port {port} is taken: `local=[::]:PORT` has it use another one"));
     }
 }

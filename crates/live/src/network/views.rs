@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use balance::ServiceSpec;
 use balance::health::HealthSpec;
-use datapath::{AgentSpec, ForwardingMethod, Service, VirtualAddress};
+use datapath::{AgentSpec, ForwardingMethod, Service, VirtualAddress, VrrpSettings};
 use fabric::{Fabric, HostSetup, SwitchSettings, SwitchTables};
 use link::LinkSpec;
 use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Side};
 use vswitch::Spread;
 use vswitch::chain::{Chain, OnFailure};
+use vswitch::conntrack::NatRange;
 use vswitch::flow_table::Match;
 use vswitch::functions::BuiltIn;
 
@@ -52,21 +53,50 @@ pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
 /// Each service: its servers by their names, and all else that is said of it.
 fn service_views(fabric: &Fabric) -> BTreeMap<String, ServiceView<'_>> {
     let mut views = BTreeMap::new();
-    for Service { name, addresses, forwarding, servers, spec, health, agent, countries: _ } in &fabric.services {
+    for Service {
+        name,
+        addresses,
+        forwarding,
+        sources,
+        at,
+        vrrp,
+        half_open_max,
+        servers,
+        spec,
+        health,
+        agent,
+        countries: _,
+    } in &fabric.services
+    {
         let servers = servers.iter().map(|server| (fabric.topology.nodes[server.host].name.as_str(), server.port));
+        let name_of = |host: &NodeId| fabric.topology.nodes[*host].name.as_str();
+        let partners = |settings: &VrrpSettings| settings.partners.iter().map(name_of).collect();
+        let vrrp = vrrp.as_ref().map(|settings| (settings.router, settings.interval_cs, partners(settings)));
+        let balancers = (at.iter().map(name_of).collect(), vrrp);
         views.insert(
             format!("service {name}"),
-            (addresses.as_slice(), *forwarding, servers.collect(), (spec, health.as_ref(), *agent)),
+            (
+                (addresses.as_slice(), *forwarding, sources.as_slice()),
+                balancers,
+                servers.collect(),
+                ((spec, *half_open_max), health.as_ref(), *agent),
+            ),
         );
     }
     views
 }
 
 /// What distinguishes a service: where it is, how it forwards, its servers by name and port, and what schedulers know.
-type ServiceView<'a> = (&'a [VirtualAddress], ForwardingMethod, Vec<(&'a str, Option<u16>)>, ServersView<'a>);
+type ServiceView<'a> = (AddressesView<'a>, BalancersView<'a>, Vec<(&'a str, Option<u16>)>, ServersView<'a>);
+
+/// Its addresses, how it forwards, and the balancer's own addresses.
+type AddressesView<'a> = (&'a [VirtualAddress], ForwardingMethod, &'a [NatRange]);
+
+/// Where it is balanced; by VRRP: the virtual router, how often it advertises, and who else may.
+type BalancersView<'a> = (Vec<&'a str>, Option<(u8, u16, Vec<&'a str>)>);
 
 /// What is known of its servers, and how: by schedulers, by health checks, by agents.
-type ServersView<'a> = (&'a ServiceSpec, Option<&'a HealthSpec>, Option<AgentSpec>);
+type ServersView<'a> = ((&'a ServiceSpec, u32), Option<&'a HealthSpec>, Option<AgentSpec>);
 
 /// Each chain: from whom to whom, by which functions, what those are that are built in, and what it takes.
 fn chain_views(fabric: &Fabric) -> BTreeMap<String, ChainView<'_>> {

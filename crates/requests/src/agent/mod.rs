@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 use self::service::AgentService;
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::server::{Limits, Listener, Protocol, Server};
+use crate::server::{Limits, Listener, Protocol, Server, WhenFull};
 
 /// An agent whose ports are open.
 pub struct Agent {
@@ -67,7 +67,7 @@ impl Agent {
     pub fn run(self, ending: Arc<AtomicBool>) -> Result<(), Error> {
         let clock = Clock::start();
         let config = self.config;
-        let limits = Limits { connections_max: 1_000, ..Limits::default() };
+        let limits = Limits { connections_max: 1_000, when_full: WhenFull::CloseIdle, ..Limits::default() };
         let agent = |_| AgentService::new(&config, clock);
         Server::new(self.listeners, limits, clock, ending, agent)?.run().map(drop)
     }

@@ -17,6 +17,8 @@ const READS_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Client {
     stream: Option<TcpStream>,
+    /// A connection that has had its last answer, and that its server has not closed yet.
+    parted: Option<TcpStream>,
     /// The server sends nothing more on it, as epoll says.
     is_closed: bool,
     /// More may be there than a turn reads. No event will say so.
@@ -164,8 +166,10 @@ impl Client {
 
     fn complete(&mut self, answer: Answer, is_exact: bool) -> Outcome {
         self.began = None;
-        if !answer.keep_alive || !is_exact {
+        if !is_exact {
             self.disconnect();
+        } else if !answer.keep_alive {
+            self.part();
         }
         match answer.status {
             400..=499 => Outcome::Failed(Failure::Status4xx),
@@ -200,6 +204,17 @@ impl Client {
     pub fn disconnect(&mut self) {
         self.stream = None;
         (self.is_closed, self.has_unread) = (false, false);
+    }
+
+    /// Lets go of a connection after its last answer.
+    pub fn part(&mut self) {
+        self.parted = self.stream.take().filter(|_| !self.is_closed);
+        self.disconnect();
+    }
+
+    /// The connection that was let go last, unless its server has closed it already.
+    pub const fn take_parted(&mut self) -> Option<TcpStream> {
+        self.parted.take()
     }
 
     /// The error of a connection that was not made, if it has one.

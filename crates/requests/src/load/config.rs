@@ -43,6 +43,8 @@ pub struct Progress {
     pub passed: Span,
     /// How long it takes.
     pub whole: Span,
+    /// For how much of the time passed there was nothing to do.
+    pub waited: Span,
     /// Requests that were answered since the warm-up.
     pub done: u64,
     /// Those that failed.

@@ -1,9 +1,11 @@
 //! The loop of a load: one thread, as many connections as there are clients.
 
+use std::collections::VecDeque;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use machine::{Control as _, Span, Step, Time};
+use mio::net::TcpStream;
 use workload::service::{Failure, Finished, Generator, Measured, Outcome, Start};
 
 use super::client::Client;
@@ -18,6 +20,11 @@ const EVENTS: usize = 1_024;
 const SCRATCH: usize = 64 << 10;
 /// How often requests are looked at that take too long, and progress is reported.
 const SWEEP: Span = Span::from_ms(50);
+/// After its last answer the server has so long to close a connection. Whoever closes first keeps its port for a minute (TIME-WAIT), and a client soon has no port left, or
+/// looks for one longer than for everything else.
+const PARTED: Span = Span::from_ms(50);
+/// Connections that are left to their servers for that time.
+const PARTED_MAX: usize = 10_000;
 
 /// Puts a load on a service, and measures, until its time is over or `ending` is set; then nothing new begins.
 ///
@@ -41,6 +48,8 @@ pub fn run(config: &LoadConfig, ending: &AtomicBool, progress: impl FnMut(&Progr
         failed_at_once: Vec::new(),
         happened: Vec::new(),
         unread: Vec::new(),
+        parted: VecDeque::new(),
+        waited: Span::ZERO,
     };
     load.run(ending, progress)
 }
@@ -77,6 +86,10 @@ struct Load<'a> {
     happened: Vec<Happened>,
     /// Clients whose servers had sent more than a turn reads.
     unread: Vec<usize>,
+    /// Connections that servers are to close, and when they were let go.
+    parted: VecDeque<(Time, TcpStream)>,
+    /// For how long nothing was to be done.
+    waited: Span,
 }
 
 impl Load<'_> {
@@ -97,10 +110,13 @@ impl Load<'_> {
                 self.sweep(now);
                 let (done, failed) = (self.generator.measured().done(), self.generator.measured().failures().total());
                 let in_flight = self.generator.in_flight();
-                progress(&Progress { passed: now.since(Time::ZERO), whole, done, failed, in_flight });
+                let (passed, waited) = (now.since(Time::ZERO), self.waited);
+                progress(&Progress { passed, whole, waited, done, failed, in_flight });
             }
             let until = if self.unread.is_empty() { due.min(next_sweep) } else { now };
-            self.poller.wait(until.since(self.clock.now()))?;
+            let before = self.clock.now();
+            self.poller.wait(until.since(before))?;
+            self.waited = self.waited + self.clock.now().since(before);
             self.handle_events();
         }
         Ok(self.generator.into_measured())
@@ -191,14 +207,31 @@ impl Load<'_> {
     }
 
     fn finish(&mut self, slot: u32, outcome: Outcome) {
+        let client = &mut self.clients[slot as usize];
         if self.config.connections == Connections::New {
-            self.clients[slot as usize].disconnect();
+            client.part();
+        }
+        if let Some(stream) = client.take_parted() {
+            self.part(stream);
         }
         self.generator.handle(self.clock.now(), Finished { slot, outcome });
     }
 
+    /// Leaves it to the server to close a connection.
+    fn part(&mut self, mut stream: TcpStream) {
+        // What still happens to it is none of the client's, who has another one by then.
+        if self.poller.poll.registry().deregister(&mut stream).is_ok() {
+            self.parted.push_back((self.clock.now(), stream));
+        }
+        if self.parted.len() > PARTED_MAX {
+            self.parted.pop_front();
+        }
+    }
+
     /// Gives up what takes too long.
     fn sweep(&mut self, now: Time) {
+        let long = self.parted.iter().take_while(|(since, _)| now.since(*since) >= PARTED).count();
+        self.parted.drain(..long);
         for slot in 0..self.clients.len() {
             let client = &mut self.clients[slot];
             let is_late = client.began().is_some_and(|began| now.since(began) >= self.config.timeout);

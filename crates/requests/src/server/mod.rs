@@ -14,7 +14,7 @@ mod listener;
 mod run;
 
 pub use listener::{Listener, Protocol};
-pub use run::{Limits, Server, ServerCounters};
+pub use run::{Limits, Server, ServerCounters, WhenFull};
 
 use machine::Time;
 

@@ -28,8 +28,10 @@ const FIRST: usize = 17;
 /// How much clients may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time. Others are closed at once.
+    /// Connections at a time.
     pub connections_max: u32,
+    /// Who is closed when one more comes.
+    pub when_full: WhenFull,
     /// A connection without a request is closed after this time.
     pub idle: Span,
     /// A request has to be complete, and an answer taken, within this time.
@@ -38,10 +40,20 @@ pub struct Limits {
     pub grace: Span,
 }
 
+/// Which connection is closed when there are too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The new one: whoever is there is served as well as before.
+    CloseNew,
+    /// The one that would be given up first of those that owe a request, so that silent clients keep nobody out; the new one if there is none.
+    CloseIdle,
+}
+
 impl Default for Limits {
     fn default() -> Self {
         let (idle, progress) = (Span::from_secs(60), Span::from_secs(20));
-        Self { connections_max: 10_000, idle, progress, grace: Span::from_secs(10) }
+        let when_full = WhenFull::CloseNew;
+        Self { connections_max: 10_000, when_full, idle, progress, grace: Span::from_secs(10) }
     }
 }
 
@@ -52,7 +64,7 @@ pub struct ServerCounters {
     pub connections: u64,
     /// Accepted.
     pub accepted: u64,
-    /// Closed at once, since there were too many.
+    /// Closed since there were too many.
     pub displaced: u64,
     /// Given up, since they were too slow.
     pub timed_out: u64,
@@ -65,6 +77,13 @@ struct Slot {
     connection: Option<Connection>,
     /// Requests that this slot has had: a ticket is of one of them.
     sequence: u32,
+    /// Connections that this slot has had: an event is of one of them.
+    generation: u32,
+}
+
+/// The token of a slot's connection.
+const fn token(index: usize, generation: u32) -> Token {
+    Token(((generation as usize) << 32) | (FIRST + index))
 }
 
 /// A server.
@@ -161,7 +180,7 @@ impl<S: Service> Server<S> {
             if token < WAKER {
                 self.accept(token);
             } else if token >= FIRST {
-                self.handle_connection(token - FIRST, is_readable, is_closed);
+                self.handle_connection(token, is_readable, is_closed);
             }
         }
         self.happened = happened;
@@ -189,11 +208,13 @@ impl<S: Service> Server<S> {
         self.counters.accepted += 1;
         if self.counters.connections >= u64::from(self.limits.connections_max) {
             self.counters.displaced += 1;
-            return;
+            let Some(idle) = self.idle_connection() else { return };
+            self.close(idle, self.clock.now());
         }
         let now = self.clock.now();
         let index = self.free.pop().unwrap_or(self.slots.len());
-        if stream.register(self.poller.poll.registry(), Token(FIRST + index)).is_err() {
+        let generation = self.slots.get(index).map_or(0, |slot| slot.generation);
+        if stream.register(self.poller.poll.registry(), token(index, generation)).is_err() {
             if index < self.slots.len() {
                 self.free.push(index);
             }
@@ -214,9 +235,23 @@ impl<S: Service> Server<S> {
         }
     }
 
-    fn handle_connection(&mut self, index: usize, is_readable: bool, is_closed: bool) {
+    /// Which connection makes room for another one.
+    fn idle_connection(&self) -> Option<usize> {
+        if self.limits.when_full == WhenFull::CloseNew {
+            return None;
+        }
+        let idle = |(index, slot): (usize, &Slot)| {
+            let connection = slot.connection.as_ref()?;
+            matches!(connection.phase, Phase::Reading | Phase::Lingering).then_some((connection.deadline, index))
+        };
+        self.slots.iter().enumerate().filter_map(idle).min().map(|(_, index)| index)
+    }
+
+    fn handle_connection(&mut self, token: usize, is_readable: bool, is_closed: bool) {
         let now = self.clock.now();
-        let Some(connection) = self.slots.get_mut(index).and_then(|slot| slot.connection.as_mut()) else { return };
+        let (index, generation) = ((token & u32::MAX as usize) - FIRST, token >> 32);
+        let slot = self.slots.get_mut(index).filter(|slot| slot.generation as usize == generation);
+        let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else { return };
         if connection.phase == Phase::Writing {
             self.write(index, now);
             self.proceed(index, now);
@@ -348,6 +383,7 @@ impl<S: Service> Server<S> {
             self.service.withdraw(now, Ticket((u64::from(slot.sequence) << 32) | index as u64));
         }
         slot.sequence = slot.sequence.wrapping_add(1);
+        slot.generation = slot.generation.wrapping_add(1);
         self.counters.connections -= 1;
         self.free.push(index);
     }

@@ -24,6 +24,8 @@ impl Engine<'_> {
     #[inline(never)]
     pub(super) fn frame_arrives(&mut self, now: Time, port: NetPort, packet: Packet) {
         let host = self.tables.map.node(port);
+        let own = self.graph.arrive_at_host(self.tables.at(now), &mut self.medium, port, packet);
+        let Some(packet) = own else { return self.receive_delivered(now) };
         let (frame, carried) = (self.medium.frame(&packet).unwrap_or_default(), self.medium.carried(packet));
         let is_of_requests = self.requests.as_mut().is_some_and(|requests| requests.receive(now, host, frame, carried));
         if !is_of_requests {
@@ -53,10 +55,11 @@ impl Engine<'_> {
                     let name = self.requests.as_ref().map_or("", Requests::name);
                     let service = self.scenario.fabric.services.iter().find(|service| service.name == name);
                     let spec = service.and_then(|service| service.spec.servers.get(server));
-                    if let (Some(machine), Some(spec)) = (self.graph.services.machine(name), spec)
-                        && let Some(id) = machine.server(&spec.name)
-                    {
-                        machine.report(now, id, report);
+                    let Some(spec) = spec else { continue };
+                    for machine in self.graph.service_machines(name) {
+                        if let Some(id) = machine.server(&spec.name) {
+                            machine.report(now, id, report);
+                        }
                     }
                 }
             }

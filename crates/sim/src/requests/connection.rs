@@ -81,6 +81,8 @@ pub(super) struct Connection {
     pub(super) client_end: Endpoint,
     /// Which server it was given to, and the end that it has there.
     pub(super) server: Option<(usize, Endpoint)>,
+    /// Where that sees the client.
+    pub(super) seen_end: Endpoint,
     pub(super) up: Stream,
     pub(super) down: Stream,
     /// Requests so far; those that the server has read; and those that it has answered.
@@ -112,6 +114,7 @@ impl Connection {
             slot,
             client_end,
             server: None,
+            seen_end: client_end,
             up,
             down,
             requests: 0,

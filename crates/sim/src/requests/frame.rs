@@ -10,9 +10,6 @@ use wire::{
 
 /// An Ethernet header, and the longer of the two IP headers, and one of TCP.
 const BYTES_MAX: usize = 14 + 40 + 20;
-/// Hops that a packet may take, as Linux sends it.
-const TTL: u8 = 64;
-
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
@@ -51,33 +48,14 @@ impl Frame {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 let ethernet = ethernet(ethertype::IPV4);
                 ethernet.emit(&mut frame.bytes);
-                let ip = Ipv4Repr {
-                    src,
-                    dst,
-                    protocol: protocol::TCP,
-                    ttl: TTL,
-                    traffic_class: 0,
-                    identification: 0,
-                    dont_fragment: true,
-                    more_fragments: false,
-                    fragment_offset: 0,
-                    payload_len,
-                };
+                let ip = Ipv4Repr::new(src, dst, protocol::TCP, payload_len);
                 ip.emit(&mut frame.bytes[ethernet.buffer_len()..]);
                 ethernet.buffer_len() + ip.buffer_len()
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => {
                 let ethernet = ethernet(ethertype::IPV6);
                 ethernet.emit(&mut frame.bytes);
-                let ip = Ipv6Repr {
-                    src,
-                    dst,
-                    next_header: protocol::TCP,
-                    hop_limit: TTL,
-                    traffic_class: 0,
-                    flow_label: 0,
-                    payload_len,
-                };
+                let ip = Ipv6Repr::new(src, dst, protocol::TCP, payload_len);
                 ip.emit(&mut frame.bytes[ethernet.buffer_len()..]);
                 ethernet.buffer_len() + ip.buffer_len()
             }

@@ -8,7 +8,7 @@ use wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 use workload::service::Failure;
 
 use super::connection::{Connection, Phase, Stream};
-use super::frame::{Frame, Headers};
+use super::frame::{Endpoint, Frame, Headers};
 use super::{Due, Output, Requests};
 use crate::carried::{Carried, Content, Direction};
 
@@ -45,10 +45,15 @@ impl Requests<'_> {
             return;
         }
         let server = self.servers.iter().position(|server| server.host == host);
-        let end = &at.client_end;
+        let end = at.client_end;
         if let Some(server) = server {
-            let own = &self.servers[server].end;
+            let own = self.servers[server].end;
             if (headers.mac, headers.dst) == (own.mac, (own.ip, own.port)) {
+                let (ip, port) = headers.src;
+                // With full NAT it seems to be an address of the balancer's.
+                let mac = if ip == end.ip { end.mac } else { self.virtual_end.mac };
+                let seen_end = Endpoint { mac, ip, port };
+                self.connections[connection as usize].seen_end = seen_end;
                 self.come_to_server(now, (connection, server), headers, content);
             }
         } else if (headers.mac, headers.dst) == (end.mac, (end.ip, end.port))
@@ -206,7 +211,8 @@ impl Requests<'_> {
         let (from, frame, to) = match (direction, &at.server) {
             (Direction::Up, _) => (client.host, Frame::new(&at.client_end, &self.virtual_end, flags), self.first),
             (Direction::Down, Some((server, end))) => {
-                (self.servers[*server].host, Frame::new(end, &at.client_end, flags), client.host)
+                let to = if at.seen_end.mac == client.mac { client.host } else { self.first };
+                (self.servers[*server].host, Frame::new(end, &at.seen_end, flags), to)
             }
             // Nobody has it who could say something.
             (Direction::Down, None) => return,

@@ -8,6 +8,8 @@
 //!                                   gives anything back, by either port
 //! ```
 //!
+//! Whoever asks late has not looked at what came back either: the machine was busy with something else, and so was the function, maybe. It is probed once more then.
+//!
 //! A function that drops all that it gets, probes among it, looks down. So packets may try now and then while it is down: the first one that it lets pass ends that.
 
 use machine::{Rebase, Span, Time};
@@ -18,6 +20,9 @@ const PROBE_EVERY: Span = Span::from_ms(10);
 /// A packet may try at each of so many probes.
 const TRIED: u32 = 10;
 
+/// How often in a row one that has not been asked in time gets another chance.
+const CHANCES: u8 = 5;
+
 /// The watch over one instance of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
@@ -27,6 +32,8 @@ pub struct Watch {
     has_carrier: [bool; 2],
     /// Whether a packet may try a function that is down.
     may_try: bool,
+    /// How many more chances it gets.
+    chances: u8,
     /// How often it was probed since it went down.
     probes: u32,
     failures: u64,
@@ -65,6 +72,7 @@ impl Watch {
             state: State::Idle,
             has_carrier: [true; 2],
             may_try: false,
+            chances: CHANCES,
             probes: 0,
             failures: 0,
             down_since: None,
@@ -89,7 +97,7 @@ impl Watch {
         if self.state != State::Idle {
             return None;
         }
-        self.state = State::Waits(now);
+        (self.state, self.chances) = (State::Waits(now), CHANCES);
         Some(now + self.timeout)
     }
 
@@ -130,6 +138,10 @@ impl Watch {
                 self.state = State::Asked(now);
                 WatchStep::Probe
             }
+            State::Asked(since) if now > since + self.timeout + self.timeout / 4 && self.chances > 0 => {
+                (self.state, self.chances) = (State::Asked(now), self.chances - 1);
+                WatchStep::Probe
+            }
             State::Asked(since) if now >= since + self.timeout => {
                 self.state = State::Down(now + PROBE_EVERY);
                 self.failures += 1;
@@ -161,7 +173,8 @@ impl Watch {
 
 impl Rebase for Watch {
     fn rebase(&mut self, by: Span) {
-        let Self { timeout: _, state, has_carrier: _, may_try: _, probes: _, failures: _, down_since } = self;
+        let Self { timeout: _, state, has_carrier: _, may_try: _, chances: _, probes: _, failures: _, down_since } =
+            self;
         if let State::Waits(at) | State::Asked(at) | State::Down(at) = state {
             at.rebase(by);
         }
@@ -179,6 +192,21 @@ mod tests {
 
     fn at(ms: u64) -> Time {
         Time::ZERO + Span::from_ms(ms)
+    }
+
+    #[test]
+    fn whoever_asks_late_probes_once_more() {
+        let mut watch = Watch::new(TIMEOUT);
+        watch.handed(at(0));
+        assert_eq!(watch.poll(at(90)), WatchStep::Probe);
+        assert_eq!(watch.poll(at(130)), WatchStep::Probe, "nobody has looked for 40 ms");
+        assert_eq!(watch.poll(at(130)), WatchStep::Wait(at(150)));
+        assert_eq!(watch.poll(at(150)), WatchStep::Down);
+        // But not for ever.
+        watch.returned();
+        watch.handed(at(200));
+        let late = (0..10).find(|n| watch.poll(at(300 + 100 * n)) == WatchStep::Down);
+        assert_eq!(late, Some(u64::from(CHANCES) + 1));
     }
 
     #[test]

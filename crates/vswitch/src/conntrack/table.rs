@@ -10,6 +10,7 @@ use super::lifetime::{EVICTED, LIFETIMES, Lifetime};
 use super::lists::{Lists, SHARES};
 use super::request::{Refusal, Request, Tracked, Translate};
 use super::segment::Segment;
+use super::shared::SharedConnection;
 use super::status::{ConnectionStatus, ConntrackCounters};
 use super::tcp::{self, Step, TcpState};
 use super::tuple::Tuple;
@@ -78,8 +79,7 @@ impl Conntrack {
     /// A connection that has ended, and only waits for what may still come of it, makes room for another one between the same two ends.
     pub fn clear_ended(&mut self, now: Time, zone: u16, tuple: &Tuple) {
         let found = self.find(now, zone, tuple);
-        let is_over = |id: u32| matches!(self.connections[id as usize].tcp, Some(TcpState::TimeWait | TcpState::Close));
-        if let Some((id, _)) = found.filter(|(id, _)| is_over(*id)) {
+        if let Some((id, _)) = found.filter(|(id, _)| self.has_ended(*id)) {
             self.counters.reopened += 1;
             self.remove(id);
         }
@@ -222,8 +222,8 @@ impl Conntrack {
             self.counters.no_tuple += 1;
             return Tracked { state: INVALID | TRACKED, refusal: Some(Refusal::NoTuple), ..tracked };
         };
-        // One whose time has come makes room.
-        self.find(now, request.zone, &reply);
+        // One whose time has come makes room, and so does one that has ended.
+        self.clear_ended(now, request.zone, &reply);
         let translated = request.flags_for(&original);
         let (value, mask) = request.mark.unwrap_or_default();
         let lifetime = Lifetime::of(&original, tcp, false);
@@ -269,21 +269,27 @@ impl Conntrack {
         chosen
     }
 
-    /// What packets of a new connection become, so that answers to them are known for what they are.
+    /// What packets of a new connection become, so that answers to them are known for what they are. Where there is nothing else left in a range, it is what a connection
+    /// had that has ended.
     fn choose(&self, now: Time, original: &Tuple, request: &Request) -> Option<Tuple> {
-        let is_over = |(id, _): (u32, bool)| self.connections[id as usize].expires_at <= now;
-        let is_free = |tuple: &Tuple| {
+        let is_over = |id: u32| self.connections[id as usize].expires_at <= now;
+        let is_free = |tuple: &Tuple, may_have_ended: bool| {
+            let is_gone = |(id, _): (u32, bool)| is_over(id) || may_have_ended && self.has_ended(id);
             tuple
                 .reversed()
-                .is_some_and(|reply| reply != *original && self.find_any(request.zone, &reply).is_none_or(is_over))
+                .is_some_and(|reply| reply != *original && self.find_any(request.zone, &reply).is_none_or(is_gone))
         };
-        match request.range_for(original) {
-            Some(range) => {
-                let wanted = request.with_destination(original);
-                range.choose(&wanted, original.hash(self.seed, request.zone), is_free)
-            }
-            None => Some(*original).filter(is_free),
-        }
+        let Some(range) = request.range_for(original) else {
+            return Some(*original).filter(|tuple| is_free(tuple, false));
+        };
+        let (wanted, hash) = (request.with_destination(original), original.hash(self.seed, request.zone));
+        let choose = |may_have_ended| range.choose(&wanted, hash, |tuple| is_free(tuple, may_have_ended));
+        choose(false).or_else(|| choose(true))
+    }
+
+    /// Whether a connection has ended, and only waits for what may still come of it.
+    fn has_ended(&self, id: u32) -> bool {
+        matches!(self.connections[id as usize].tcp, Some(TcpState::TimeWait | TcpState::Close))
     }
 
     /// The connection with this tuple, in which direction that is: whether of answers.
@@ -322,15 +328,8 @@ impl Conntrack {
                 Step::Invalid | Step::Reopen => return step,
             }
         }
-        connection.is_replied |= is_reply;
-        let lifetime = Lifetime::of(&connection.original, connection.tcp, connection.is_replied);
-        connection.expires_at = now + lifetime.timeout();
-        let has_moved = connection.expires_at.since(connection.listed_until) > lifetime.timeout() / LISTED_PARTS;
-        if lifetime != connection.lifetime || has_moved {
-            self.lists.unlink(&mut self.connections, id);
-            self.connections[id as usize].lifetime = lifetime;
-            self.lists.link(&mut self.connections, id);
-        }
+        let now_is = (connection.tcp, connection.is_replied || is_reply);
+        self.refresh(now, id, now_is);
         step
     }
 
@@ -393,6 +392,81 @@ impl Conntrack {
             }
         }
         (flushed, (end < self.connections.len()).then_some(end))
+    }
+
+    /// What another table is to know of the connection at a place; `None`: there is none.
+    pub fn shared(&self, now: Time, place: u32) -> Option<SharedConnection> {
+        let connection = self.connections.get(place as usize).filter(|connection| connection.expires_at > now)?;
+        let Connection { original, reply, tcp, is_replied, .. } = *connection;
+        Some(SharedConnection { original, reply, tcp, is_replied })
+    }
+
+    /// Keeps a connection that another table has, in the default zone, as far along as either of them knows it. Its place, and whether it is new here; `None`: this table knows
+    /// better, or has no room. Where its segments stand is not known then: all of them are taken for its own.
+    pub fn adopt(&mut self, now: Time, shared: &SharedConnection, mark: u32) -> Option<(u32, bool)> {
+        let SharedConnection { original, reply, tcp, is_replied } = *shared;
+        let translated = shared.translations()?;
+        // An answer may have passed there since: what follows it is not to be taken for made up here.
+        let is_opening = matches!(tcp, Some(TcpState::SynSent | TcpState::SynSent2));
+        let (tcp, is_replied) = if is_opening { (Some(TcpState::SynReceived), true) } else { (tcp, is_replied) };
+        if (original.protocol == wire::protocol::TCP) != tcp.is_some() || original == reply {
+            return None;
+        }
+        if let Some((id, is_reply)) = self.find(now, 0, &original) {
+            let own = &self.connections[id as usize];
+            if !is_reply && own.reply == reply {
+                let (tcp, is_replied) = (tcp.max(own.tcp), own.is_replied || is_replied);
+                self.refresh(now, id, (tcp, is_replied));
+                return Some((id, false));
+            }
+            if !self.has_ended(id) {
+                return None;
+            }
+            self.remove(id);
+        }
+        self.clear_ended(now, 0, &reply);
+        if self.find(now, 0, &reply).is_some() {
+            return None;
+        }
+        let lifetime = Lifetime::of(&original, tcp, is_replied);
+        let ends = now + lifetime.timeout();
+        let connection = Connection {
+            original,
+            reply,
+            expires_at: ends,
+            listed_until: ends,
+            mark,
+            zone: 0,
+            share: self.share,
+            translated,
+            is_replied,
+            tcp,
+            windows: None,
+            lifetime,
+            before: NONE,
+            next: NONE,
+        };
+        self.insert(now, connection).map(|id| (id, true))
+    }
+
+    /// How many places have been used so far: what [`Conntrack::shared`] can be asked about.
+    pub const fn places(&self) -> u32 {
+        self.connections.len() as u32
+    }
+
+    /// A connection is in this state now, and lives on.
+    #[inline]
+    fn refresh(&mut self, now: Time, id: u32, (tcp, is_replied): (Option<TcpState>, bool)) {
+        let connection = &mut self.connections[id as usize];
+        (connection.tcp, connection.is_replied) = (tcp, is_replied);
+        let lifetime = Lifetime::of(&connection.original, tcp, is_replied);
+        connection.expires_at = now + lifetime.timeout();
+        let has_moved = connection.expires_at.since(connection.listed_until) > lifetime.timeout() / LISTED_PARTS;
+        if lifetime != connection.lifetime || has_moved {
+            self.lists.unlink(&mut self.connections, id);
+            self.connections[id as usize].lifetime = lifetime;
+            self.lists.link(&mut self.connections, id);
+        }
     }
 
     /// Clears away some of the connections whose time has come.

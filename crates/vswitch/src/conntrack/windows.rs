@@ -76,10 +76,23 @@ impl Sender {
 pub(super) struct Windows {
     /// Whoever began it, and the other one.
     senders: [Sender; 2],
-    /// The number of the first segment.
-    first: u32,
-    /// Whether the first segment said how windows are to be scaled.
-    offers_scale: bool,
+    /// The first segment, and the last one that wanted to begin the connection before it was answered. Anybody can forge a second one, so an answer may be one to either.
+    attempts: [Attempt; 2],
+}
+
+/// A segment that wanted to begin a connection.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    /// Its number.
+    seq: u32,
+    /// How its sender's windows are to be scaled, if it says so.
+    scale: Option<u8>,
+}
+
+impl Attempt {
+    fn new(numbers: &SequenceNumbers) -> Self {
+        Self { seq: numbers.seq, scale: numbers.scale.map(|scale| scale.min(SCALE_MAX)) }
+    }
 }
 
 impl Windows {
@@ -89,7 +102,7 @@ impl Windows {
             return None;
         }
         let senders = [Sender::begin(numbers), Sender::default()];
-        Some(Self { senders, first: numbers.seq, offers_scale: numbers.scale.is_some() })
+        Some(Self { senders, attempts: [Attempt::new(numbers); 2] })
     }
 
     /// What a segment is to a connection in this state; its windows move on.
@@ -118,26 +131,68 @@ impl Windows {
 
     /// What a segment with SYN is while nobody has data to send yet.
     fn judge_beginning(&mut self, is_reply: bool, flags: u8, numbers: &SequenceNumbers) -> Verdict {
-        let (is_answer, first) = (flags & ACK != 0, &self.senders[0]);
-        if is_reply && is_answer {
-            if self.first == 0 && numbers.are_absent() {
-                return Verdict::Unnumbered;
+        let is_answer = flags & ACK != 0;
+        match (is_reply, is_answer) {
+            (false, false) => self.begin_again(numbers),
+            // Whoever began it answers if the other one began it too (RFC 9293, 3.5), and says nothing new of itself.
+            (false, true) => {
+                let [own, other] = self.senders;
+                if !other.is_known || numbers.ack != other.end || numbers.seq != own.end.wrapping_sub(1) {
+                    return Verdict::Outside;
+                }
+                self.begin_sender(0, true, numbers);
             }
-            // Data that came with the first one need not be acknowledged with it (RFC 7413).
-            if !after(numbers.ack, self.first) || after(numbers.ack, first.end) {
-                return Verdict::Outside;
+            (true, false) => self.begin_sender(1, false, numbers),
+            (true, true) if self.is_unnumbered(numbers) => return Verdict::Unnumbered,
+            (true, true) => {
+                let Some(answered) = self.attempts.iter().position(|attempt| self.is_answer(*attempt, numbers.ack))
+                else {
+                    return Verdict::Outside;
+                };
+                let Attempt { seq, scale } = self.attempts[answered];
+                if seq != self.attempts[1].seq {
+                    self.senders[0].end = numbers.ack;
+                }
+                self.attempts = [Attempt { seq, scale }; 2];
+                self.begin_sender(1, true, numbers);
             }
         }
-        let own = usize::from(is_reply);
-        if !is_reply && !is_answer {
-            // It may be another one, as long as nobody has answered.
-            (self.first, self.offers_scale) = (numbers.seq, numbers.scale.is_some());
-            self.senders[0] = Sender { end_max: self.senders[0].end_max, ..Sender::begin(numbers) };
-            return Verdict::Inside;
+        Verdict::Inside
+    }
+
+    /// The first segment comes once more, or another one, as long as nobody has answered.
+    fn begin_again(&mut self, numbers: &SequenceNumbers) {
+        let Sender { end, end_max, .. } = self.senders[0];
+        let is_same = numbers.seq == self.attempts[1].seq;
+        self.attempts[1] = Attempt::new(numbers);
+        self.senders[0] = Sender { end_max, ..Sender::begin(numbers) };
+        // Data that came with the first one (RFC 7413) is not sent again with the second one.
+        if is_same && after(end, self.senders[0].end) {
+            self.senders[0].end = end;
         }
+    }
+
+    /// Whether this acknowledges a first segment. Data that came with it need not be acknowledged at once (RFC 7413).
+    fn is_answer(&self, attempt: Attempt, ack: u32) -> bool {
+        let is_last = attempt.seq == self.attempts[1].seq;
+        let end = if is_last { self.senders[0].end } else { attempt.seq.wrapping_add(1) };
+        after(ack, attempt.seq) && !after(ack, end)
+    }
+
+    /// Whether segments have no numbers.
+    fn is_unnumbered(&self, numbers: &SequenceNumbers) -> bool {
+        self.attempts[0].seq == 0 && numbers.are_absent()
+    }
+
+    /// An end says for the first time what it sends and takes.
+    fn begin_sender(&mut self, own: usize, is_answer: bool, numbers: &SequenceNumbers) {
         self.senders[own] = Sender { acked: numbers.ack, has_acked: is_answer, ..Sender::begin(numbers) };
-        // Both have to say it (RFC 7323, 2.2).
-        if numbers.scale.is_none() || !self.offers_scale {
+        // Both have to say how windows are scaled (RFC 7323, 2.2). Whoever began it said so in his first segment.
+        let scales = [self.attempts[1].scale, numbers.scale.map(|scale| scale.min(SCALE_MAX))];
+        let [own_scale, other_scale] = if let [Some(first), Some(other)] = scales { [first, other] } else { [0; 2] };
+        if own == 1 {
+            (self.senders[0].scale, self.senders[1].scale) = (own_scale, other_scale);
+        } else if numbers.scale.is_none() {
             self.senders.iter_mut().for_each(|sender| sender.scale = 0);
         }
         let (window, other) = (u32::from(numbers.window), &mut self.senders[1 - own]);
@@ -146,7 +201,6 @@ impl Windows {
         }
         // Until it is answered, it may send what fits a window that nobody has scaled.
         self.senders[own].end_max = numbers.end().wrapping_add(self.senders[1 - own].window_max);
-        Verdict::Inside
     }
 
     /// A reset ends a connection if its number is the next one that its receiver waits for, or follows the last one that its sender has sent.
@@ -157,9 +211,9 @@ impl Windows {
             // It has ended.
             TcpState::TimeWait | TcpState::Close => Verdict::Inside,
             TcpState::SynSent | TcpState::SynSent2 if is_reply && !sender.is_known => {
-                let answers = flags & ACK != 0 && after(numbers.ack, self.first) && !after(numbers.ack, receiver.end);
-                let is_absent = self.first == 0 && numbers.are_absent();
-                if answers || is_absent { Verdict::Inside } else { Verdict::Invalid }
+                let is_answer =
+                    flags & ACK != 0 && self.attempts.iter().any(|attempt| self.is_answer(*attempt, numbers.ack));
+                if is_answer || self.is_unnumbered(numbers) { Verdict::Inside } else { Verdict::Invalid }
             }
             _ if receiver.has_acked && numbers.seq == receiver.acked => Verdict::Inside,
             _ if sender.is_known && numbers.seq == sender.end => Verdict::Inside,
@@ -299,6 +353,67 @@ mod tests {
         }
         assert_eq!(windows.judge_reset(TcpState::SynSent, false, RST, &numbers(1_001, 0, 0, None)), Verdict::Inside);
         assert!(Windows::begin(ACK, &numbers(1, 1, 0, None)).is_none(), "its beginning was not seen");
+    }
+
+    #[test]
+    fn whoever_forges_a_beginning_does_not_keep_the_true_one_out() {
+        use TcpState::{SynReceived, SynSent, SynSent2};
+        let of = |flags, seq, ack, scale| (flags, numbers(seq, ack, u32::from(flags & SYN != 0), scale));
+        let forged: [(TcpState, bool, _); 4] = [
+            // Another first segment, and one that pretends to be the other end's.
+            (SynSent, false, of(SYN, 77_000, 0, None)),
+            (SynSent, true, of(SYN, 5, 0, None)),
+            // Answers to nothing, from both ends.
+            (SynSent2, false, of(SYN | ACK, 9, 9, None)),
+            (SynSent2, true, of(SYN | ACK, 9, 9, None)),
+        ];
+        let mut windows = Windows::begin(SYN, &numbers(1_000, 0, 1, Some(7))).expect("it is the first one");
+        for (state, is_reply, (flags, numbers)) in forged {
+            windows.judge(state, is_reply, flags, &numbers);
+        }
+        assert_eq!(windows.judge(SynSent, true, SYN | ACK, &numbers(3_000, 1_001, 1, Some(7))), Verdict::Inside);
+        // A third party's answer comes too late, from either end.
+        for (is_reply, ack) in [(false, 1), (true, 1)] {
+            assert_eq!(windows.judge(SynReceived, is_reply, SYN | ACK, &numbers(9, ack, 1, None)), Verdict::Outside);
+        }
+        assert_eq!(windows.judge(SynReceived, false, ACK, &numbers(1_001, 3_001, 0, None)), Verdict::Inside);
+        // Windows are scaled as both have said: 500 * 128 bytes.
+        assert_eq!(windows.judge(ESTABLISHED, true, ACK, &numbers(3_001, 1_001, 0, None)), Verdict::Inside);
+        assert_eq!(windows.judge(ESTABLISHED, false, ACK, &numbers(1_001 + 63_000, 3_001, 900, None)), Verdict::Inside);
+    }
+
+    #[test]
+    fn the_last_of_several_beginnings_counts_as_well() {
+        let mut windows = Windows::begin(SYN, &numbers(77_000, 0, 1, None)).expect("it is the first one");
+        for seq in [5, 1_000] {
+            assert_eq!(windows.judge(TcpState::SynSent, false, SYN, &numbers(seq, 0, 1, Some(7))), Verdict::Inside);
+        }
+        let answer = |ack| numbers(3_000, ack, 1, Some(7));
+        assert_eq!(windows.judge(TcpState::SynSent, true, SYN | ACK, &answer(6)), Verdict::Outside);
+        assert_eq!(windows.judge(TcpState::SynSent, true, SYN | ACK, &answer(1_001)), Verdict::Inside);
+        assert_eq!(windows.judge(TcpState::SynReceived, true, SYN | ACK, &answer(77_001)), Verdict::Outside);
+    }
+
+    #[test]
+    fn data_of_a_first_segment_may_be_acknowledged_after_it_came_again_without() {
+        let mut windows = Windows::begin(SYN, &numbers(1_000, 0, 101, None)).expect("it is the first one");
+        assert_eq!(windows.judge(TcpState::SynSent, false, SYN, &numbers(1_000, 0, 1, None)), Verdict::Inside);
+        assert_eq!(windows.judge(TcpState::SynSent, true, SYN | ACK, &numbers(3_000, 1_101, 1, None)), Verdict::Inside);
+    }
+
+    #[test]
+    fn two_ends_may_begin_at_the_same_time() {
+        let mut windows = Windows::begin(SYN, &numbers(1_000, 0, 1, Some(3))).expect("it is the first one");
+        assert_eq!(windows.judge(TcpState::SynSent, true, SYN, &numbers(3_000, 0, 1, Some(3))), Verdict::Inside);
+        let answers = [(false, numbers(1_000, 3_001, 1, Some(3))), (true, numbers(3_000, 1_001, 1, Some(3)))];
+        for (is_reply, answer) in answers {
+            assert_eq!(windows.judge(TcpState::SynSent2, is_reply, SYN | ACK, &answer), Verdict::Inside);
+        }
+        assert_eq!(windows.judge(ESTABLISHED, true, ACK, &numbers(3_001, 1_001, 0, None)), Verdict::Inside);
+        // 500 * 8 bytes may be sent.
+        for (seq, verdict) in [(1_001 + 4_001, Verdict::Outside), (1_001 + 4_000, Verdict::Inside)] {
+            assert_eq!(windows.judge(ESTABLISHED, false, ACK, &numbers(seq, 3_001, 0, None)), verdict);
+        }
     }
 
     #[test]

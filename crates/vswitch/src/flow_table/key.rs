@@ -216,7 +216,9 @@ impl Key {
             | Field::DstPort(_)
             | Field::QuotedSrc(_)
             | Field::QuotedDst(_)
-            | Field::QuotedPorts(..) => {}
+            | Field::QuotedPorts(..)
+            | Field::TcpSeq(_)
+            | Field::TcpAck(_) => {}
         }
     }
 

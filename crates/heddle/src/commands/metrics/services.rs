@@ -1,6 +1,6 @@
 //! What is counted of services and their servers, and of service chains.
 
-use datapath::ServerCounters;
+use datapath::{BalancerRole, ServerCounters};
 use live::Counters;
 
 use super::family::{Family, Labels, with};
@@ -29,11 +29,18 @@ pub fn services(network: &Labels, counters: &Counters) -> Vec<Family> {
     let mut packets = Family::counter("heddle_server_packets", "Packets to (`in`) and from (`out`) the server");
     let mut bytes = Family::counter("heddle_server_bytes", "Their bytes, without frame check sequence");
     let mut cpu = Family::gauge("heddle_server_cpu_ratio", "What its agent has said of its processors, of 1");
+    let mut active = Family::gauge("heddle_balancer_active", "Whether the balancer gets packets of the service");
+    let mut known = Family::gauge("heddle_balancer_connections", "Connections that the balancer has or has heard of");
     let mut memory = Family::gauge("heddle_server_memory_ratio", "What its agent has said of its memory, of 1");
     for service in &counters.services {
         let labels = with(network, "service", &service.service);
         for (reason, count) in service.counters.named() {
             lost.add(&with(&labels, "reason", reason), count);
+        }
+        for balancer in &service.balancers {
+            let labels = with(&labels, "balancer", &balancer.balancer);
+            active.add(&labels, balancer.role == BalancerRole::Active);
+            known.add(&labels, balancer.connections);
         }
         for server in &service.servers {
             let labels = with(&labels, "server", &server.server);
@@ -66,6 +73,8 @@ pub fn services(network: &Labels, counters: &Counters) -> Vec<Family> {
     }
     vec![
         lost,
+        active,
+        known,
         up,
         out,
         down,

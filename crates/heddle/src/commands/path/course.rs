@@ -315,6 +315,7 @@ impl<'a> Follower<'a> {
             Loss::NoMember => "the bond that it should leave by has no member that may send".to_owned(),
             Loss::Loop => "flows send it in a circle".to_owned(),
             Loss::Service => "the service has no server for it".to_owned(),
+            Loss::NoPort => "none of the balancer's own ports is left".to_owned(),
             Loss::Malformed => "a switch cannot read what it looks for in it".to_owned(),
             Loss::Storm | Loss::Cut => "too much is sent to everybody".to_owned(),
         }

@@ -10,8 +10,6 @@ pub const ECHO_V6: u16 = 128;
 const ECHO_REPLY: u16 = 0;
 const ECHO_REPLY_V6: u16 = 129;
 
-/// How many hops a packet may take, as Linux sends it.
-const TTL: u8 = 64;
 /// The header of an ICMP echo message.
 const ECHO_BYTES: usize = 8;
 
@@ -62,31 +60,12 @@ fn frame(key: &FlowKey, is_answer: bool) -> Vec<u8> {
     let mut header;
     match pseudo {
         Pseudo::V4 { src, dst, protocol } => {
-            let repr = Ipv4Repr {
-                src,
-                dst,
-                protocol,
-                ttl: TTL,
-                traffic_class: 0,
-                identification: 0,
-                dont_fragment: true,
-                more_fragments: false,
-                fragment_offset: 0,
-                payload_len: upper.len() as u16,
-            };
+            let repr = Ipv4Repr::new(src, dst, protocol, upper.len() as u16);
             header = vec![0; repr.buffer_len()];
             repr.emit(&mut header);
         }
         Pseudo::V6 { src, dst, protocol } => {
-            let repr = Ipv6Repr {
-                src,
-                dst,
-                next_header: protocol,
-                hop_limit: TTL,
-                traffic_class: 0,
-                flow_label: 0,
-                payload_len: upper.len() as u16,
-            };
+            let repr = Ipv6Repr::new(src, dst, protocol, upper.len() as u16);
             header = vec![0; repr.buffer_len()];
             repr.emit(&mut header);
         }

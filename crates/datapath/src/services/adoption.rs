@@ -1,0 +1,166 @@
+//! Connections that another balancer has begun, and what this one says of its own.
+
+use std::net::IpAddr;
+
+use balance::Outcome;
+use machine::Time;
+use vswitch::HostTable;
+use vswitch::conntrack::ct_state::ESTABLISHED;
+use vswitch::conntrack::{Conntrack, Tracked};
+
+use super::state::{Handshake, Opened, Phase, Running, SERVER_BITS, ServiceState, Shared};
+use super::sync::{Stage, SyncEntry, name_hash};
+
+impl ServiceState {
+    /// Whether there is something that other balancers have not heard of.
+    #[inline]
+    pub(super) fn has_changes(&self) -> bool {
+        self.changes.as_ref().is_some_and(|changes| !changes.is_empty())
+    }
+
+    /// Others are to hear of a connection, unless that is noted already.
+    pub(super) fn note_change(&mut self, place: u32) {
+        let (Some(changes), Some(opened)) = (&mut self.changes, self.opened.get_mut(place as usize)) else { return };
+        if !std::mem::replace(&mut opened.shared.is_changed, true) {
+            changes.push_back(place);
+        }
+    }
+
+    /// The same, if a packet has brought it further.
+    #[inline]
+    pub(super) fn note_stage(&mut self, place: u32, tracked: &Tracked) {
+        let opened = &mut self.opened[place as usize];
+        if opened.handshake == Handshake::HalfOpen && Stage::of(tracked.tcp, true) != Stage::New {
+            opened.handshake = Handshake::Done;
+            self.running[opened.running as usize].half_open -= 1;
+        }
+        if self.changes.is_none() {
+            return;
+        }
+        let stage = Stage::of(tracked.tcp, tracked.state & ESTABLISHED != 0);
+        if stage > opened.shared.stage {
+            opened.shared.stage = stage;
+            self.note_change(place);
+        }
+    }
+
+    /// The next connection of which others are to hear. Those that are no more by now are left out.
+    pub(super) fn next_change(&mut self, now: Time) -> Option<SyncEntry> {
+        loop {
+            let place = self.changes.as_mut()?.pop_front()?;
+            self.opened[place as usize].shared.is_changed = false;
+            if let Some(entry) = self.entry(now, place) {
+                return Some(entry);
+            }
+        }
+    }
+
+    /// What others are to know of a connection.
+    fn entry(&self, now: Time, place: u32) -> Option<SyncEntry> {
+        let connection = self.conntrack.as_ref()?.shared(now, place)?;
+        let opened = self.opened.get(place as usize)?;
+        let running = &self.running[opened.running as usize];
+        let server = running.machine.name(opened.server)?;
+        let stage = Stage::of(connection.tcp, connection.is_replied);
+        Some(SyncEntry {
+            service: name_hash(&running.name),
+            server: name_hash(server),
+            client_mac: opened.client_mac,
+            stage,
+            connection,
+        })
+    }
+
+    /// Others are to hear of all connections: notes those of so many places from one on, and returns where to go on.
+    pub(super) fn note_all(&mut self, now: Time, from: u32, places: u32) -> Option<u32> {
+        let count = self.conntrack.as_ref().map_or(0, Conntrack::places);
+        let end = count.min(from.saturating_add(places));
+        for place in from..end {
+            let shared = self.conntrack.as_ref().and_then(|conntrack| conntrack.shared(now, place));
+            if shared.is_some_and(|it| Stage::of(it.tcp, it.is_replied) != Stage::Ended) {
+                self.note_change(place);
+            }
+        }
+        (end < count).then_some(end)
+    }
+
+    /// Whether its connections are still there is known to others only.
+    pub(super) fn doubt_all(&mut self) {
+        self.opened.iter_mut().for_each(|opened| opened.shared.is_doubted = true);
+    }
+
+    /// Forgets connections of which others have not spoken since.
+    pub(super) fn forget_unconfirmed(&mut self, now: Time) {
+        for place in 0..self.opened.len() {
+            let opened = &mut self.opened[place];
+            let is_doubted = std::mem::take(&mut opened.shared.is_doubted);
+            if let Some(conntrack) = self.conntrack.as_mut().filter(|_| is_doubted)
+                && conntrack.shared(now, place as u32).is_some()
+            {
+                conntrack.remove_at(place as u32);
+            }
+        }
+        self.note_removed(now);
+    }
+
+    /// Another balancer has this connection. Whether it is one of here now.
+    pub(super) fn adopt(&mut self, now: Time, host_table: &HostTable, entry: &SyncEntry) -> bool {
+        let is_its = |running: &Running| running.is_there && name_hash(&running.name) == entry.service;
+        let Some(own) = self.running.iter().position(is_its) else { return false };
+        let running = &self.running[own];
+        let server = running.machine.spec().servers.iter().find(|server| name_hash(&server.name) == entry.server);
+        let Some(server) = server.and_then(|server| running.machine.server(&server.name)) else { return false };
+        let mark = (own as u32) << SERVER_BITS | server.index() as u32;
+        let Some(conntrack) = &mut self.conntrack else { return false };
+        let adopted = conntrack.adopt(now, &entry.connection, mark);
+        self.note_removed(now);
+        let Some((place, is_new)) = adopted else { return false };
+        let has_ended = entry.stage == Stage::Ended;
+        if is_new {
+            let tuple = &entry.connection.original;
+            let owner = match tuple.address(tuple.src) {
+                IpAddr::V4(address) => host_table.by_ipv4(address),
+                IpAddr::V6(address) => host_table.by_ipv6(address),
+            };
+            let opened = Opened {
+                running: own as u32,
+                server,
+                asked_at: now,
+                waits: false,
+                is_answered: entry.stage != Stage::New,
+                // Its silence may have been heard by the other one.
+                is_from_host: false,
+                phase: Phase::Active,
+                client: host_table.by_mac(entry.client_mac).or(owner),
+                client_mac: entry.client_mac,
+                handshake: Handshake::Done,
+                shared: Shared { stage: entry.stage, ..Shared::default() },
+            };
+            self.keep_opened(place, opened);
+            let running = &mut self.running[own];
+            running.connections += 1;
+            running.machine.adopt(now, server);
+        }
+        let opened = &mut self.opened[place as usize];
+        opened.shared.stage = opened.shared.stage.max(entry.stage);
+        opened.shared.is_doubted = false;
+        if has_ended && opened.phase != Phase::Closed {
+            // The other one has judged it.
+            let was_idle = opened.phase == Phase::Idle;
+            opened.phase = Phase::Closed;
+            let (running, server) = (opened.running as usize, opened.server);
+            self.running[running].machine.close(now, server, was_idle, Outcome::Expired);
+        }
+        true
+    }
+
+    /// Notes what schedulers need of the connection at a place.
+    pub(super) fn keep_opened(&mut self, place: u32, opened: Opened) {
+        if self.opened.len() <= place as usize {
+            let none = Opened { phase: Phase::Closed, handshake: Handshake::Done, shared: Shared::default(), ..opened };
+            self.opened.resize(place as usize + 1, none);
+        }
+        let is_changed = self.opened[place as usize].shared.is_changed;
+        self.opened[place as usize] = Opened { shared: Shared { is_changed, ..opened.shared }, ..opened };
+    }
+}

@@ -1,0 +1,318 @@
+//! What balancers of a service say to each other: connections, so that either may take the other one's place.
+//!
+//! A datagram has a header of 20 bytes and entries of 44 or 92 bytes each, numbers with their high byte first:
+//!
+//! ```text
+//!   "HCS1" | wants: 1 | sent: 1 | entries: 1 | 0 | instance: 4 | sequence: 4 | 0: 4
+//!   family: 1 | protocol: 1 | stage: 1 | TCP's state: 1 | service: 4 | server: 4 | client's MAC: 6 | 0: 2 |
+//!     client's address and port | virtual address and port | server's address and port | the balancer's own address and port
+//! ```
+//!
+//! *wants* is the number of a request for all connections, 0 if there is none; *sent* that of the last one that was met. *instance* changes when a balancer begins anew, and
+//! *sequence* is one more with each datagram, so that whoever has missed one asks for all. Services and servers are known by a hash of their names: files may differ for a while.
+
+use vswitch::conntrack::{SharedConnection, TcpState, Tuple};
+use wire::protocol;
+
+/// The UDP port that balancers send to: that of Linux's `ip_vs_sync`, whose messages are others.
+pub const SYNC_PORT: u16 = 8_848;
+
+/// Datagrams are no longer than this, so that they fit the MTU of any network.
+const BYTES_MAX: usize = 1_200;
+
+const MAGIC: [u8; 4] = *b"HCS1";
+const HEADER: usize = 20;
+const ENTRY: usize = 20;
+
+/// How far a connection is, for who takes it over. A later one is greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Nobody has answered.
+    #[default]
+    New,
+    /// Both sides talk.
+    Established,
+    /// It has ended, or is about to.
+    Ended,
+}
+
+impl Stage {
+    /// That of a connection: of TCP by its state, of others by whether it is answered.
+    pub(super) const fn of(tcp: Option<TcpState>, is_replied: bool) -> Self {
+        let Some(tcp) = tcp else { return if is_replied { Self::Established } else { Self::New } };
+        match tcp {
+            TcpState::SynSent | TcpState::SynSent2 | TcpState::SynReceived => Self::New,
+            TcpState::Established | TcpState::FinWait | TcpState::CloseWait => Self::Established,
+            TcpState::LastAck | TcpState::TimeWait | TcpState::Close => Self::Ended,
+        }
+    }
+}
+
+/// A connection, as one balancer says it to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncEntry {
+    /// The hash of its service's name: [`name_hash`].
+    pub service: u32,
+    /// That of its server's.
+    pub server: u32,
+    /// The MAC address of its client.
+    pub client_mac: [u8; 6],
+    /// How far it is.
+    pub stage: Stage,
+    /// What it is.
+    pub connection: SharedConnection,
+}
+
+/// What stands before the entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncHeader {
+    /// The request for all connections, or 0.
+    pub wants: u8,
+    /// The last request of the receiver that was met, or 0.
+    pub sent: u8,
+    /// Another one whenever the sender begins anew.
+    pub instance: u32,
+    /// Which datagram of the sender to the receiver it is.
+    pub sequence: u32,
+}
+
+/// Why bytes are none of these datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SyncError {
+    /// They begin otherwise, or end too soon.
+    #[error("no message of a balancer")]
+    Header,
+    /// This entry, counted from 0, makes no sense.
+    #[error("entry {0} of a balancer's message makes no sense")]
+    Entry(usize),
+    /// There is more, or less, than it says.
+    #[error("a balancer's message has another length than it says")]
+    Length,
+}
+
+/// By what services and servers are known.
+pub fn name_hash(name: &str) -> u32 {
+    name.bytes().fold(0, |hash, byte| machine::mix(hash ^ u64::from(byte)).wrapping_add(1)) as u32
+}
+
+const STATES: [TcpState; 9] = [
+    TcpState::SynSent,
+    TcpState::SynSent2,
+    TcpState::SynReceived,
+    TcpState::Established,
+    TcpState::FinWait,
+    TcpState::CloseWait,
+    TcpState::LastAck,
+    TcpState::TimeWait,
+    TcpState::Close,
+];
+
+/// A datagram that is being written.
+#[derive(Clone, Debug)]
+pub struct SyncMessage {
+    bytes: Vec<u8>,
+    entries: u8,
+}
+
+impl SyncMessage {
+    /// One without entries.
+    pub fn new(header: &SyncHeader) -> Self {
+        let mut bytes = Vec::with_capacity(BYTES_MAX);
+        bytes.extend(MAGIC);
+        bytes.extend([header.wants, header.sent, 0, 0]);
+        bytes.extend(header.instance.to_be_bytes());
+        bytes.extend(header.sequence.to_be_bytes());
+        bytes.extend([0; 4]);
+        Self { bytes, entries: 0 }
+    }
+
+    /// Whether there is room for one more entry, be it of IPv6.
+    pub const fn has_room(&self) -> bool {
+        self.bytes.len() + ENTRY + 4 * 18 <= BYTES_MAX
+    }
+
+    /// Adds an entry, for which there is room.
+    pub fn push(&mut self, entry: &SyncEntry) {
+        let SharedConnection { original, reply, tcp, is_replied: _ } = entry.connection;
+        let state = tcp.and_then(|tcp| STATES.iter().position(|state| *state == tcp)).map_or(0, |at| at as u8 + 1);
+        let family = if original.is_ipv6 { 6 } else { 4 };
+        self.bytes.extend([family, original.protocol, entry.stage as u8, state]);
+        self.bytes.extend(entry.service.to_be_bytes());
+        self.bytes.extend(entry.server.to_be_bytes());
+        self.bytes.extend(entry.client_mac);
+        self.bytes.extend([0; 2]);
+        for (address, port) in [
+            (original.src, original.src_port),
+            (original.dst, original.dst_port),
+            (reply.src, reply.src_port),
+            (reply.dst, reply.dst_port),
+        ] {
+            if original.is_ipv6 {
+                self.bytes.extend(address.to_be_bytes());
+            } else {
+                self.bytes.extend((address as u32).to_be_bytes());
+            }
+            self.bytes.extend(port.to_be_bytes());
+        }
+        self.entries += 1;
+        self.bytes[6] = self.entries;
+    }
+
+    /// Whether it has no entries.
+    pub const fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Bytes that are read one after the other.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn end(&mut self, is_ipv6: bool) -> Option<(u128, u16)> {
+        let address =
+            if is_ipv6 { u128::from_be_bytes(self.take()?) } else { u128::from(u32::from_be_bytes(self.take()?)) };
+        Some((address, u16::from_be_bytes(self.take()?)))
+    }
+
+    fn entry(&mut self) -> Option<SyncEntry> {
+        let [family, protocol, stage, state] = self.take()?;
+        let is_ipv6 = match family {
+            4 => false,
+            6 => true,
+            _ => return None,
+        };
+        let stage = [Stage::New, Stage::Established, Stage::Ended].get(usize::from(stage)).copied()?;
+        let tcp = match state.checked_sub(1) {
+            None => None,
+            Some(state) => Some(*STATES.get(usize::from(state))?),
+        };
+        let is_right = match protocol {
+            protocol::TCP => tcp.is_some_and(|tcp| Stage::of(Some(tcp), true) == stage),
+            protocol::UDP => tcp.is_none(),
+            _ => false,
+        };
+        let service = u32::from_be_bytes(self.take()?);
+        let server = u32::from_be_bytes(self.take()?);
+        let client_mac = self.take()?;
+        let [0, 0] = self.take()? else { return None };
+        let mut tuple = || {
+            let ((src, src_port), (dst, dst_port)) = (self.end(is_ipv6)?, self.end(is_ipv6)?);
+            Some(Tuple { src, dst, src_port, dst_port, protocol, is_ipv6 })
+        };
+        let (original, reply) = (tuple()?, tuple()?);
+        let is_replied = stage != Stage::New || tcp == Some(TcpState::SynReceived);
+        let connection = SharedConnection { original, reply, tcp, is_replied };
+        (is_right && original != reply).then_some(SyncEntry { service, server, client_mac, stage, connection })
+    }
+}
+
+/// Reads a datagram.
+///
+/// # Errors
+/// Why it is none. Nothing of it is to be believed then.
+pub fn parse_sync(bytes: &[u8]) -> Result<(SyncHeader, Vec<SyncEntry>), SyncError> {
+    let header = bytes.first_chunk::<HEADER>().filter(|header| header.starts_with(&MAGIC)).ok_or(SyncError::Header)?;
+    let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    if header[7] != 0 || number(16) != 0 {
+        return Err(SyncError::Header);
+    }
+    let mut reader = Reader(&bytes[HEADER..]);
+    let mut entries = Vec::with_capacity(usize::from(header[6]).min(BYTES_MAX / ENTRY));
+    for at in 0..usize::from(header[6]) {
+        if reader.0.is_empty() {
+            return Err(SyncError::Length);
+        }
+        entries.push(reader.entry().ok_or(SyncError::Entry(at))?);
+    }
+    if !reader.0.is_empty() {
+        return Err(SyncError::Length);
+    }
+    let header = SyncHeader { wants: header[4], sent: header[5], instance: number(8), sequence: number(12) };
+    Ok((header, entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry(is_ipv6: bool, numbers: [u128; 4], state: usize) -> SyncEntry {
+        let mask = if is_ipv6 { u128::MAX } else { u128::from(u32::MAX) };
+        let tuple = |src: u128, dst: u128| Tuple {
+            src: src & mask,
+            dst: dst & mask,
+            src_port: src as u16,
+            dst_port: dst as u16 ^ 1,
+            protocol: if state == 0 { protocol::UDP } else { protocol::TCP },
+            is_ipv6,
+        };
+        let tcp = state.checked_sub(1).map(|state| STATES[state]);
+        let stage = Stage::of(tcp, true);
+        let is_replied = stage != Stage::New || tcp == Some(TcpState::SynReceived);
+        let (original, reply) = (tuple(numbers[0], numbers[1]), tuple(numbers[2], !numbers[3]));
+        let connection = SharedConnection { original, reply, tcp, is_replied };
+        SyncEntry {
+            service: numbers[0] as u32,
+            server: numbers[1] as u32,
+            client_mac: [2, 0, 0, 0, 0, 9],
+            stage,
+            connection,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            wants: u8, sent: u8, instance: u32, sequence: u32,
+            entries in prop::collection::vec((any::<bool>(), any::<[u128; 4]>(), 0..=9_usize), 0..60),
+        ) {
+            let header = SyncHeader { wants, sent, instance, sequence };
+            let mut message = SyncMessage::new(&header);
+            let written: Vec<SyncEntry> = entries
+                .into_iter()
+                .map(|(is_ipv6, numbers, state)| entry(is_ipv6, numbers, state))
+                .filter(|entry| entry.connection.original != entry.connection.reply)
+                .take_while(|entry| {
+                    let has_room = message.has_room();
+                    if has_room {
+                        message.push(entry);
+                    }
+                    has_room
+                })
+                .collect();
+            prop_assert!(message.bytes().len() <= BYTES_MAX);
+            prop_assert_eq!(parse_sync(message.bytes()), Ok((header, written)));
+            for cut in 0..message.bytes().len() {
+                prop_assert!(parse_sync(&message.bytes()[..cut]).is_err());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), is_near: bool) {
+            if is_near && bytes.len() > HEADER {
+                bytes[..4].copy_from_slice(&MAGIC);
+                (bytes[7], bytes[16], bytes[17], bytes[18], bytes[19]) = (0, 0, 0, 0, 0);
+            }
+            let _ = parse_sync(&bytes);
+        }
+    }
+
+    #[test]
+    fn different_names_have_different_hashes() {
+        let all = ["web", "wed", "h1", "h11", "", "a", "aa"].map(name_hash);
+        let different: std::collections::BTreeSet<u32> = all.into_iter().collect();
+        assert_eq!(different.len(), all.len());
+    }
+}

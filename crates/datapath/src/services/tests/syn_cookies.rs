@@ -1,0 +1,100 @@
+//! SYN cookies: who makes up addresses takes nobody's place.
+
+use super::super::syn_cookies::MadeUp;
+use super::*;
+
+fn always(service: &mut Service) {
+    service.half_open_max = 0;
+}
+
+impl Bed {
+    /// A first segment is answered with a cookie.
+    fn cookie(&mut self, from: Endpoint, seq: u32) -> u32 {
+        let (decision, fields) = self.send(from, 80, SYN, seq, 0);
+        let Decision::Answer(MadeUp { flags, seq: cookie, ack, window, size }) = decision else {
+            panic!("{decision:?}")
+        };
+        assert_eq!((flags, ack, window, size), (SYN | ACK, seq.wrapping_add(1), 0, Some(536)));
+        assert!(fields.is_empty());
+        cookie
+    }
+}
+
+#[test]
+fn numbers_are_translated_from_then_on() {
+    let mut bed = Bed::with(2, &[80], always);
+    let client = bed.client(4_000);
+    let cookie = bed.cookie(client, u32::MAX);
+    assert_eq!((bed.counts(0), bed.state.conntrack().map_or(1, |it| it.counters().connections)), ((0, 0), 0));
+    let (decision, fields) = bed.send(client, 80, ACK, 0, cookie.wrapping_add(1));
+    let Decision::Connect(server, first) = decision else { panic!("{decision:?}") };
+    assert_eq!((first.flags, first.seq, first.ack, first.window, first.size), (SYN, u32::MAX, 0, 1_000, Some(536)));
+    assert!(fields.contains(&Field::DstPort(SERVER_PORT)), "{fields:?}");
+    // It asks again while the server has not answered: that may not have heard.
+    assert_eq!(bed.send(client, 80, ACK, 0, cookie.wrapping_add(1)).0, decision);
+    let (decision, fields) = bed.answer(server.0, client, SYN | ACK, (9_000, 0));
+    let Decision::Join(third, update) = decision else { panic!("{decision:?}") };
+    assert_eq!((third.flags, third.seq, third.ack, third.window), (ACK, 0, 9_001, 1_000));
+    assert_eq!((update.flags, update.seq, update.ack, update.window), (ACK, cookie.wrapping_add(1), 0, 1_000));
+    assert!(fields.contains(&Field::SrcPort(80)), "{fields:?}");
+    let (decision, fields) = bed.send(client, 80, PSH | ACK, 0, cookie.wrapping_add(1));
+    assert_eq!((decision, fields.last()), (Decision::To(server), Some(&Field::TcpAck(9_001))));
+    let (decision, fields) = bed.answer(server.0, client, PSH | ACK, (9_001, 10));
+    assert_eq!((decision, fields.last()), (Decision::Translated, Some(&Field::TcpSeq(cookie.wrapping_add(1)))));
+    // The server has not heard that its client has.
+    assert!(matches!(bed.answer(server.0, client, SYN | ACK, (9_000, 0)).0, Decision::Join(..)));
+    assert_eq!(bed.counts(0), (1, 0));
+    assert_eq!(bed.send(client, 80, RST, 10, 0).0, Decision::To(server));
+    assert_eq!(bed.counts(0), (0, 0));
+    let counters = bed.state.views().next().expect("it is there").counters;
+    assert_eq!((counters.cookies, counters.by_cookie, counters.invalid), (1, 1, 0));
+}
+
+#[test]
+fn a_server_that_refuses_is_heard() {
+    let mut bed = Bed::with(1, &[80], always);
+    let client = bed.client(4_000);
+    let cookie = bed.cookie(client, 1_000);
+    assert!(matches!(bed.send(client, 80, ACK, 1_001, cookie.wrapping_add(1)).0, Decision::Connect(..)));
+    let (decision, fields) = bed.answer(1, client, RST | ACK, (0, 1_001));
+    assert_eq!((decision, fields.last()), (Decision::Translated, Some(&Field::TcpSeq(cookie.wrapping_add(1)))));
+    assert_eq!(bed.counts(0), (0, 1));
+}
+
+/// A flood takes the places that there are for connections that are being opened, and no more; others go on, and new ones begin.
+#[test]
+fn a_flood_is_answered_and_forgotten() {
+    let mut bed = Bed::with(1, &[80], |service| service.half_open_max = 16);
+    let open: Vec<Endpoint> = (0..8).map(|number| bed.client(4_000 + number)).collect();
+    for client in &open {
+        bed.send(*client, 80, SYN, 1_000, 0);
+        bed.answer(1, *client, SYN | ACK, (5_000, 1_001));
+        bed.send(*client, 80, ACK, 1_001, 5_001);
+    }
+    let mut cookies = 0;
+    for number in 0..10_000_u32 {
+        let forged = Endpoint(Ipv4Addr::from_bits(0x0a63_0000 + number), 4_000);
+        cookies += u32::from(matches!(bed.send(forged, 80, SYN, number, 0).0, Decision::Answer(_)));
+    }
+    assert_eq!((cookies, bed.counts(0)), (10_000 - 16, (24, 0)));
+    // Whoever has not heard the answer guesses in vain.
+    for number in 0..10_000_u32 {
+        let forged = Endpoint(Ipv4Addr::from_bits(0x0a63_0000 + 20_000 + number), 4_000);
+        assert_eq!(bed.send(forged, 80, ACK, 1, machine::mix(number.into()) as u32).0, Decision::Refuse);
+    }
+    for client in &open {
+        assert_eq!(bed.send(*client, 80, PSH | ACK, 1_001, 5_001).0, Decision::To(host(1)));
+    }
+    let late = bed.client(5_000);
+    let cookie = bed.cookie(late, 7);
+    // Too late, and from somebody else.
+    let other = bed.client(5_001);
+    assert_eq!(bed.send(other, 80, ACK, 8, cookie.wrapping_add(1)).0, Decision::Refuse);
+    assert!(matches!(bed.send(late, 80, ACK, 8, cookie.wrapping_add(1)).0, Decision::Connect(..)));
+    // Those who never answered are forgotten, and all is as before.
+    bed.now += Span::from_secs(600);
+    (0..100).for_each(|_| bed.state.clear_expired(bed.now));
+    assert!(matches!(bed.send(bed.client(6_000), 80, SYN, 7, 0).0, Decision::To(_)));
+    let stale = bed.client(5_002);
+    assert_eq!(bed.send(stale, 80, ACK, 8, cookie.wrapping_add(1)).0, Decision::Refuse);
+}
