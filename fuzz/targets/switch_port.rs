@@ -1,8 +1,8 @@
-//! Ports of switches as a command line has them: any words are read or refused with a reason, and what is read fits into a network. What stands behind the first line are addresses, which
+//! Ports of switches, and links, as a command line has them: any words are read or refused with a reason, and what is read fits into a network. What stands behind the first line are addresses, which
 //! such a switch learns.
 #![no_main]
 
-use fabric::{AddedPort, PortChange, Source};
+use fabric::{AddedPort, ChangedPort, Directions, LinkChange, PortChange, Source};
 use libfuzzer_sys::fuzz_target;
 use machine::nanos;
 use topology::NodeId;
@@ -19,6 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     learn(learned);
     let Ok(text) = std::str::from_utf8(text) else { return };
     let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    change(&words);
     match AddedPort::parse("s1", "vm", &words) {
         Ok(added) => {
             let source = Source { name: "fuzz.fabric.yaml".to_owned(), text: FILE.to_owned() };
@@ -39,6 +40,22 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
 });
+
+/// What is said of a port and of a link that are there: once more, it changes nothing.
+fn change(words: &[String]) {
+    let source = Source { name: "fuzz.fabric.yaml".to_owned(), text: FILE.to_owned() };
+    if let Ok(said) = ChangedPort::parse("s1", "h1", words) {
+        let mut again = said.clone();
+        again.add(&said);
+        let [once, twice] = [said, again].map(|said| fabric::parse_changed(&source, &[PortChange::Set(said)]).ok());
+        assert_eq!(once, twice);
+    }
+    if let Ok(said) = LinkChange::parse(words)
+        && let Ok(changed) = said.of(&Directions::default(), true)
+    {
+        assert_eq!(said.of(&changed, true).ok(), Some(changed), "{words:?}");
+    }
+}
 
 fn learn(bytes: &[u8]) {
     let limits = MacLimits { age: nanos::Span::from_secs(10), addresses: ADDRESSES_MAX };

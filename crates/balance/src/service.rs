@@ -382,6 +382,11 @@ impl Service {
         });
     }
 
+    /// A server has so many connections, active and inactive, of which nobody here has seen the beginning: it is made to stand as it does elsewhere.
+    pub fn set_connections(&mut self, now: Time, server: ServerId, (active, inactive): (u32, u32)) {
+        self.change(now, server, |server| (server.active, server.inactive) = (active, inactive));
+    }
+
     /// The server gets no new connections, or gets them again.
     pub fn drain(&mut self, now: Time, server: ServerId, is_drained: bool) {
         self.change(now, server, |server| server.is_drained = is_drained);

@@ -50,4 +50,4 @@ pub use services::{
     Server, ServerCounters, Service, ServiceCounters, ServiceState, ServiceView, Services, SyncEntry, SyncError,
     SyncHeader, SyncMessage, VirtualAddress, VrrpSettings, parse_sync,
 };
-pub use tracer::{TraceEnd, TraceStep, TracedPacket, Tracer};
+pub use tracer::{ServerState, TraceEnd, TraceStep, TracedPacket, Tracer};

@@ -14,6 +14,7 @@ use wire::{Coverage, EthernetPacket, EthernetPacketMut, TAG_AT, is_group, vlan_t
 
 use crate::driver::{Driver, Loss, Tag, Timer};
 use crate::graph::{Graph, Tables};
+use crate::services::ServiceState;
 
 /// Longer than the ends of bonds take to find each other where nothing is lost.
 const CONVERGES: Span = Span::from_secs(2);
@@ -57,6 +58,21 @@ pub struct TracedPacket {
     pub frame: Vec<u8>,
     /// Whether it is a copy that was made on the way.
     pub is_copy: bool,
+}
+
+/// How a server of a service stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerState {
+    /// Its share.
+    pub weight: u32,
+    /// Connections that are a load.
+    pub active: u32,
+    /// Those of which both sides have said all.
+    pub inactive: u32,
+    /// Whether it is to get no new ones.
+    pub is_drained: bool,
+    /// Whether health checks find it up.
+    pub is_healthy: bool,
 }
 
 /// A frame, and what it has met. What bonds and functions say by themselves is not followed.
@@ -149,6 +165,22 @@ impl Tracer {
         if let Some((id, is_egress)) = self.tables.steering.instance_at(ingress) {
             self.graph.chains.instances[id].watch.set_carrier(self.now, is_egress, false);
         }
+    }
+
+    /// How a server of a service stands, by their names. Whether there is such a server.
+    pub fn set_server(&mut self, service: &str, server: &str, state: ServerState) -> bool {
+        let Some(machine) = self.graph.services.machine(service) else { return false };
+        let Some(id) = machine.server(server) else { return false };
+        machine.set_weight(self.now, id, state.weight);
+        machine.set_connections(self.now, id, (state.active, state.inactive));
+        machine.drain(self.now, id, state.is_drained);
+        machine.set_healthy(self.now, id, state.is_healthy);
+        true
+    }
+
+    /// How services stand after what was sent.
+    pub const fn services(&self) -> &ServiceState {
+        &self.graph.services
     }
 
     /// What packets are looked up in.

@@ -99,14 +99,14 @@ pub use flows::{FlowCommand, FlowInput, NoSuchSwitch, SwitchTables, find_switch,
 pub use graph::host_hint;
 pub use import::{Imported, Note, ReadFile, import, import_with};
 pub use in_units::in_units;
-pub use link_change::{ChangedLink, LinkChange};
+pub use link_change::{ChangedLink, Directions, LinkChange, link_keys_both};
 pub use links::{LinkSetting, link_keys};
 pub use locate::problem_at;
 pub use metric::{Metric, SizeClass, Unit};
 pub use model::*;
 pub use overrides::{Override, Overrides, Setting};
 pub use parallel::{NoSuchLink, find_links, link_ends};
-pub use port_change::{AddedPort, PortChange};
+pub use port_change::{AddedPort, ChangedPort, PortChange};
 pub use schema::schema;
 pub use services::ServiceSetting;
 pub use source::Source;

@@ -1,8 +1,9 @@
 //! Keys of links as a command line has them: what somebody changes about the links of a network while it runs. They are read as those of the file are, by the
-//! same reader; and each may be `none`, which takes it away.
+//! same reader; and each may be `none`, which takes it away. Keys with `back.` before them say what is otherwise in the direction from the second node to the first.
 
 use link::LinkSpec;
 use serde::{Deserialize, Serialize};
+use topology::Link;
 
 use crate::Fabric;
 use crate::error::{Error, Problems};
@@ -16,7 +17,10 @@ use crate::tree::{Entry, Node, Value};
 /// The value that takes a key away.
 const GONE: &str = "none";
 
-/// Keys of links and their values, as words like `delay=20ms` and `rate=none`: of each key one.
+/// What stands before the keys of the way back.
+const BACK: &str = "back.";
+
+/// Keys of links and their values, as words like `delay=20ms`, `back.rate=1Mbit` and `rate=none`: of each key one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LinkChange(Vec<String>);
@@ -34,11 +38,20 @@ pub struct ChangedLink {
     pub change: LinkChange,
 }
 
-/// Words that could be read: what they set, and the keys that they take away.
+/// Words that could be read: of both directions, and of the way back alone.
 struct Reading<'a> {
+    both: Keys<'a>,
+    back: Keys<'a>,
+}
+
+/// What words set, and the keys that they take away.
+struct Keys<'a> {
     set: LinkText,
     gone: Vec<&'a str>,
 }
+
+/// What a link does from its first node to its second, and on the way back, where that differs.
+pub type Directions = (LinkSpec, Option<LinkSpec>);
 
 impl LinkChange {
     /// The keys of links, and what each of them says.
@@ -59,16 +72,21 @@ impl LinkChange {
         self.0.is_empty()
     }
 
-    /// What a link does that does `spec`, with this change. `has_host`: it ends at a host.
+    /// What a link does that does this, with this change. `has_host`: it ends at a host.
     ///
     /// # Errors
     /// If a word cannot be read, or is of no use on such a link, as a queue without a rate.
-    pub fn of(&self, spec: &LinkSpec, has_host: bool) -> Result<LinkSpec, Error> {
+    pub fn of(&self, (spec, back): &Directions, has_host: bool) -> Result<Directions, Error> {
         self.read(|reading, problems| {
-            let changed = reading.change(spec);
-            note_idle(&reading.set, changed, true, problems);
+            let changed = reading.change(spec, back.as_ref());
+            // What is of no use in one direction may be of use in the other.
+            let is_of_use = |on: &LinkSpec| on.rate_bps.is_some();
+            let (forth, back) = (changed.0, changed.1.unwrap_or(changed.0));
+            note_idle(&reading.both.set, if is_of_use(&forth) { forth } else { back }, true, problems);
+            note_idle(&reading.back.set, back, true, problems);
             if !has_host {
-                note_no_card(&reading.set, problems);
+                note_no_card(&reading.both.set, problems);
+                note_no_card(&reading.back.set, problems);
             }
             changed
         })
@@ -79,13 +97,13 @@ impl LinkChange {
     /// # Errors
     /// If a word cannot be read.
     pub fn waiting(&self, spec: &LinkSpec) -> Result<Vec<(&'static str, String)>, Error> {
-        let now = self.read(|reading, _| reading.change(spec))?;
+        let now = self.read(|reading, _| reading.both.change(spec))?;
         if now.rate_bps.is_some() || spec.rate_bps.is_none() {
             return Ok(Vec::new());
         }
         let mut with_rate = self.clone();
         with_rate.0.retain(|word| key(word) != "rate");
-        let [now, then] = [link_keys(&now), link_keys(&with_rate.read(|reading, _| reading.change(spec))?)];
+        let [now, then] = [link_keys(&now), link_keys(&with_rate.read(|reading, _| reading.both.change(spec))?)];
         Ok(then.into_iter().filter(|entry| entry.0 != "rate" && !now.contains(entry)).collect())
     }
 
@@ -105,10 +123,35 @@ impl LinkChange {
     }
 }
 
-impl Reading<'_> {
+impl Keys<'_> {
     fn change(&self, spec: &LinkSpec) -> LinkSpec {
         self.set.change(spec, |key| self.gone.contains(&key))
     }
+}
+
+impl Reading<'_> {
+    /// What is otherwise on the way back stays so.
+    fn change(&self, spec: &LinkSpec, back: Option<&LinkSpec>) -> Directions {
+        let forth = self.both.change(spec);
+        let is_gone = |key: &str| self.back.gone.contains(&key);
+        let back = self.back.set.change_back((spec, back.unwrap_or(spec)), (&self.both.set, &forth), is_gone);
+        (forth, Some(back).filter(|back| *back != forth))
+    }
+}
+
+/// What a link does, key by key as `heddle link set` takes it: those of both directions, and then those in which the way back differs.
+pub fn link_keys_both(link: &Link) -> Vec<(String, String)> {
+    let forth = link_keys(&link.spec);
+    let Some(back) = &link.back else { return forth.into_iter().map(|(key, value)| (key.to_owned(), value)).collect() };
+    let back = link_keys(back);
+    let value = |keys: &[(&'static str, String)], key: &str| {
+        keys.iter().find(|(other, _)| *other == key).map(|(_, value)| value.clone())
+    };
+    let differing = KEYS.iter().filter(|(key, _)| value(&forth, key) != value(&back, key));
+    let otherwise: Vec<(String, String)> = differing
+        .map(|(key, _)| (format!("{BACK}{key}"), value(&back, key).unwrap_or_else(|| "0".to_owned())))
+        .collect();
+    forth.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(otherwise).collect()
 }
 
 impl Fabric {
@@ -119,9 +162,8 @@ impl Fabric {
     pub fn with_links(mut self, changed: &[ChangedLink]) -> Result<Self, Error> {
         for ChangedLink { a, b, number, change } in changed {
             for link in find_links(&self.topology, a, b, Some(*number)).unwrap_or_default() {
-                for spec in self.topology.links[link].specs_mut() {
-                    *spec = change.read(|reading, _| reading.change(spec))?;
-                }
+                let link = &mut self.topology.links[link];
+                (link.spec, link.back) = change.read(|reading, _| reading.change(&link.spec, link.back.as_ref()))?;
             }
         }
         Ok(self)
@@ -138,44 +180,70 @@ fn key(word: &str) -> &str {
     word.split_once('=').map_or(word, |(key, _)| key)
 }
 
+/// The entries of a section as words have them, and the keys that they take away.
+#[derive(Default)]
+struct Words<'a> {
+    entries: Vec<Entry>,
+    gone: Vec<&'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn read(self, place: Place, problems: &mut Problems<'_>) -> Option<Keys<'a>> {
+        let set = LinkText::read(&Node { place, value: Value::Map(self.entries) }, problems)?;
+        Some(Keys { set, gone: self.gone })
+    }
+}
+
 /// Reads the words of a text in which a blank stands between any two.
 fn read<'a>(words: &'a [String], problems: &mut Problems<'_>) -> Option<Reading<'a>> {
-    let keys = || KEYS.iter().map(|(key, _)| *key);
-    let (mut entries, mut gone, mut offset) = (Vec::<Entry>::new(), Vec::new(), 0);
+    let (mut both, mut back, mut offset) = (Words::default(), Words::default(), 0);
     for word in words {
         let place = Place { offset, len: word.len() };
         offset += word.len() + 1;
-        let Some((key, value)) = word.split_once('=') else {
-            let before =
-                entries.last().filter(|entry| entry.value.place.offset + entry.value.place.len + 1 == place.offset);
-            let hint = match (before, nearest(word, keys())) {
-                (Some(Entry { key, value: Node { value: Value::Scalar(number), .. }, .. }), None)
-                    if is_number(number) =>
-                {
-                    format!("write it without a blank, `{}={}{}`", shown(key), shown(number), shown(word))
-                }
-                (_, Some(key)) => format!("write `{key}=VALUE`, or `{key}=none` to take it away"),
-                (_, None) => format!("the keys are {}", one_of(keys())),
-            };
-            problems.add(place, format!("expected KEY=VALUE, found `{}`", shown(word)), "found no `=`", hint);
-            continue;
+        let (section, word, place) = match word.strip_prefix(BACK) {
+            Some(rest) => (&mut back, rest, Place { offset: place.offset + BACK.len(), len: rest.len() }),
+            None => (&mut both, word.as_str(), place),
         };
-        let key_place = Place { len: key.len(), ..place };
-        if entries.iter().any(|entry| entry.key == key) || gone.contains(&key) {
-            problems.add(key_place, format!("`{}` is there twice", shown(key)), "the second one", "remove one of them");
-            continue;
-        }
-        if value == GONE && keys().any(|known| known == key) {
-            gone.push(key);
-            continue;
-        }
-        let place = Place { offset: place.offset + key.len() + 1, len: value.len() };
-        let value = if value.is_empty() { Value::Null } else { Value::Scalar(value.to_owned()) };
-        entries.push(Entry { key: key.to_owned(), key_place, value: Node { place, value } });
+        read_word(section, word, place, problems);
     }
     let place = Place { offset: 0, len: offset.saturating_sub(1) };
-    let set = LinkText::read(&Node { place, value: Value::Map(entries) }, problems)?;
-    Some(Reading { set, gone })
+    let (both, back) = (both.read(place, problems), back.read(place, problems));
+    Some(Reading { both: both?, back: back? })
+}
+
+fn read_word<'a>(section: &mut Words<'a>, word: &'a str, place: Place, problems: &mut Problems<'_>) {
+    let Words { entries, gone } = section;
+    let keys = || KEYS.iter().map(|(key, _)| *key);
+    let Some((key, value)) = word.split_once('=') else {
+        let before =
+            entries.last().filter(|entry| entry.value.place.offset + entry.value.place.len + 1 == place.offset);
+        let hint = match (before, nearest(word, keys())) {
+            (Some(Entry { key, value: Node { value: Value::Scalar(number), .. }, .. }), None) if is_number(number) => {
+                format!("write it without a blank, `{}={}{}`", shown(key), shown(number), shown(word))
+            }
+            (_, Some(key)) => format!("write `{key}=VALUE`, or `{key}=none` to take it away"),
+            (_, None) => format!("the keys are {}", one_of(keys())),
+        };
+        problems.add(place, format!("expected KEY=VALUE, found `{}`", shown(word)), "found no `=`", hint);
+        return;
+    };
+    let key_place = Place { len: key.len(), ..place };
+    if entries.iter().any(|entry| entry.key == key) || gone.contains(&key) {
+        problems.add(key_place, format!("`{}` is there twice", shown(key)), "the second one", "remove one of them");
+        return;
+    }
+    if Some(key) == BACK.strip_suffix('.') {
+        let hint = "write `back.KEY=VALUE`, as in `back.rate=1Mbit`";
+        problems.add(key_place, "the way back is written key by key", "no key of links", hint);
+        return;
+    }
+    if value == GONE && keys().any(|known| known == key) {
+        gone.push(key);
+        return;
+    }
+    let place = Place { offset: place.offset + key.len() + 1, len: value.len() };
+    let value = if value.is_empty() { Value::Null } else { Value::Scalar(value.to_owned()) };
+    entries.push(Entry { key: key.to_owned(), key_place, value: Node { place, value } });
 }
 
 #[cfg(test)]
@@ -189,6 +257,13 @@ mod tests {
         LinkChange::parse(&words).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)))
     }
 
+    /// What a link does that does the same in both directions.
+    fn of(words: &str, spec: &LinkSpec) -> LinkSpec {
+        let (forth, back) = change(words).of(&(*spec, None), true).expect("all is of use");
+        assert_eq!(back, None, "{words}");
+        forth
+    }
+
     fn keys(spec: &LinkSpec) -> String {
         keys_of(&link_keys(spec))
     }
@@ -200,7 +275,7 @@ mod tests {
     #[test]
     fn what_is_set_is_what_a_file_says_with_these_keys() {
         let words = "rate=2.5Gbit delay=20ms queue=100 ecn=20 overhead=24B coalesce=16us loss=0.1% jitter=1ms";
-        let changed = change(words).of(&LinkSpec::default(), true).expect("all is of use");
+        let changed = of(words, &LinkSpec::default());
         let file = format!(
             "nodes: {{ h1: host, h2: host, s1: switch }}\nlink-defaults: {{ {} }}\nlinks: [{{ between: [h1, s1] }}, {{ between: [h2, s1] }}]\n",
             words.replace('=', ": ").replace(' ', ", ").replace(":, ", ": ")
@@ -212,13 +287,13 @@ mod tests {
 
     #[test]
     fn only_what_is_named_changes_and_keys_are_taken_away() {
-        let file = change("rate=10Mbit queue=50 delay=1ms").of(&LinkSpec::default(), true).unwrap();
+        let file = of("rate=10Mbit queue=50 delay=1ms", &LinkSpec::default());
         let with = |words: &[&str]| {
             let mut all = LinkChange::default();
             for words in words {
                 all.add(&change(words));
             }
-            keys(&all.read(|reading, _| reading.change(&file)).unwrap())
+            keys(&all.read(|reading, _| reading.both.change(&file)).unwrap())
         };
         assert_eq!(with(&["loss=1%"]), "rate=10Mbit delay=1ms queue=50 loss=1%");
         assert_eq!(with(&["loss=1% delay=2ms", "loss=none"]), "rate=10Mbit delay=2ms queue=50");
@@ -226,17 +301,61 @@ mod tests {
         // What is of use only with a rate goes with it, and is there again when it is.
         assert_eq!(with(&["ecn=5 overhead=24", "rate=none"]), "delay=1ms");
         assert_eq!(with(&["ecn=5", "rate=none", "rate=1Mbit"]), "rate=1Mbit delay=1ms queue=50 ecn=5");
-        assert_eq!(change("rate=1Mbit").of(&LinkSpec::default(), true).unwrap().queue_packets, Some(1_000));
+        assert_eq!(of("rate=1Mbit", &LinkSpec::default()).queue_packets, Some(1_000));
         let waiting = |words: &str| keys_of(&change(words).waiting(&file).unwrap());
         assert_eq!((waiting("ecn=5 rate=none"), waiting("ecn=5")), ("queue=50 ecn=5".to_owned(), String::new()));
-        assert_eq!(change("delay=0").of(&file, true).unwrap().delay, Span::ZERO);
+        assert_eq!(of("delay=0", &file).delay, Span::ZERO);
+    }
+
+    #[test]
+    fn what_is_otherwise_on_the_way_back_stays_so() {
+        let text = "nodes: { h1: host, h2: host, s1: switch }\n\
+                    links: [{ between: [h1, s1], rate: 10Mbit, delay: 1ms, back: { rate: 1Mbit } }, { between: [h2, s1] }]\n";
+        let fabric = crate::parse(&Source { name: "net".to_owned(), text: text.to_owned() }).expect("a network");
+        let with = |words: &[&str]| {
+            let mut all = LinkChange::default();
+            for words in words {
+                all.add(&change(words));
+            }
+            let changed = ChangedLink { a: "h1".into(), b: "s1".into(), number: 1, change: all };
+            let fabric = fabric.clone().with_links(&[changed]).expect("it can be read");
+            let link = &fabric.topology.links[topology::LinkId(0)];
+            let keys = link_keys_both(link);
+            // What is shown can be set.
+            let words: Vec<String> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let again = LinkChange::parse(&words).and_then(|change| change.of(&Directions::default(), true));
+            assert_eq!(again.unwrap(), (link.spec, link.back), "{words:?}");
+            words.join(" ")
+        };
+        assert_eq!(with(&[]), "rate=10Mbit delay=1ms queue=1000 back.rate=1Mbit");
+        assert_eq!(with(&["delay=5ms"]), "rate=10Mbit delay=5ms queue=1000 back.rate=1Mbit");
+        assert_eq!(with(&["rate=20Mbit"]), "rate=20Mbit delay=1ms queue=1000 back.rate=1Mbit");
+        assert_eq!(with(&["rate=1Mbit"]), "rate=1Mbit delay=1ms queue=1000");
+        assert_eq!(with(&["rate=1Mbit", "rate=2Mbit"]), "rate=2Mbit delay=1ms queue=1000 back.rate=1Mbit");
+        assert_eq!(with(&["back.rate=none"]), "rate=10Mbit delay=1ms queue=1000");
+        assert_eq!(
+            with(&["back.rate=2Mbit back.loss=1%"]),
+            "rate=10Mbit delay=1ms queue=1000 back.rate=2Mbit back.loss=1%"
+        );
+        assert_eq!(with(&["back.rate=2Mbit", "back.rate=none"]), "rate=10Mbit delay=1ms queue=1000");
+        assert_eq!(with(&["back.delay=0"]), "rate=10Mbit delay=1ms queue=1000 back.rate=1Mbit back.delay=0");
+        assert_eq!(with(&["queue=7"]), "rate=10Mbit delay=1ms queue=7 back.rate=1Mbit");
+        // The way back alone may have a rate, and a queue for it.
+        let alone = change("back.rate=1Mbit queue=5").of(&Directions::default(), true).unwrap();
+        assert_eq!((alone.0, alone.1.map(|back| back.queue_packets)), (LinkSpec::default(), Some(Some(5))));
+        let error = |words: &str| LinkChange::parse(&[words.to_owned()]).unwrap_err().problems()[0].message.clone();
+        assert_eq!(error("back=1Mbit"), "the way back is written key by key");
+        assert!(error("back.speed=1").contains("there is no key `speed` here"), "{}", error("back.speed=1"));
+        let idle = change("back.queue=5").of(&Directions::default(), true).unwrap_err();
+        assert!(idle.problems()[0].message.contains("a queue without a rate"), "{idle}");
     }
 
     #[test]
     fn what_is_wrong_is_said_as_of_a_file() {
         let said = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            let error = LinkChange::parse(&words).and_then(|change| change.of(&LinkSpec::default(), true)).unwrap_err();
+            let error =
+                LinkChange::parse(&words).and_then(|change| change.of(&Directions::default(), true)).unwrap_err();
             let text = words.join(" ");
             let problem = |problem: &crate::Problem| {
                 let marked = text[problem.span.offset()..][..problem.span.len()].to_owned();
@@ -269,7 +388,7 @@ mod tests {
         assert!(one(&["delay="]).1.starts_with("`delay` has no value"));
         assert!(one(&["delay=1ms", "delay=none"]).1.starts_with("`delay` is there twice"));
         assert!(one(&["speed=none"]).1.starts_with("there is no key `speed` here"));
-        let between_switches = change("coalesce=5us").of(&LinkSpec::default(), false).unwrap_err();
+        let between_switches = change("coalesce=5us").of(&Directions::default(), false).unwrap_err();
         assert!(between_switches.problems()[0].message.contains("only hosts have cards"), "{between_switches}");
         assert!(one(&["loss=200%"]).1.contains("at most 100%"));
         assert_eq!(said(&["rate=fast", "jitter=1h", "x"]).len(), 3);

@@ -132,6 +132,33 @@ macro_rules! keys {
                 changed
             }
 
+            /// What a link does on the way back from now on: of that alone this is written, and `both` of both directions, of which the one there is `forth` now. Keys in
+            /// which the two differed before stay as they are, unless `is_gone` names them; all others are as on the way there.
+            pub fn change_back(
+                &self,
+                (before, before_back): (&LinkSpec, &LinkSpec),
+                (both, forth): (&Self, &LinkSpec),
+                is_gone: impl Fn(&str) -> bool,
+            ) -> LinkSpec {
+                let mut changed = LinkSpec::default();
+                $(
+                    let get: fn(&LinkSpec) -> Option<$value> = $get;
+                    let set: fn(&mut LinkSpec, $value) = $set;
+                    // What needs a rate does not differ where only the way back has one.
+                    let differs = get(before_back) != get(before) && (On::$on.is_read(before) || both.$field.is_none());
+                    let value = match (&self.$field, &both.$field) {
+                        (Some(text), _) => Some(text.value.plain()),
+                        (None, _) if differs && !is_gone($key) => get(before_back),
+                        (None, Some(text)) => Some(text.value.plain()),
+                        (None, None) => get(forth),
+                    };
+                    if let Some(value) = value.filter(|_| On::$on.is_read(&changed)) {
+                        set(&mut changed, value);
+                    }
+                )*
+                changed
+            }
+
             /// Notes what is written in vain on a link without a rate.
             fn note_idle(&self, problems: &mut Problems<'_>) {
                 $($(

@@ -53,7 +53,7 @@ fn is_address(name: &str) -> bool {
 }
 
 /// What others call it, and what it is called here.
-const OTHERS_WORDS: [(&str, &str); 9] = [
+const OTHERS_WORDS: [(&str, &str); 21] = [
     ("latency", "delay"),
     ("bw", "rate"),
     ("bandwidth", "rate"),
@@ -63,7 +63,23 @@ const OTHERS_WORDS: [(&str, &str); 9] = [
     ("congestion", "congestion-control"),
     ("initcwnd", "initial-window"),
     ("mss", "segment"),
+    // Schedulers of HAProxy, nginx and Envoy.
+    ("leastconn", "lc"),
+    ("least-conn", "lc"),
+    ("least-connections", "lc"),
+    ("roundrobin", "rr"),
+    ("round-robin", "rr"),
+    ("static-rr", "wrr"),
+    ("source", "sh"),
+    ("ip-hash", "sh"),
+    ("maglev", "mh"),
+    ("random", "p2c"),
+    ("least-request", "p2c"),
+    ("ewma", "peak-ewma"),
 ];
+
+/// A word of so many letters is not the beginning of another one by chance.
+const PREFIX: usize = 4;
 
 /// The known word that is nearest to `word`, if one is near enough to be a slip, or the same thing by another name.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -85,14 +101,18 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
             return Some(found);
         }
     }
-    known
-        .into_iter()
+    let slip = known
+        .iter()
+        .copied()
         // Words that differ more in length than is allowed need no closer look.
         .filter(|candidate| candidate.len().abs_diff(word.len()) <= allowed)
         .map(|candidate| (distance(&word, &candidate.replace('_', "-")), candidate))
         .filter(|&(far, _)| far <= allowed)
         .min_by_key(|&(far, _)| far)
-        .map(|(_, candidate)| candidate)
+        .map(|(_, candidate)| candidate);
+    // Or what somebody has not written to its end.
+    let begins = |candidate: &&str| word.len() >= PREFIX && candidate.starts_with(&*word);
+    slip.or_else(|| known.iter().copied().find(begins))
 }
 
 /// Optimal string alignment distance: insertions, deletions, substitutions, and swaps of neighbours.

@@ -11,6 +11,9 @@ use crate::source::{At, Place, Source};
 use crate::switches::{PortText, SwitchText, check_port};
 use crate::tree::{Entry, Node, Value};
 
+/// The value that takes a key away.
+const GONE: &str = "none";
+
 /// A change of a switch's ports, besides what the file says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -24,6 +27,56 @@ pub enum PortChange {
         /// The name of the port.
         port: String,
     },
+    /// Something else is said of a port.
+    Set(ChangedPort),
+}
+
+/// A port of a running network's switch of which something else is said than in the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedPort {
+    /// The name of the switch.
+    pub switch: String,
+    /// The node that the port leads to, or its number.
+    pub port: String,
+    /// Keys with their values, as words like `tag=10`, or `tag=none`: of each key one.
+    words: Vec<String>,
+}
+
+impl ChangedPort {
+    /// The keys that ports have, `device` left out: a port stays on its device.
+    pub fn keys() -> impl Iterator<Item = &'static str> {
+        PortText::keys().into_iter().filter(|key| *key != "device")
+    }
+
+    /// Reads what is said of a port.
+    ///
+    /// # Errors
+    /// If anything is wrong with it. The error holds every problem that was found, as that of a file does.
+    pub fn parse(switch: &str, port: &str, words: &[String]) -> Result<Self, Error> {
+        let source = Source { name: "the command line".to_owned(), text: words.join(" ") };
+        let mut problems = Problems::new(&source);
+        if let Some((PortText { device: Some(device), .. }, _)) = read(words, 0, &mut problems) {
+            let hint = "take the port away, and add another one";
+            problems.add(device.place, "a port stays on its device", "can't be changed", hint);
+        }
+        if problems.is_empty() {
+            Ok(Self { switch: switch.to_owned(), port: port.to_owned(), words: words.to_vec() })
+        } else {
+            Err(problems.into_error())
+        }
+    }
+
+    /// Whether nothing is said.
+    pub const fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Adds what is said later of the same port, which counts where both have a key.
+    pub fn add(&mut self, later: &Self) {
+        let key = |word: &str| word.split_once('=').map_or(word, |(key, _)| key).to_owned();
+        self.words.retain(|word| later.words.iter().all(|other| key(other) != key(word)));
+        self.words.extend(later.words.iter().cloned());
+    }
 }
 
 /// A port on a device that a switch of a running network has besides those of its file.
@@ -50,7 +103,7 @@ impl AddedPort {
         let whole = Place { offset: port.len() + 1, len: words.join(" ").len() };
         let text = read(words, port.len() + 1, &mut problems);
         match (name, text) {
-            (Some(_), Some(text)) if problems.is_empty() => check_port(&text, whole, &mut problems),
+            (Some(_), Some((text, _))) if problems.is_empty() => check_port(&text, whole, &mut problems),
             _ => {}
         }
         if !problems.is_empty() {
@@ -65,9 +118,17 @@ pub(crate) fn apply(changes: &[PortChange], file: &mut File, problems: &mut Prob
     for change in changes {
         match change {
             PortChange::Add(AddedPort { switch, port, words }) => {
-                let Some(text) = read(words, 0, problems) else { continue };
+                let Some((text, _)) = read(words, 0, problems) else { continue };
                 let ports = ports_of(file, switch);
                 ports.0.push((at(Name(port.clone())), at(text)));
+            }
+            PortChange::Set(ChangedPort { switch, port, words }) => {
+                let Some((text, gone)) = read(words, 0, problems) else { continue };
+                let ports = &mut ports_of(file, switch).0;
+                match ports.iter_mut().find(|(name, _)| name.value.0 == *port) {
+                    Some((_, known)) => known.value.change(text, |key| gone.contains(&key)),
+                    None => ports.push((at(Name(port.clone())), at(text))),
+                }
             }
             PortChange::Remove { switch, port } => {
                 ports_of(file, switch).0.retain(|(name, text)| name.value.0 != *port || text.value.device.is_none());
@@ -92,9 +153,9 @@ fn ports_of<'a>(file: &'a mut File, switch: &str) -> &'a mut Mapping<Name, PortT
     &mut switches[known].1.value.ports.get_or_insert_with(|| at(Mapping(Vec::new()))).value
 }
 
-/// Reads the words of a text in which a blank stands between any two, from `offset` on.
-fn read(words: &[String], mut offset: usize, problems: &mut Problems<'_>) -> Option<PortText> {
-    let mut entries = Vec::<Entry>::new();
+/// Reads the words of a text in which a blank stands between any two, from `offset` on: what they say, and the keys that they take away.
+fn read<'a>(words: &'a [String], mut offset: usize, problems: &mut Problems<'_>) -> Option<(PortText, Vec<&'a str>)> {
+    let (mut entries, mut gone) = (Vec::<Entry>::new(), Vec::new());
     let begin = offset;
     for word in words {
         let place = Place { offset, len: word.len() };
@@ -109,8 +170,12 @@ fn read(words: &[String], mut offset: usize, problems: &mut Problems<'_>) -> Opt
             continue;
         };
         let key_place = Place { len: key.len(), ..place };
-        if entries.iter().any(|entry| entry.key == key) {
+        if entries.iter().any(|entry| entry.key == key) || gone.contains(&key) {
             problems.add(key_place, format!("`{}` is there twice", shown(key)), "the second one", "remove one of them");
+            continue;
+        }
+        if value == GONE && PortText::keys().contains(&key) {
+            gone.push(key);
             continue;
         }
         let place = Place { offset: place.offset + key.len() + 1, len: value.len() };
@@ -121,7 +186,7 @@ fn read(words: &[String], mut offset: usize, problems: &mut Problems<'_>) -> Opt
         });
     }
     let place = Place { offset: begin, len: offset.saturating_sub(begin + 1) };
-    PortText::read(&Node { place, value: Value::Map(entries) }, problems)
+    Some((PortText::read(&Node { place, value: Value::Map(entries) }, problems)?, gone))
 }
 
 /// A value as the file would have it. Of lists, the items stand between commas.
@@ -177,6 +242,41 @@ mod tests {
         // A port that leads to a node of the file stays.
         let linked = PortChange::Remove { switch: "s1".to_owned(), port: "h1".to_owned() };
         assert_eq!(parse_changed(&source(), &[linked]).ok(), parse(&source()).ok());
+    }
+
+    #[test]
+    fn what_is_said_of_a_port_changes_key_by_key() {
+        let vlans = |settings: &[&str]| {
+            let mut all = ChangedPort::parse("s1", "h1", &[]).expect("nothing is said");
+            for words_of in settings {
+                all.add(&ChangedPort::parse("s1", "h1", &words(words_of)).expect("it can be read"));
+            }
+            let fabric = parse_changed(&source(), &[PortChange::Set(all)])?;
+            let s1 = find_switch(&fabric.topology, "s1").expect("it is there");
+            Ok::<_, Error>(fabric.switches[&s1].ports[&PortId(0)].vlans.clone())
+        };
+        assert_eq!(vlans(&[]).unwrap(), Some(PortVlans::access(5)));
+        assert_eq!(vlans(&["tag=7"]).unwrap(), Some(PortVlans::access(7)));
+        assert_eq!(vlans(&["learning=false"]).unwrap(), Some(PortVlans::access(5)));
+        assert_eq!(vlans(&["tag=none"]).unwrap(), None);
+        let native = PortVlans::new(VlanMode::NativeUntagged, 5, vec![8]);
+        assert_eq!(vlans(&["vlan-mode=native-untagged trunks=8"]).unwrap(), Some(native));
+        assert_eq!(
+            vlans(&["tag=none trunks=8", "trunks=9"]).unwrap(),
+            Some(PortVlans::new(VlanMode::Trunk, 0, vec![9]))
+        );
+        let trunk = vlans(&["vlan-mode=native-tagged trunks=8", "vlan-mode=trunk tag=none"]).unwrap();
+        assert_eq!(trunk, Some(PortVlans::new(VlanMode::Trunk, 0, vec![8])));
+        // What goes together with what the file says, the file's checks know.
+        let error = vlans(&["trunks=8"]).unwrap_err();
+        assert!(error.problems()[0].hint.contains("native-untagged"), "{error}");
+        let error = ChangedPort::parse("s1", "h1", &words("device=tap1")).unwrap_err();
+        assert!(error.problems()[0].message.contains("stays on its device"), "{error}");
+        assert!(ChangedPort::parse("s1", "h1", &words("tag=none tag=5")).is_err());
+        assert!(ChangedPort::parse("s1", "h1", &words("vlan-mode=sideways")).is_err());
+        let other = ChangedPort::parse("s1", "h9", &words("tag=5")).expect("it can be read");
+        let error = parse_changed(&source(), &[PortChange::Set(other)]).unwrap_err();
+        assert!(error.problems()[0].message.contains("leads to `h9`"), "{error}");
     }
 
     #[test]

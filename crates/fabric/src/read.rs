@@ -109,7 +109,12 @@ pub(crate) fn value_of<'a>(entry: &'a Entry, problems: &mut Problems<'_>) -> Opt
 
 /// `{ pattern: staggered(0.5, 0.3) }` is two entries to YAML, since a comma ends a value in braces.
 fn unknown_key_hint(entry: &Entry, known: &[&str]) -> String {
-    if entry.key.ends_with(')') {
+    if entry.key == "back" && known.contains(&"delay") {
+        "directions differ on single links, written one by one: `links: [{ between: [h1, s1], back: { rate: 1Mbit } }]`"
+            .to_owned()
+    } else if entry.key == "requests" && known.contains(&"traffic") {
+        "requests are traffic: `traffic: { requests: { to: SERVICE } }`".to_owned()
+    } else if entry.key.ends_with(')') {
         "a value with a comma needs quotes between braces: \"staggered(0.5, 0.3)\"".to_owned()
     } else if let Some(axis) = known.iter().rfind(|key| key.split_once('.').is_some_and(|(_, key)| key == entry.key)) {
         format!("did you mean `{axis}`?")

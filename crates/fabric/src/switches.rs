@@ -86,6 +86,25 @@ section! {
     }
 }
 
+impl PortText {
+    /// What `later` says counts in place of what this does, and what it does not say stays, but for the keys that `is_gone` names.
+    pub(crate) fn change(&mut self, later: Self, is_gone: impl Fn(&str) -> bool) {
+        fn one<T>(own: &mut Option<T>, later: Option<T>, is_gone: bool) {
+            if later.is_some() || is_gone {
+                *own = later;
+            }
+        }
+        let Self { device, vlan_mode, tag, trunks, learning, flood, storm_control } = later;
+        one(&mut self.device, device, false);
+        one(&mut self.vlan_mode, vlan_mode, is_gone("vlan-mode"));
+        one(&mut self.tag, tag, is_gone("tag"));
+        one(&mut self.trunks, trunks, is_gone("trunks"));
+        one(&mut self.learning, learning, is_gone("learning"));
+        one(&mut self.flood, flood, is_gone("flood"));
+        one(&mut self.storm_control, storm_control, is_gone("storm-control"));
+    }
+}
+
 /// What a switch does besides forwarding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SwitchSettings {

@@ -135,7 +135,7 @@ fn each_key_of_links_is_there_wherever_links_are_written() {
 fn each_key_of_links_is_set_shown_and_taken_away_while_a_network_runs() {
     let change = |word: &str, spec: &LinkSpec| {
         let change = LinkChange::parse(&[word.to_owned()]).unwrap_or_else(|error| panic!("{word}: {error}"));
-        change.of(spec, true).unwrap_or_else(|error| panic!("{word}: {error}"))
+        change.of(&(*spec, None), true).unwrap_or_else(|error| panic!("{word}: {error}")).0
     };
     let with_rate = change("rate=1Mbit", &LinkSpec::default());
     let keys: Vec<&str> = LinkChange::KEYS.iter().map(|(key, _)| *key).collect();

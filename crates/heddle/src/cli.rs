@@ -25,7 +25,7 @@ pub use network::{
     Capture, Down, Exec, Flush, FlushTopic, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg,
     Logs, Path, Ping, Pings, Protocol, Shell, Show, ShowTopic,
 };
-pub use ports::{Port, PortAction};
+pub use ports::{Port, PortAction, PortSet};
 pub use programs::{Agent, Load, LoadSource, Serve, WorkMode};
 pub use services::{Service, ServiceAction};
 pub use size::size;
@@ -138,6 +138,10 @@ pub enum Command {
     #[command(after_help = "Examples:\n  heddle up lab.fabric.yaml\n  heddle up --topo tree,3")]
     Up(Up),
     /// Stop a running network and all programs in its hosts
+    ///
+    /// Its hosts, links, captures and the programs that its file or `heddle exec` has started end with it; results, logs of `heddle run` and files stay. Nothing is asked, and a
+    /// network that is not there is an error. What a crash has left is for `heddle clean`.
+    #[command(after_help = "Examples:\n  heddle down\n  heddle down lab\n  heddle down --all")]
     Down(Down),
     /// Run the experiments of a file, live and simulated, and write a report
     ///
@@ -150,8 +154,8 @@ pub enum Command {
     ///
     /// For each experiment, case and metric it shows both means with 99 % confidence intervals, their difference in per cent of the simulated
     /// mean, and whether it lies within tolerance: 5 % of the mean of goodput and of completion times; 30 % or 10 packets of retransmits, reordered segments and drops; 20 % or 1 packet of
-    /// the queues' mean.
-    /// Other metrics of the experiment are shown, but not judged. Where connections come and go, the completion times of all live runs are held against those
+    /// the queues' mean. What a file asks for by `report` or `expect` is judged, too, but for controllers: mean times, medians and p90 by 10 % or 0.1 ms, higher percentiles by 20 % or 0.1 ms, rates of one
+    /// flow and of requests by 10 %, shares and sums by 5 %, other counts by 30 % or 10. Other metrics that tables show usually have no tolerance. Where connections come and go, the completion times of all live runs are held against those
     /// of all simulated ones by their ranks (Mann and Whitney's test), which is not judged either. Then follow the flows and the links that differ most: at most ten each, ranked
     /// by multiples of these tolerances, a link's utilisation by multiples of 5 % of its rate. What only one driver can run is named and
     /// not compared. The exit status is 1 if any difference lies outside its tolerance; expectations of the file don't matter.
@@ -182,7 +186,10 @@ pub enum Command {
     /// Have switches of a running network forget what they have learned
     ///
     /// What is for an address that was forgotten is flooded to ports that may have it (guests, devices, `flood: true`) until something comes from it again; where there are none, it is lost.
-    #[command(after_help = "Examples:\n  heddle flush macs leaf1\n  heddle flush macs")]
+    /// Of connections that are forgotten, TCP's go on only where flows let segments in the middle of a connection begin one; those of services, chains and functions are not meant.
+    #[command(
+        after_help = "Examples:\n  heddle flush macs leaf1\n  heddle flush macs\n  heddle flush connections leaf1 --zone 4"
+    )]
     Flush(Flush),
     /// Print what programs of hosts have said (`programs:` of the file)
     ///
@@ -285,7 +292,9 @@ pub enum Command {
     /// Show which flows a packet would meet at a switch, and why
     ///
     /// The packet is named by its fields, as flows match them. Nothing is sent or counted.
-    #[command(after_help = "Example: heddle trace leaf1 'in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=80'")]
+    #[command(
+        after_help = "Example: heddle trace leaf1 'in_port=h1,tcp,nw_dst=10.0.1.2,tp_dst=80' (`heddle show nodes` has the addresses)"
+    )]
     Trace(Trace),
     /// Make the report of a results folder anew, or show two folders side by side
     ///
@@ -308,7 +317,7 @@ pub enum Command {
     /// Latency counts from the moment at which a request should have begun: what an open loop (--rate) could not send in time is not left out. `per_second` is of answers within the
     /// measured time. With -o json: failures by their kind, bytes, `latency` and `service` (from when requests did begin), and `series`, a second each. The exit status is 1 if requests failed.
     #[command(
-        after_help = "Examples:\n  heddle load h2:80 --clients 64 --new-connections\n  heddle load 10.0.0.80 --workload vsvd --clients 200 --for 30s -o json\n  heddle load h2:80 --rate 1100/s --poisson --for 5s --series"
+        after_help = "Examples:\n  heddle load h2:80 --clients 64 --new-connections\n  heddle load 10.1.0.80 --workload vsvd --clients 200 --for 30s -o json\n  heddle load h2:80 --rate 1100/s --poisson --for 5s --series"
     )]
     Load(Load),
     /// Say how loaded this machine is, to load balancers

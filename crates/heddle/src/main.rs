@@ -1,6 +1,13 @@
 //! The program: reads the command line, calls what it names, turns the outcome into text and an exit status.
 #![forbid(unsafe_code)]
 
+/// As that of the standard library, which panics where standard error is closed or full: what is said to nobody is lost, and the program goes on.
+macro_rules! eprintln {
+    ($($words:tt)*) => {
+        crate::output::note(format_args!($($words)*))
+    };
+}
+
 mod cli;
 mod commands;
 mod failure;

@@ -1,5 +1,6 @@
 //! Rows of data as a table, JSON or CSV.
 
+use std::fmt;
 use std::io::{ErrorKind, Write};
 
 use miette::{Context, IntoDiagnostic, Report};
@@ -11,6 +12,12 @@ use crate::cli::Format;
 /// Prints one value as JSON, indented.
 pub fn print_json(value: &impl Serialize) -> Result<(), Report> {
     put(&(serde_json::to_string_pretty(value).into_diagnostic()? + "\n"))
+}
+
+/// Writes a line to standard error, if anybody takes it.
+pub fn note(words: fmt::Arguments<'_>) {
+    // In one piece: others write there, too.
+    let _ = std::io::stderr().lock().write_all(format!("{words}\n").as_bytes());
 }
 
 /// Writes to standard output for a program that goes on when nobody reads it, and cannot do anything about it.

@@ -338,3 +338,35 @@ fn a_version_says_its_commit() {
     };
     assert_eq!(stdout, expected);
 }
+
+/// Standard output or error that nobody reads any more, or that has no room.
+#[test]
+fn what_nobody_reads_is_no_failure() {
+    use std::fs::File;
+    use std::process::Stdio;
+
+    let desk = desk_with(SMALL);
+    let full = || Stdio::from(File::options().write(true).open("/dev/full").expect("Linux has it"));
+    let gone = || {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        Stdio::from(writer)
+    };
+    let run = |arguments: &[&str], stdout: Stdio, stderr: Stdio| {
+        let mut program = desk.command(arguments);
+        program.stdout(stdout).stderr(stderr).status().expect("it starts").code()
+    };
+    let simulate: &[&str] = &["run", "lab.fabric.yaml", "--sim", "--overwrite"];
+    for stderr in [full, gone] {
+        // It has something to say there as well, and goes on.
+        assert_eq!(run(&["check", "lab.fabric.yaml"], Stdio::null(), stderr()), Some(0));
+        assert_eq!(run(simulate, Stdio::null(), stderr()), Some(0));
+        assert_eq!(run(&["check", "nowhere.fabric.yaml"], Stdio::null(), stderr()), Some(2));
+        assert_eq!(run(&["no-such-command"], Stdio::null(), stderr()), Some(2));
+        assert_eq!(run(&["path", "h1", "h3", "lab.fabric.yaml"], Stdio::null(), stderr()), Some(0));
+    }
+    for arguments in [&["check", "lab.fabric.yaml"][..], simulate, &["--help"], &["schema"]] {
+        assert_eq!(run(arguments, gone(), gone()), Some(0), "{arguments:?}");
+    }
+    assert_eq!(run(&["schema"], full(), gone()), Some(2), "what was asked for did not come");
+}

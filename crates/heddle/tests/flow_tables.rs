@@ -30,10 +30,12 @@ fn flows_are_added_shown_traced_and_removed() {
     assert_eq!(said(&["flow", "mod", "leaf2", "udp,actions=output:spine1,goto_table:1"]), "leaf2: 1 flow changed\n");
     let traced = said(&["trace", "leaf2", "in_port=h3,udp,nw_dst=10.0.0.1"]);
     let lines: Vec<&str> = traced.lines().map(str::trim).collect();
-    assert_eq!(lines.len(), 5, "{traced}");
+    assert_eq!(lines.len(), 9, "{traced}");
     assert!(lines[1].ends_with("udp actions=output:2,goto_table:1"), "{traced}");
     assert_eq!(lines[3], "Done: output:2,NORMAL", "where it leads depends on what became of the packet");
-    assert!(lines[4].starts_with("The tables look at: udp,in_port=0; NORMAL at the host that has"), "{traced}");
+    assert_eq!(lines[5], "The tables look at udp,in_port=0, and NORMAL at", "{traced}");
+    assert!(lines[6].starts_with("- which host has their destination address"), "{traced}");
+    assert!(lines[8].starts_with("It does not come here: nobody has the address 10.0.0.1"), "{traced}");
     let traced = said(&["trace", "leaf2", "tcp,nw_dst=10.0.1.1"]);
     assert!(traced.contains("Done: NORMAL, to h1 by one of the ports 2 (to spine1), 3 (to spine2)\n"), "{traced}");
     let traced: Value =
@@ -103,6 +105,11 @@ fn connections_are_shown_and_explained() {
     assert_eq!(said(&["show", "flows", "--switch", "leaf1"]).lines().next(), Some("leaf1:"));
     let json: Value = serde_json::from_str(&said(&["show", "connections", "-o", "json"])).expect("it is JSON");
     assert_eq!(json[0]["counters"]["committed"], 1, "{json}");
+    // Of another zone there is none.
+    assert_eq!(said(&["flush", "connections", "leaf1", "--zone", "5"]), "leaf1: 0 connections forgotten\n");
+    assert_eq!(said(&["flush", "connections", "--zone", "4"]), "all switches: 1 connection forgotten\n");
+    assert!(!said(&["show", "connections", "leaf1"]).contains("icmp"));
+    assert!(desk.expect(2, &["flush", "macs", "--zone", "4"]).1.contains("addresses have no zone"));
     let traced = said(&["trace", "leaf1", "icmp,in_port=h1,nw_src=10.0.1.1,nw_dst=10.0.1.2,icmp_type=8"]);
     assert!(traced.contains("ct_state=+new+trk,ct_zone=4"), "{traced}");
     let caches: Value = serde_json::from_str(&said(&["show", "caches", "-o", "json"])).expect("it is JSON");

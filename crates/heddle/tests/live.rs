@@ -167,8 +167,8 @@ fn a_case_runs_live_and_simulated() {
     for from in ["results/pair", "pair.fabric.yaml"] {
         let output = desk.heddle(&["compare", from, "--quiet", "-e", "pair"]);
         let table = String::from_utf8(output.stdout).expect("UTF-8");
-        let held = table.ends_with("\n5 of 5 within tolerance\n");
-        assert!(table.ends_with(" of 5 within tolerance\n"), "{from}: {table}");
+        let held = table.ends_with("\n6 of 6 within tolerance\n");
+        assert!(table.ends_with(" of 6 within tolerance\n"), "{from}: {table}");
         assert_eq!(output.status.code(), Some(i32::from(!held)), "{from}: {table}");
     }
 }

@@ -366,7 +366,8 @@ fn wide(extra: &str) -> String {
 fn middle(desk: &Desk, from: &[&str]) -> String {
     let args = [&["path", "h1", "h2", "--protocol", "icmp", "-o", "json"], from].concat();
     let hops = json(&desk.expect(0, &args).0);
-    assert_eq!(hops.as_array().expect("rows").len(), 4, "{hops}");
+    assert_eq!(hops.as_array().expect("rows").len(), 5, "four links, and who gets it: {hops}");
+    assert_eq!((&hops[4]["from"], &hops[4]["state"]), (&"h2".into(), &"delivered".into()), "{hops}");
     assert!(hops.as_array().expect("rows").iter().all(|hop| hop["share"] == 1.0), "{hops}");
     hops[1]["to"].as_str().expect("a name").to_owned()
 }
@@ -415,6 +416,50 @@ fn a_flow_s_path_is_that_which_its_packets_take() {
 }
 
 #[test]
+fn a_service_s_path_goes_to_a_server_that_gets_connections_now() {
+    if !may_run() {
+        return;
+    }
+    let guard = up("\
+nodes: { h1: host, h2: host, h3: host, h4: host, s1: switch }
+links: [{ between: [h1, s1] }, { between: [h2, s1] }, { between: [h3, s1] }, { between: [h4, s1] }]
+services: { web: { address: '10.1.0.80:80', servers: [h2, h3, h4] } }
+");
+    let desk = &guard.0;
+    let path = |status| desk.expect(status, &["path", "h1", "web"]).0;
+    assert!(path(0).contains("`lc` chooses one of h2, h3, h4 for each connection\n"), "{}", path(0));
+    desk.expect(0, &["service", "drain", "web", "h2"]);
+    desk.expect(0, &["service", "weight", "web", "h4", "0"]);
+    let said = path(0);
+    assert!(said.contains("h1 - s1 - h3\n") && said.contains("h3 gets it, for web: no other server of it"), "{said}");
+    assert!(said.contains("h2 is draining") && said.contains("h4 is draining"), "{said}");
+    let (stdout, _) = desk.expect(0, &["service", "weight", "web", "h4", "3"]);
+    assert_eq!(stdout, "web: h4 has weight 3\n");
+    assert!(path(0).contains("one of h3, h4 (weight 3)"), "{}", path(0));
+    let rows = json(&desk.expect(0, &["path", "h1", "web", "-o", "json"]).0);
+    let states: Vec<(&str, &str)> = (rows.as_array().expect("rows").iter())
+        .filter(|row| row["from"] == "web")
+        .filter_map(|row| Some((row["to"].as_str()?, row["state"].as_str()?)))
+        .collect();
+    assert_eq!(states, [("h2", "draining"), ("h3", "candidate"), ("h4", "candidate")]);
+    // A service answers pings itself.
+    for whom in ["web", "10.1.0.80"] {
+        let (said, _) = desk.expect(0, &["ping", "h1", whom]);
+        assert!(said.contains(whom) && said.contains("3/3"), "{said}");
+    }
+    // Nobody is left.
+    for server in ["h3", "h4"] {
+        desk.expect(0, &["service", "drain", "web", server]);
+    }
+    let said = path(1);
+    assert!(said.contains("`web` refuses it: no server of it may have a connection"), "{said}");
+    let (said, _) = desk.expect(0, &["trace", "s1", "in_port=h1,tcp,nw_dst=10.1.0.80,tp_dst=80"]);
+    assert!(said.contains("It does not come here: 10.1.0.80 is the service `web`: a server's address"), "{said}");
+    let (said, _) = desk.expect(0, &["trace", "s1", "in_port=h1,tcp,nw_dst=10.9.9.9,tp_dst=80"]);
+    assert!(said.contains("nobody has the address 10.9.9.9"), "{said}");
+}
+
+#[test]
 fn paths_of_a_file() {
     let desk = Desk::new();
     desk.write("lab.fabric.yaml", LAB);
@@ -425,7 +470,7 @@ fn paths_of_a_file() {
     let (said, note) = desk.expect(0, &flow);
     assert!(said.contains("\nh1 - leaf1 - spine") && note.is_empty(), "{said}{note}");
     let (rows, _) = desk.expect(0, &[&flow[..], &["--protocol", "udp", "-6", "-o", "csv"]].concat());
-    assert_eq!(rows.lines().count(), 1 + 4, "{rows}");
+    assert_eq!(rows.lines().count(), 1 + 4 + 1, "{rows}");
     desk.write("lab.fabric.yaml", &LAB.replace("ecmp", "packet-scatter"));
     let (said, note) = desk.expect(0, &flow);
     assert!(said.contains("3 equal paths") && note.is_empty(), "{said}{note}");

@@ -120,3 +120,35 @@ fn a_service_is_a_destination() {
     let refused = desk.expect(2, &["path", "h1", "10.77.0.1", "lab.fabric.yaml"]).1;
     assert!(refused.contains("nobody has the address 10.77.0.1"), "{refused}");
 }
+
+#[test]
+fn what_a_service_answers_or_refuses_itself_is_said() {
+    let desk = lab("services: { web: { address: '10.1.0.80:80', servers: [h2], deny: [10.0.0.1/32] } }\n");
+    let said = path(&desk, 1, &["h1", "10.1.0.80:80"]);
+    assert!(said.contains("It is lost at h1: the firewall of `web` (`allow:`, `deny:`) does not let"), "{said}");
+    let desk = lab("services: { web: { address: '10.1.0.80:80', servers: [h2] } }\n");
+    let said = path(&desk, 0, &["h1", "10.1.0.80:80"]);
+    assert!(said.contains("h2 gets it, for 10.1.0.80:80: no other server of it gets connections now\n"), "{said}");
+    let said = path(&desk, 0, &["h1", "web", "--protocol", "icmp"]);
+    assert!(said.contains("The service `web` answers it itself") && !said.contains("lost"), "{said}");
+    for args in [&["h1", "web", "--port", "81"][..], &["h1", "10.1.0.80:81"]] {
+        let said = path(&desk, 1, args);
+        assert!(said.contains("It is lost at h1: `web` refuses it: it has tcp 80, and not tcp 81\n"), "{said}");
+    }
+    let said = path(&desk, 1, &["h2", "web"]);
+    assert!(said.contains("`web` refuses it: no server of it may have a connection of this client\n"), "{said}");
+    let rows = |args: &[&str]| -> Vec<Value> {
+        serde_json::from_str(&path(&desk, 0, &[args, &["-o", "json"]].concat())).expect("JSON")
+    };
+    let ends = |rows: &[Value]| -> Vec<(Value, Value, Value)> {
+        let ends = rows.iter().filter(|row| row["hop"].is_null());
+        ends.map(|row| (row["from"].clone(), row["to"].clone(), row["state"].clone())).collect()
+    };
+    let [delivered, candidate] = &ends(&rows(&["h1", "web"]))[..] else { panic!("who gets it, and who may") };
+    assert_eq!(delivered, &("h2".into(), Value::Null, "delivered".into()));
+    assert_eq!(candidate, &("web".into(), "h2".into(), "candidate".into()));
+    let answered = &ends(&rows(&["h1", "web", "--protocol", "icmp"]))[0];
+    assert_eq!(answered, &("web".into(), Value::Null, "answered".into()));
+    let delivered = &ends(&rows(&["h1", "h2"]))[0];
+    assert_eq!(delivered, &("h2".into(), Value::Null, "delivered".into()));
+}

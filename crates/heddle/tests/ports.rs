@@ -72,6 +72,63 @@ fn ports_come_and_go_while_the_network_runs() {
 }
 
 #[test]
+fn what_is_said_of_ports_changes_while_the_network_runs() {
+    if !may_run() {
+        return;
+    }
+    let guard = up("topology: { single: { hosts: 3 } }\n");
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    let row = |args: &[&str]| json(&said(&[args, &["-o", "json"]].concat()))[0].clone();
+    let pings = |to: &str| desk.heddle(&["exec", "h1", "--", "ping", "-4", "-c", "1", "-W", "1", to]).status.success();
+    assert!(pings("h2"));
+    let port = row(&["port", "set", "s1", "h1", "tag=10"]);
+    assert_eq!((&port["to"], &port["vlan"]), (&"h1".into(), &"access 10".into()), "{port}");
+    assert!(!pings("h2"), "they are in different VLANs");
+    // By its number it is the same port.
+    let port = row(&["port", "set", "s1", "1", "vlan-mode=native-untagged", "tag=10", "trunks=20"]);
+    assert_eq!((&port["to"], &port["vlan"]), (&"h2".into(), &"native-untagged 10 of 10,20".into()), "{port}");
+    said(&["ping", "h1", "h2"]);
+    let port = row(&["port", "set", "s1", "h2", "trunks=none", "rate=10Mbit", "back.rate=5Mbit"]);
+    assert_eq!((&port["vlan"], &port["rate-bps"]), (&"native-untagged 10".into(), &10_000_000.into()), "{port}");
+    let link = said(&["link", "show", "h2", "s1"]);
+    assert!(link.contains("rate=10Mbit") && link.contains("back.rate=5Mbit"), "{link}");
+    // What the way back has stays its own.
+    let link = said(&["link", "set", "h2", "s1", "rate=20Mbit"]);
+    assert!(link.contains("rate=20Mbit") && link.contains("back.rate=5Mbit"), "{link}");
+    let links = json(&said(&["show", "links", "-o", "json"]));
+    assert_eq!(links[1]["back"], serde_json::json!({ "rate": "5Mbit" }), "{links}");
+    let refused = |args: &[&str]| desk.expect(2, args).1;
+    let wrong = refused(&["port", "set", "s1", "h9", "tag=5"]);
+    assert!(wrong.contains("no port of s1 leads to `h9`"), "{wrong}");
+    let wrong = refused(&["port", "set", "s1", "h1", "device=tap0"]);
+    assert!(wrong.contains("a port stays on its device"), "{wrong}");
+    let wrong = refused(&["port", "set", "s1", "h1", "trunks=5"]);
+    assert!(wrong.contains("native-untagged"), "{wrong}");
+    // Nothing is said of them any more.
+    said(&["port", "set", "s1", "h1", "tag=none"]);
+    said(&["port", "set", "s1", "h2", "tag=none", "vlan-mode=none"]);
+    assert_eq!(row(&["port", "show", "s1"])["vlan"], Value::Null);
+    said(&["ping", "h1", "h3"]);
+    // What comes to groups and to their buckets is counted.
+    said(&["group", "add", "s1", "group_id=1,type=all,bucket=output:h2,bucket=output:h3"]);
+    said(&["flow", "add", "s1", "priority=9,in_port=h1,udp,tp_dst=9,actions=group:1"]);
+    said(&["exec", "h1", "--", "bash", "-c", "for n in 1 2 3; do echo x > /dev/udp/10.0.1.2/9; done"]);
+    let rows = json(&said(&["group", "stats", "s1", "-o", "json"]));
+    let packets: Vec<u64> = rows.as_array().expect("rows").iter().filter_map(|row| row["packets"].as_u64()).collect();
+    assert_eq!(packets, [3, 3, 3], "{rows}");
+    let stats = said(&["group", "stats", "s1"]);
+    assert!(
+        stats.contains(" group_id=1,duration=") && stats.contains(",bucket1:packet_count=3,byte_count="),
+        "{stats}"
+    );
+    // A file says all.
+    said(&["port", "set", "s1", "h1", "tag=7"]);
+    said(&["up", "lab.fabric.yaml"]);
+    assert_eq!(row(&["port", "show", "s1"])["vlan"], Value::Null);
+}
+
+#[test]
 fn addresses_are_shown_and_forgotten() {
     if !may_run() {
         return;

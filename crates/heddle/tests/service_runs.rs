@@ -53,7 +53,10 @@ fn clients_ask_a_simulated_service_with_each_scheduler_and_way_to_forward() {
     }
     // The page says which scheduler to take.
     let page = desk.read("results/ask/report.html");
-    assert!(page.contains("Which scheduler to take") && page.contains("<th>alc</th>"));
+    assert!(page.contains("Which scheduler to take") && page.contains("<td class=\"left\">alc</td>"));
+    // What carried the requests is not iperf3.
+    let machine = desk.read("results/ask/machine.json");
+    assert!(!machine.contains("iperf 3") && !page.contains("iperf 3"), "{machine}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::disk::write_whole;
 use crate::error::Error;
 use crate::grid::Grid;
 use crate::journal::Journal;
-use crate::live::{LiveRuns, look_for_programs};
+use crate::live::{IPERF3, LiveRuns, look_for_programs};
 use crate::measure::cpu::CpuReading;
 use crate::measure::environment::Environment;
 use crate::measure::hosts::{HostCosts, NoHostCosts};
@@ -79,7 +79,7 @@ pub struct Figure {
 /// # Errors
 /// If a program is missing, the network cannot be started, or a run fails.
 pub fn calibrate(options: &Options, rounds: u32) -> Result<Calibration, Error> {
-    let iperf3 = look_for_programs()?;
+    let iperf3 = look_for_programs(std::iter::once(IPERF3))?;
     let before = CpuReading::now();
     std::thread::sleep(LOOK);
     let busy_before_cores = CpuReading::now().busy_cores_since(before);

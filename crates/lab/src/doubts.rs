@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fabric::{Case, Experiment, Fabric, Metric, SwitchTables};
+use fabric::{Case, Experiment, Fabric, Metric, SwitchTables, Work};
 use link::LinkSpec;
 use machine::Span;
 use topology::{Link, NodeId, Side};
@@ -49,6 +49,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
     found.extend(idle_functions(fabric));
     found.extend(never_entered(fabric));
     found.extend(no_controller(fabric));
+    found.extend(unanswered_checks(fabric));
     found.into_iter().collect()
 }
 
@@ -329,6 +330,39 @@ fn no_controller(fabric: &Fabric) -> impl Iterator<Item = Doubt> {
     })
 }
 
+/// Health checks of servers in whose hosts the file starts nothing. Who asks them in experiments starts servers there himself.
+fn unanswered_checks(fabric: &Fabric) -> impl Iterator<Item = Doubt> {
+    let is_asked = |service: &str| {
+        let mut loads = fabric.experiments.iter().filter_map(|experiment| match &experiment.work {
+            Work::Traffic(traffic) => traffic.requests.as_deref(),
+            Work::Cluster(_) => None,
+        });
+        loads.any(|load| load.service == service)
+    };
+    let is_silent = |host: NodeId| {
+        let node = &fabric.topology.nodes[host];
+        let setup = fabric.setups.get(&node.name);
+        !node.is_external() && setup.is_none_or(|setup| setup.programs.is_empty() && setup.vm.is_none())
+    };
+    let checked = fabric.services.iter().filter(move |it| it.health.is_some() && !is_asked(&it.name));
+    checked.filter_map(move |service| {
+        let silent = service.servers.iter().map(|server| server.host).filter(|host| is_silent(*host));
+        let silent: Vec<&str> = silent.map(|host| fabric.topology.nodes[host].name.as_str()).collect();
+        if silent.is_empty() {
+            return None;
+        }
+        Some(Doubt {
+            place: vec!["services".to_owned(), service.name.clone()],
+            message: format!(
+                "the health check of `{}` finds {} down until somebody starts a server there: the file starts none",
+                service.name,
+                silent.join(", ")
+            ),
+            hint: "start one with the network: `programs: { web: [heddle, serve, ':80'] }` at the host",
+        })
+    })
+}
+
 /// Links mark, and no sender of the whole file understands that.
 fn unheard_marks(fabric: &Fabric) -> Option<Doubt> {
     let marks =
@@ -440,6 +474,28 @@ mod tests {
         assert_eq!(said(&format!("chains: {{ {all}, {back} }}")), ["chains.x"]);
         let both = format!("chains: {{ {web}, y: {{ from: h1, to: h2, functions: b }} }}");
         assert_eq!(said(&format!("{both}\nflows: {{ s1: ['tcp,actions=controller'] }}")), ["flows.s1"]);
+    }
+
+    #[test]
+    fn health_checks_that_nobody_answers_are_doubted() {
+        let found = |h2: &str, rest: &str| {
+            let text = format!(
+                "nodes: {{ h1: host, h2: {h2}, h3: host, s1: switch }}\n\
+                 links: [{{ between: [h1, s1] }}, {{ between: [h2, s1] }}, {{ between: [h3, s1] }}]\n{rest}\n"
+            );
+            let doubts = doubts(&fabric::parse(&Source { name: "net".to_owned(), text }).unwrap());
+            doubts.into_iter().map(|doubt| (doubt.place.join("."), doubt.message)).collect::<Vec<_>>()
+        };
+        let with = "services: { web: { address: 10.1.0.80:80, servers: [h2, h3], health: { check: tcp } } }";
+        let program = "{ kind: host, programs: { web: [heddle, serve, ':80'] } }";
+        let [(place, message)] = &found(program, with)[..] else { panic!("one doubt") };
+        assert!(place == "services.web" && message.contains("finds h3 down until"), "{message}");
+        assert!(found("host", with)[0].1.contains("finds h2, h3 down"));
+        let asked = "experiments: { a: { traffic: { requests: { to: web } }, for: 1s, repeat: 5 } }";
+        let of_check = |(_, message): &(String, String)| message.contains("health check");
+        assert!(!found("host", &format!("{with}\n{asked}")).iter().any(of_check));
+        let without = "services: { web: { address: 10.1.0.80:80, servers: [h2, h3] } }";
+        assert_eq!(found("host", without), []);
     }
 
     #[test]

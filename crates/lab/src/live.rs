@@ -14,5 +14,5 @@ mod transfers;
 pub(crate) mod tuning;
 mod window;
 
-pub(crate) use self::runs::{LiveRuns, look_for_programs};
+pub(crate) use self::runs::{IPERF3, LiveRuns, look_for_programs, program_of};
 pub(crate) use self::start_up::whole_seconds;

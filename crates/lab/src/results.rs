@@ -130,6 +130,12 @@ fn experiment_result(
         DriverKind::Sim => not_simulated.contains(&case),
     };
     let metrics = if experiment.report.is_empty() { usual(&experiment.work) } else { experiment.report.clone() };
+    // What controllers do takes the machine's disk and cores, which cost nothing in simulations.
+    let is_judged = experiment.work.cluster().is_none();
+    let named = experiment.expect.iter().map(|expectation| expectation.metric);
+    let mut asked: Vec<Metric> = experiment.report.iter().copied().chain(named).filter(|_| is_judged).collect();
+    asked.sort_unstable();
+    asked.dedup();
     let asks = experiment.work.cluster().map_or_else(Vec::new, |load| load.operations.clone());
     let known: Vec<Metric> = match &experiment.work {
         Work::Traffic(traffic) if traffic.requests.is_some() => (Metric::all())
@@ -177,6 +183,7 @@ fn experiment_result(
         is_routed: false,
         not_live,
         metrics,
+        asked,
         cases,
     }
 }

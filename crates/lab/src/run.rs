@@ -5,7 +5,7 @@ use fabric::{DriverKind, Fabric, Source};
 use crate::cluster;
 use crate::error::Error;
 use crate::journal::{Journal, fingerprint};
-use crate::live::{LiveRuns, look_for_programs};
+use crate::live::{LiveRuns, look_for_programs, program_of};
 use crate::measure::environment::Environment;
 use crate::options::Options;
 use crate::plan::{Plan, PlannedRun, plan};
@@ -62,7 +62,7 @@ fn run_all(
         live.into_iter().partition(|run| plan.asks_controllers(fabric, run));
     let mut network = None;
     if !talking.is_empty() {
-        *iperf3 = Some(look_for_programs()?);
+        *iperf3 = Some(look_for_programs(talking.iter().map(|run| program_of(&plan.cases[run.at.0].1[run.at.1])))?);
         let mut hosts = LiveRuns::start(source, fabric, options)?;
         hosts.try_settings(plan, &talking)?;
         network = Some(hosts);

@@ -12,7 +12,7 @@ mod services;
 
 use std::fmt;
 
-use fabric::{AddedPort, ChangedLink, FlowCommand, LinkChange, Overrides, PortChange};
+use fabric::{AddedPort, ChangedLink, ChangedPort, FlowCommand, LinkChange, Overrides, PortChange};
 use machine::{Span, nanos};
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,8 @@ pub use bonds::{BondState, MemberState};
 pub use chains::{ChainCounters, ChainHop, HopCount};
 pub use datapath::Loss;
 pub use flows::{
-    ConnectionEntry, FlowCounters, FlowEntry, MeterEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket,
+    ConnectionEntry, FlowCounters, FlowEntry, GroupCounters, MeterEntry, SwitchConnections, SwitchFlows, TracedEntry,
+    TracedPacket,
 };
 pub use macs::{MacEntry, SwitchMacs};
 pub use refusals::Refusals;
@@ -114,6 +115,8 @@ pub enum Request {
     },
     /// Add a port to a switch.
     AddPort(AddedPort),
+    /// Say something else of a port of a switch.
+    SetPort(ChangedPort),
     /// Take a port on a device away from a switch.
     RemovePort {
         /// The switch's name.
@@ -153,6 +156,13 @@ pub enum Request {
     FlushMacs {
         /// The switch's name; without it, all.
         switch: Option<String>,
+    },
+    /// Forget the connections that a switch tracks, or all switches do.
+    FlushConnections {
+        /// The switch's name; without it, all.
+        switch: Option<String>,
+        /// Those of this zone alone; without it, of all.
+        zone: Option<u16>,
     },
     /// Change a server of a service.
     ChangeServer {
@@ -217,7 +227,7 @@ pub enum Reply {
     Links(LinksSet),
     /// The answer to [`Request::ChangeLink`]: how many links do something else now.
     LinksChanged(usize),
-    /// The answer to [`Request::AddPort`] and [`Request::RemovePort`].
+    /// The answer to [`Request::AddPort`], [`Request::SetPort`] and [`Request::RemovePort`].
     PortsChanged,
     /// The answer to [`Request::ChangeFlows`]: how many flows or groups have changed.
     FlowsChanged(usize),
@@ -229,6 +239,8 @@ pub enum Reply {
     Macs(Vec<SwitchMacs>),
     /// The answer to [`Request::FlushMacs`]: how many addresses were forgotten.
     MacsFlushed(usize),
+    /// The answer to [`Request::FlushConnections`]: how many were forgotten.
+    ConnectionsFlushed(usize),
     /// The answer to [`Request::ChangeServer`].
     ServerChanged,
     /// The answer to [`Request::Trace`].

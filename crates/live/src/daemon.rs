@@ -313,6 +313,10 @@ impl Shared {
                 network.add_port(port)?;
                 Reply::PortsChanged
             }
+            Request::SetPort(port) => {
+                network.set_port(port)?;
+                Reply::PortsChanged
+            }
             Request::RemovePort { switch, port } => {
                 network.remove_port(&switch, &port)?;
                 Reply::PortsChanged
@@ -323,6 +327,9 @@ impl Shared {
             Request::Flows { switch, selection } => Reply::Flows(network.flows(switch.as_deref(), &selection)?),
             Request::Connections { switch } => Reply::Connections(network.connections(switch.as_deref())?),
             Request::Macs { switch } => Reply::Macs(network.macs(switch.as_deref())?),
+            Request::FlushConnections { switch, zone } => {
+                Reply::ConnectionsFlushed(network.flush_connections(switch.as_deref(), zone)?)
+            }
             Request::FlushMacs { switch } => Reply::MacsFlushed(network.flush_macs(switch.as_deref())?),
             Request::ChangeServer { service, server, change } => {
                 network.change_server(&service, &server, change)?;

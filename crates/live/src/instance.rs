@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fabric::{AddedPort, FlowCommand, LinkChange, Overrides, Source};
+use fabric::{AddedPort, ChangedPort, FlowCommand, LinkChange, Overrides, Source};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recv, recvmsg};
@@ -296,6 +296,17 @@ impl Instance {
         }
     }
 
+    /// Has something else said of a port of a switch, until a file is applied.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such switch or port, or what is said does not go together.
+    pub fn set_port(&self, port: &ChangedPort) -> Result<(), Error> {
+        match self.ask(&Request::SetPort(port.clone()))? {
+            Reply::PortsChanged => Ok(()),
+            _ => Err(unexpected("set-port")),
+        }
+    }
+
     /// Takes a port on a device away from a switch.
     ///
     /// # Errors
@@ -326,6 +337,17 @@ impl Instance {
         match self.ask(&Request::FlushMacs { switch: switch.map(str::to_owned) })? {
             Reply::MacsFlushed(flushed) => Ok(flushed),
             _ => Err(unexpected("flush-macs")),
+        }
+    }
+
+    /// Has a switch forget the connections of a zone, or all that it tracks; or all switches. How many they were.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such switch, or it has no tables of flows.
+    pub fn flush_connections(&self, switch: Option<&str>, zone: Option<u16>) -> Result<usize, Error> {
+        match self.ask(&Request::FlushConnections { switch: switch.map(str::to_owned), zone })? {
+            Reply::ConnectionsFlushed(flushed) => Ok(flushed),
+            _ => Err(unexpected("flush-connections")),
         }
     }
 

@@ -179,8 +179,9 @@ impl Network {
         let links = fabric::find_links(&before.topology, a, b, number)?;
         let mut all = self.changed_links.clone();
         for &link in &links {
+            let does = &before.topology.links[link];
             change
-                .of(&before.topology.links[link].spec, before.topology.has_host(link))
+                .of(&(does.spec, does.back), before.topology.has_host(link))
                 .map_err(|error| Error::File(describe(&error)))?;
             let (a, b, number) = link_key(before, link);
             match all.iter_mut().find(|other| (&other.a, &other.b, other.number) == (&a, &b, number)) {
@@ -189,7 +190,10 @@ impl Network {
             }
         }
         let fabric = self.definition(&all, &self.changed_ports)?;
-        let specs = |fabric: &Fabric| links.iter().map(|link| fabric.topology.links[*link].spec).collect::<Vec<_>>();
+        let specs = |fabric: &Fabric| {
+            let both = |link: &LinkId| (fabric.topology.links[*link].spec, fabric.topology.links[*link].back);
+            links.iter().map(both).collect::<Vec<_>>()
+        };
         let changed = specs(before).iter().zip(specs(&fabric)).filter(|(before, after)| *before != after).count();
         if changed > 0 {
             self.go_over_to(fabric, &self.folder.clone())?;

@@ -337,9 +337,10 @@ impl Random {
     /// No two have the same priority: of two that match a packet, only one may count.
     fn flow(&mut self, number: u32) -> String {
         let table = self.below(3);
-        let kind = self.one(&["tcp", "udp", "icmp", "ip", "tcp6", "udp6", "ipv6", "arp", ""]);
+        let kind = self.one(&["tcp", "udp", "icmp", "ip", "tcp6", "udp6", "ipv6", "icmp6", "arp", ""]);
         let mut text = format!("table={table},priority={}", 100 + number);
-        let (is_v4, is_v6) = (matches!(kind, "tcp" | "udp" | "icmp" | "ip"), matches!(kind, "tcp6" | "udp6" | "ipv6"));
+        let (is_v4, is_v6) =
+            (matches!(kind, "tcp" | "udp" | "icmp" | "ip"), matches!(kind, "tcp6" | "udp6" | "ipv6" | "icmp6"));
         let has_ports = matches!(kind, "tcp" | "udp" | "tcp6" | "udp6");
         let mut fields = vec![
             "in_port=1",
@@ -380,6 +381,16 @@ impl Random {
         }
         if kind == "icmp" {
             fields.push("icmp_type=8");
+        }
+        if kind == "icmp6" {
+            fields.extend([
+                "icmp_type=135",
+                "icmp_type=135,nd_target=fd00::1",
+                "icmp_type=136,nd_target=fd00::2/127",
+                "icmp_type=135,nd_sll=02:00:00:00:00:01",
+                "icmp_type=136,nd_tll=02:00:00:00:00:00/ff:ff:ff:ff:ff:fe",
+                "icmp_type=136,nd_tll=00:00:00:00:00:00",
+            ]);
         }
         if kind == "arp" {
             fields.extend(["arp_op=1", "arp_spa=10.0.0.1", "arp_tha=02:00:00:00:00:02"]);
@@ -518,7 +529,9 @@ impl Random {
                 (protocol::UDP, bytes)
             }
             _ => {
-                let mut bytes = vec![8 * (self.below(2) as u8), 0, 0, 0, 1, 2, 3, 4];
+                let is_neighbour = icmp == protocol::ICMPV6 && self.below(2) == 0;
+                let mut bytes =
+                    if is_neighbour { self.neighbour() } else { vec![8 * (self.below(2) as u8), 0, 0, 0, 1, 2, 3, 4] };
                 let sum = if icmp == protocol::ICMP {
                     wire::checksum::internet(&bytes)
                 } else {
@@ -528,6 +541,17 @@ impl Random {
                 (icmp, bytes)
             }
         }
+    }
+
+    /// A neighbour solicitation or advertisement, and what somebody may send in its place. The checksum is not there yet.
+    fn neighbour(&mut self) -> Vec<u8> {
+        let mut bytes = vec![self.one(&[135, 136]), self.one(&[0, 0, 0, 1]), 0, 0, 0, 0, 0, 0];
+        bytes.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, self.below(4) as u8]);
+        for _ in 0..self.below(3) {
+            let (option, units) = (self.one(&[1, 2, 14]), self.one(&[1, 1, 1, 1, 2, 0]));
+            bytes.extend([option, units, 2, 0, 0, 0, 0, self.below(3) as u8]);
+        }
+        bytes
     }
 
     fn ipv4(&mut self) -> Vec<u8> {

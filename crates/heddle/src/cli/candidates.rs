@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter as _};
-use fabric::LinkChange;
+use fabric::{ChangedPort, LinkChange};
 use live::{Instance, Listed, Presence};
 
 /// Names of networks that run.
@@ -38,7 +38,16 @@ pub fn topologies(typed: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Keys of links, with what stands before the value.
 pub fn link_keys(typed: &OsStr) -> Vec<CompletionCandidate> {
-    matching(typed, LinkChange::KEYS.iter().map(|(key, _)| format!("{key}=")))
+    let keys = LinkChange::KEYS.iter().map(|(key, _)| format!("{key}="));
+    let back = keys.clone().map(|key| format!("back.{key}"));
+    // Those of the way back only once somebody begins with them: they would be as many again.
+    matching(typed, keys.chain(back.filter(|_| typed.as_encoded_bytes().starts_with(b"b"))))
+}
+
+/// Keys of ports and of their links, with what stands before the value.
+pub fn port_keys(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let links = LinkChange::KEYS.iter().map(|(key, _)| *key);
+    matching(typed, ChangedPort::keys().chain(links).map(|key| format!("{key}=")))
 }
 
 /// Networks that run, and fabric files.

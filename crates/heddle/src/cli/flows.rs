@@ -53,7 +53,7 @@ pub enum FlowAction {
 const ADD_EXAMPLES: &str = "\
 Examples:
   heddle flow add leaf1 'priority=10,tcp,tp_dst=80,actions=drop'
-  heddle flow add leaf1 'ip,nw_dst=10.0.0.9,actions=mod_dl_dst:02:00:0a:00:00:02,mod_nw_dst:10.0.0.2,normal'
+  heddle flow add leaf1 'ip,nw_dst=10.0.1.9,actions=mod_dl_dst:02:00:0a:00:01:02,mod_nw_dst:10.0.1.2,normal'
   heddle flow add leaf1 'idle_timeout=60,in_port=h1,udp,actions=output:spine1'
   heddle flow add leaf1 flows.txt                          # as ovs-ofctl add-flows
   heddle flow show leaf1 | heddle flow add leaf2 -";
@@ -114,6 +114,11 @@ pub enum GroupAction {
     Del(GroupsMeant),
     /// Show groups, as `ovs-ofctl dump-groups` does
     Show(GroupsShown),
+    /// Show what groups and their buckets have counted, as `ovs-ofctl dump-group-stats` does
+    ///
+    /// Packets that have come to a group, and of them those that each of its buckets got, by the number of the bucket from 0. Groups that name groups count as well.
+    #[command(after_help = "Examples:\n  heddle group stats leaf1\n  heddle group stats leaf1 -o json")]
+    Stats(GroupsShown),
 }
 
 #[derive(Debug, Args)]

@@ -151,6 +151,9 @@ pub struct Flush {
     /// The switch; if left out, all
     #[arg(add = nodes())]
     pub switch: Option<String>,
+    /// Connections of this zone alone
+    #[arg(long, value_name = "ZONE")]
+    pub zone: Option<u16>,
     #[command(flatten)]
     pub network: NetworkArg,
 }
@@ -159,6 +162,8 @@ pub struct Flush {
 pub enum FlushTopic {
     /// Addresses that were learned, as ovs-appctl fdb/flush does
     Macs,
+    /// Connections that flows track (`ct`), as ovs-appctl dpctl/flush-conntrack does: what comes of them begins a connection or belongs to none
+    Connections,
 }
 
 #[derive(Debug, Args)]
@@ -239,10 +244,12 @@ pub enum LinkAction {
     /// Give a link its carrier back, as if its cable were plugged in
     #[command(after_help = "Example: heddle link up leaf1 spine1")]
     Up(LinkArg),
-    /// Change what a link does to packets, in both directions
+    /// Change what a link does to packets, in both directions or on the way back
     ///
-    /// The keys are those that links have in the file, with the same values; `none` takes a key away, and keys that are not named stay as they are. What has left
-    /// the transmitter arrives when it would have; what waits behind it goes by the new values. Programs, connections and all other links go on untouched.
+    /// The keys are those that links have in the file, with the same values; `none` takes a key away, and keys that are not named stay as they are. What the file, or
+    /// a key with `back.` before it, says of the direction from the second node to the first (as `heddle show links` names them) stays so; `back.KEY=none` makes it as the
+    /// other direction. What has left the transmitter arrives when it would have; what waits behind it goes by the new values. Programs, connections and all other links
+    /// go on untouched.
     /// Without keys it prints what the link does, as `heddle link show`.
     ///
     /// It holds until `heddle up` applies a file: that brings the file's values back.
@@ -261,6 +268,7 @@ Examples:
   heddle link set leaf1 spine1 delay=20ms jitter=1ms loss=0.1%
   heddle link set h1 leaf1 rate=100Mbit queue=100
   heddle link set h1 leaf1 2 rate=none
+  heddle link set h1 leaf1 rate=50Mbit back.rate=10Mbit
   heddle link set leaf1-spine1:2 delay=20ms";
 
 /// The keys of links, and what each of them says.
@@ -315,7 +323,7 @@ pub struct Ping {
     /// The host that asks
     #[arg(required_unless_present = "all", requires = "to", add = hosts())]
     pub from: Option<String>,
-    /// The host that is asked
+    /// Who is asked: a host, a service, or an IPv4 address
     #[arg(add = hosts())]
     pub to: Option<String>,
     /// Every host asks every other one

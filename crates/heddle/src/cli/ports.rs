@@ -30,6 +30,12 @@ pub enum PortAction {
     /// a file; relative names are of the folder of the network's file. The keys are those of ports in the file.
     #[command(after_help = ADD_EXAMPLES)]
     Add(PortAdded),
+    /// Change what is said of a port, as `ovs-vsctl set port` does
+    ///
+    /// The keys are those of ports in the file (vlan-mode, tag, trunks, learning, flood, storm-control), and those of links (rate, delay, queue, ..), which `heddle link set` takes as
+    /// well; `none` takes a key away, and keys that are not named stay as they are. It holds until `heddle up` applies a file.
+    #[command(after_help = SET_EXAMPLES)]
+    Set(PortSet),
     /// Take a port on a device away from a switch, as `ovs-vsctl del-port` does
     #[command(visible_alias = "delete", after_help = "Example: heddle port del leaf1 vm1")]
     Del(PortRemoved),
@@ -47,6 +53,26 @@ Examples:
   heddle port add leaf1 vm1 vhost-user:/run/vm1.sock tag=10
   heddle port add leaf1 uplink eth1 trunks=10,20
   heddle port add leaf1 lan tap0 vlan-mode=native-untagged tag=1 storm-control=1000/s";
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  heddle port set leaf1 h1 tag=10                                          # an access port of VLAN 10
+  heddle port set leaf1 h1 vlan-mode=native-untagged tag=10 trunks=20,30
+  heddle port set leaf1 h1 tag=none vlan-mode=none trunks=none             # all VLANs again
+  heddle port set leaf1 h1 rate=100Mbit";
+
+#[derive(Debug, Args)]
+pub struct PortSet {
+    /// The switch
+    #[arg(add = nodes())]
+    pub switch: String,
+    /// The node that the port leads to, or its number
+    #[arg(value_name = "PORT", add = nodes())]
+    pub port: String,
+    /// What is to be said of it
+    #[arg(value_name = "KEY=VALUE", required = true, add = ArgValueCompleter::new(candidates::port_keys))]
+    pub keys: Vec<String>,
+}
 
 #[derive(Debug, Args)]
 pub struct PortAdded {

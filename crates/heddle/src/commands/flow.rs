@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use fabric::{FlowCommand, FlowInput, find_switch, selection, table_changes};
-use live::control::{FlowEntry, MeterEntry, SwitchConnections, SwitchFlows};
+use live::control::{FlowEntry, GroupCounters, MeterEntry, SwitchConnections, SwitchFlows};
 use live::{Error, Instance};
 use miette::{Context as _, IntoDiagnostic, Report, miette};
 use serde_json::json;
@@ -48,6 +48,9 @@ pub fn group(args: &Group, format: Format) -> Result<(), Report> {
         GroupAction::Add(groups) => change(&groups.switch, FlowCommand::AddGroup, &groups.groups),
         GroupAction::Mod(groups) => change(&groups.switch, FlowCommand::ModifyGroup, &groups.groups),
         GroupAction::Del(groups) => change(&groups.switch, FlowCommand::DeleteGroup, &all_if_none(&groups.groups)),
+        GroupAction::Stats(shown) => {
+            show_group_counters(&instance.flows(shown.switch.as_deref(), "").map_err(explain)?, format)
+        }
         GroupAction::Show(shown) => show_groups(&instance.flows(shown.switch.as_deref(), "").map_err(explain)?, format),
     }
 }
@@ -80,6 +83,12 @@ fn inputs(words: &[String], topology: &Topology) -> Result<Vec<FlowInput>, Repor
         let (name, text) = if word == "-" {
             ("standard input", read("standard input", std::io::stdin())?)
         } else if is_file(word) {
+            if !Path::new(word).is_file() {
+                return Err(miette!(
+                    help = "a flow is written as in 'tcp,tp_dst=80,actions=drop'",
+                    "there is no file {word}, and a flow it is not"
+                ));
+            }
             let file = File::open(word).into_diagnostic().wrap_err_with(|| format!("cannot read {word}"))?;
             (word.as_str(), read(word, file)?)
         } else {
@@ -105,7 +114,7 @@ fn inputs(words: &[String], topology: &Topology) -> Result<Vec<FlowInput>, Repor
 
 /// Whether a word is the name of a file, and no flow: it has a folder or an ending, and nothing that flows say.
 fn is_file(word: &str) -> bool {
-    !word.contains('=') && word.contains(['/', '.']) && Path::new(word).is_file()
+    !word.contains(['=', ',']) && word.contains(['/', '.'])
 }
 
 fn read(name: &str, from: impl Read) -> Result<String, Report> {
@@ -273,6 +282,41 @@ fn show_groups(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
     let mut rows = Rows::new(&["switch", "group"]);
     for (switch, group) in all.iter().flat_map(|flows| flows.groups.iter().map(move |group| (&flows.switch, group))) {
         rows.push([json!(switch), json!(group)]);
+    }
+    put(&rows.render(format))
+}
+
+/// Shows what groups have counted as `ovs-ofctl dump-group-stats` prints it, or as rows: one for each group, and one for each of its buckets.
+fn show_group_counters(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
+    if format == Format::Table {
+        let mut lines = String::new();
+        for SwitchFlows { switch, group_counters, .. } in all {
+            let _ = writeln!(lines, "{switch}:");
+            for GroupCounters { id, flows, packets, bytes, duration_ms, buckets } in group_counters {
+                let seconds = *duration_ms as f64 / 1e3;
+                let _ = write!(
+                    lines,
+                    " group_id={id},duration={seconds}s,ref_count={flows},packet_count={packets},byte_count={bytes}"
+                );
+                for (number, (packets, bytes)) in buckets.iter().enumerate() {
+                    let _ = write!(lines, ",bucket{number}:packet_count={packets},byte_count={bytes}");
+                }
+                lines.push('\n');
+            }
+        }
+        return put(&lines);
+    }
+    let mut rows = Rows::new(&["switch", "group", "bucket", "flows", "packets", "bytes", "duration-s"]);
+    for SwitchFlows { switch, group_counters, .. } in all {
+        for GroupCounters { id, flows, packets, bytes, duration_ms, buckets } in group_counters {
+            let of_all = std::iter::once((None, (*packets, *bytes)));
+            let of_buckets = buckets.iter().enumerate().map(|(number, counted)| (Some(number), *counted));
+            for (bucket, (packets, bytes)) in of_all.chain(of_buckets) {
+                let seconds = json!(*duration_ms as f64 / 1e3);
+                let flows = json!(bucket.is_none().then_some(flows));
+                rows.push([json!(switch), json!(id), json!(bucket), flows, json!(packets), json!(bytes), seconds]);
+            }
+        }
     }
     put(&rows.render(format))
 }

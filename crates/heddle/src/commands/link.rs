@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fabric::{ChangedLink, Fabric, LinkChange, NoSuchLink, find_links, link_ends, link_keys};
+use fabric::{ChangedLink, Fabric, LinkChange, NoSuchLink, find_links, link_ends, link_keys_both};
 use live::Instance;
 use miette::{Report, miette};
 use serde_json::json;
@@ -90,7 +90,8 @@ fn change_links(instance: &Instance, link: &LinkArg, change: &LinkChange, format
     let ends = ends(&now.topology, link)?;
     if !change.is_empty() {
         for link in links_of(&now, ends)? {
-            change.of(&now.topology.links[link].spec, now.topology.has_host(link))?;
+            let does = &now.topology.links[link];
+            change.of(&(does.spec, does.back), now.topology.has_host(link))?;
         }
         let (a, b, number) = ends;
         instance.change_link(a, b, number, change).map_err(explain)?;
@@ -113,7 +114,7 @@ fn show_links(instance: &Instance, names: LinkEnds<'_>, format: Format) -> Resul
     }
     let mut lines = String::new();
     for link in links {
-        let [before, after] = [&made_of, &now].map(|fabric| link_keys(&fabric.topology.links[link].spec));
+        let [before, after] = [&made_of, &now].map(|fabric| link_keys_both(&fabric.topology.links[link]));
         let is_up = counters.links.get(usize::from(link)).is_none_or(|link| link.up);
         let does = if after.is_empty() { "as fast as the machine goes".to_owned() } else { words(&after) };
         let state = if is_up { "up" } else { "down" };
@@ -132,25 +133,27 @@ fn show_links(instance: &Instance, names: LinkEnds<'_>, format: Format) -> Resul
 }
 
 /// What was changed about a link that has no rate, and is of use only with one.
-fn waiting(made_of: &Fabric, changed: &[ChangedLink], link: LinkId) -> Result<Vec<(&'static str, String)>, Report> {
+fn waiting(made_of: &Fabric, changed: &[ChangedLink], link: LinkId) -> Result<Vec<(String, String)>, Report> {
     let topology = &made_of.topology;
     let [a, b] = [Side::A, Side::B].map(|side| topology.nodes[topology.links[link].end(side).node].name.as_str());
     let is_it = |other: &&ChangedLink| (&*other.a, &*other.b, other.number) == (a, b, topology.link_number(link));
     let change = changed.iter().find(is_it).map(|changed| &changed.change);
-    Ok(change.map(|change| change.waiting(&topology.links[link].spec)).transpose()?.unwrap_or_default())
+    let keys = change.map(|change| change.waiting(&topology.links[link].spec)).transpose()?.unwrap_or_default();
+    Ok(keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// What was there before of the keys that differ.
-fn otherwise(before: &[(&'static str, String)], after: &[(&'static str, String)]) -> Vec<(&'static str, String)> {
-    let value = |keys: &[(&'static str, String)], key: &str| {
-        keys.iter().find(|(other, _)| *other == key).map_or_else(|| "none".to_owned(), |(_, value)| value.clone())
+/// What was there before of the keys that differ, in the order of the file's keys.
+fn otherwise(before: &[(String, String)], after: &[(String, String)]) -> Vec<(String, String)> {
+    let value = |keys: &[(String, String)], key: &str| {
+        keys.iter().find(|(other, _)| other == key).map_or_else(|| "none".to_owned(), |(_, value)| value.clone())
     };
     let keys = LinkChange::KEYS.iter().map(|(key, _)| *key);
+    let keys = keys.clone().map(str::to_owned).chain(keys.map(|key| format!("back.{key}")));
     let differing = keys.filter(|key| value(before, key) != value(after, key));
-    differing.map(|key| (key, value(before, key))).collect()
+    differing.map(|key| (key.clone(), value(before, &key))).collect()
 }
 
-fn words(keys: &[(&'static str, String)]) -> String {
+fn words(keys: &[(String, String)]) -> String {
     keys.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
@@ -160,12 +163,17 @@ mod tests {
 
     #[test]
     fn what_the_file_says_otherwise_is_named() {
-        let keys = |words: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
-            words.iter().map(|(key, value)| (*key, (*value).to_owned())).collect()
+        let keys = |words: &[(&str, &str)]| -> Vec<(String, String)> {
+            words.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };
         let before = keys(&[("rate", "1Gbit"), ("delay", "1ms")]);
         let after = keys(&[("rate", "1Gbit"), ("delay", "2ms"), ("loss", "1%")]);
         assert_eq!(words(&otherwise(&before, &after)), "delay=1ms loss=none");
         assert_eq!(words(&otherwise(&after, &after)), "");
+        let back = keys(&[("rate", "1Gbit"), ("delay", "1ms"), ("back.rate", "1Mbit")]);
+        assert_eq!(
+            (words(&otherwise(&back, &before)), words(&otherwise(&before, &back))),
+            ("back.rate=1Mbit".to_owned(), "back.rate=none".to_owned())
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! `show macs`, `flush macs`: the addresses that switches know.
+//! `show macs`, `flush`: the addresses and connections that switches know.
 
 use live::control::{MacEntry, SwitchMacs};
-use miette::Report;
+use miette::{Report, miette};
 use serde_json::json;
 
 use super::explain;
@@ -23,12 +23,19 @@ pub fn mac_rows(switches: &[SwitchMacs]) -> Rows {
 
 /// Has switches forget what they have learned.
 pub fn flush(args: &Flush, format: Format) -> Result<(), Report> {
-    let FlushTopic::Macs = args.topic;
-    let instance = connect(&running(args.network.name.as_deref(), "`heddle flush macs --name NETWORK ..`")?)?;
-    let flushed = instance.flush_macs(args.switch.as_deref()).map_err(explain)?;
+    let (switch, zone) = (args.switch.as_deref(), args.zone);
+    if args.topic == FlushTopic::Macs && zone.is_some() {
+        return Err(miette!(help = "leave --zone out, or write `flush connections`", "addresses have no zone"));
+    }
+    let instance = connect(&running(args.network.name.as_deref(), "`heddle flush .. --name NETWORK`")?)?;
+    let (flushed, words) = match args.topic {
+        FlushTopic::Macs => (instance.flush_macs(switch), ["address", "addresses"]),
+        FlushTopic::Connections => (instance.flush_connections(switch, zone), ["connection", "connections"]),
+    };
+    let flushed = flushed.map_err(explain)?;
     let of = args.switch.as_deref().unwrap_or("all switches");
     match format {
-        Format::Table => put(&format!("{of}: {flushed} address{} forgotten\n", if flushed == 1 { "" } else { "es" })),
+        Format::Table => put(&format!("{of}: {flushed} {} forgotten\n", words[usize::from(flushed != 1)])),
         Format::Json => print_json(&json!({ "switch": args.switch, "forgotten": flushed })),
         Format::Csv => {
             let mut rows = Rows::new(&["switch", "forgotten"]);

@@ -22,9 +22,10 @@ use crate::Ending;
 use crate::cli::{Format, Path, Protocol};
 use crate::output::{Rows, put};
 use course::{Leg, Target, function_in_words, name};
+use network::ServerNow;
 use packet::{ECHO, ECHO_V6};
 
-pub(super) use course::{Course, follow, follow_from};
+pub(super) use course::{Course, follow, follow_from, service_has};
 pub(super) use network::Network;
 
 /// Where the ports of a flow are not named, packets of it have these: the first of those that clients have (RFC 6335), and that of discard (RFC 863).
@@ -56,14 +57,18 @@ pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
     }
     let (key, is_known) = flow(args, (topology, from), &destination)?;
     let course = follow(&network, (from, destination.host), &key, is_known)?;
-    let rows = rows(topology, &course, format).render(format);
+    let mut rows = rows(topology, &course, format);
     put(&match format {
         Format::Table => {
             let ends = destination.host.map(|to| (from, to));
             let chain = ends.and_then(|ends| fabric.chains.find(ends.0, ends.1, |it| it.has_flow(&course.sent)));
-            format!("{rows}\n{}{}", chain_words(fabric, chain), summary(topology, &course, Some(&destination)))
+            let summary = summary(&network, &course, Some(&destination));
+            format!("{}\n{}{summary}", rows.render(format), chain_words(fabric, chain))
         }
-        Format::Json | Format::Csv => rows,
+        Format::Json | Format::Csv => {
+            servers_rows(&mut rows, &network, &destination);
+            rows.render(format)
+        }
     })?;
     notes(args, &network, (from, &destination), &course, is_known);
     let is_there = destination.host.is_none_or(|to| course.delivered.is_none_or(|host| host == to));
@@ -77,9 +82,10 @@ pub(super) struct Destination {
     host: Target,
     mac: [u8; 6],
     address: IpAddr,
-    /// Of a service: its port.
+    /// Of a service, or written behind the address: its port.
     port: Option<u16>,
-    is_service: bool,
+    /// The service, by its number in the file.
+    service: Option<usize>,
 }
 
 /// The host, the service or the address that packets are for.
@@ -87,9 +93,8 @@ fn destination(args: &Path, fabric: &Fabric) -> Result<Destination, Report> {
     let topology = &fabric.topology;
     let table = HostTable::new(topology, &fabric.host_bonds()).with_aliases(fabric.aliases());
     let written = args.destination.clone();
-    if let Some(service) =
-        fabric.services.iter().find(|service| service.name == written && topology.node(&written).is_none())
-    {
+    let is_it = |service: &datapath::Service| service.name == written && topology.node(&written).is_none();
+    if let Some((number_of, service)) = fabric.services.iter().enumerate().find(|(_, service)| is_it(service)) {
         let number = if matches!(args.protocol, Protocol::Udp) { protocol::UDP } else { protocol::TCP };
         let fits = |it: &&datapath::VirtualAddress| it.is_ipv6 == args.ipv6 && it.protocol == number;
         let Some(at) = service.addresses.iter().find(fits) else {
@@ -102,16 +107,24 @@ fn destination(args: &Path, fabric: &Fabric) -> Result<Destination, Report> {
         };
         let address = if at.is_ipv6 { IpAddr::V6(at.address.into()) } else { IpAddr::V4((at.address as u32).into()) };
         let mac = table.mac_of_alias(address).unwrap_or_default();
-        return Ok(Destination { name: written, host: None, mac, address, port: Some(at.port), is_service: true });
+        return Ok(Destination {
+            name: written,
+            host: None,
+            mac,
+            address,
+            port: Some(at.port),
+            service: Some(number_of),
+        });
     }
-    if let Ok(address) = written.parse::<IpAddr>() {
+    let with_port = written.parse::<SocketAddr>().map(|at| (at.ip(), Some(at.port())));
+    if let Ok((address, port)) = with_port.or_else(|_| written.parse::<IpAddr>().map(|ip| (ip, None))) {
         let owner = match address {
             IpAddr::V4(address) => table.by_ipv4(address),
             IpAddr::V6(address) => table.by_ipv6(address),
         };
         let Some(owner) = owner else {
             return Err(miette!(
-                help = "`heddle show nodes` has the hosts' addresses",
+                help = "`heddle show nodes` has the hosts' addresses, `heddle show services` those of services",
                 "nobody has the address {address}"
             ));
         };
@@ -121,14 +134,14 @@ fn destination(args: &Path, fabric: &Fabric) -> Result<Destination, Report> {
             IpAddr::V6(address) => address.to_bits(),
         };
         let has_it = |it: &datapath::VirtualAddress| (it.is_ipv6, it.address) == (address.is_ipv6(), bits);
-        let is_service = fabric.services.iter().flat_map(|service| &service.addresses).any(has_it);
+        let service = fabric.services.iter().position(|service| service.addresses.iter().any(has_it));
         let mac = table.mac_of_alias(address).unwrap_or_else(|| table.mac(owner));
-        return Ok(Destination { name: written, host: own.then_some(owner), mac, address, port: None, is_service });
+        return Ok(Destination { name: written, host: own.then_some(owner), mac, address, port, service });
     }
     let to = host(topology, &written)?;
     let HostAddress { mac, ipv4, ipv6, .. } = *topology.address(to).expect("it is a host");
     let address = if args.ipv6 { ipv6.into() } else { ipv4.into() };
-    Ok(Destination { name: written, host: Some(to), mac, address, port: None, is_service: false })
+    Ok(Destination { name: written, host: Some(to), mac, address, port: None, service: None })
 }
 
 /// The first packet of the flow, and whether all of the flow is known.
@@ -236,7 +249,26 @@ pub(super) fn rows(topology: &Topology, course: &Course<'_>, format: Format) -> 
     if let Some((at, why)) = &course.lost {
         rows.push([json!(null), json!(name(topology, *at)), json!(null), json!(why), share(1.0), json!("lost")]);
     }
+    // The summary says it to people.
+    if format != Format::Table {
+        let by = course.answered.map(|service| json!(service.name));
+        let to = course.delivered.map(|host| json!(name(topology, host)));
+        let end = by.map(|by| (by, "answered")).or_else(|| to.map(|to| (to, "delivered")));
+        if let Some((who, state)) = end {
+            rows.push([json!(null), who, json!(null), json!(null), share(1.0), json!(state)]);
+        }
+    }
     rows
+}
+
+/// The servers of the service that packets are for, and whether they may get a connection: `candidate`, or why not.
+fn servers_rows(rows: &mut Rows, network: &Network, destination: &Destination) {
+    let Some(service) = destination.service.map(|number| &network.fabric.services[number]) else { return };
+    for ServerNow { name, weight, out } in network.servers(service) {
+        let state = out.unwrap_or_else(|| "candidate".to_owned());
+        let weight = json!(format!("weight {weight}"));
+        rows.push([json!(null), json!(service.name), json!(name), weight, json!(null), json!(state)]);
+    }
 }
 
 fn links(topology: &Topology, hop: &Hop) -> String {
@@ -245,7 +277,8 @@ fn links(topology: &Topology, hop: &Hop) -> String {
 }
 
 /// What all of it comes to, in a line or a few.
-pub(super) fn summary(topology: &Topology, course: &Course<'_>, destination: Option<&Destination>) -> String {
+pub(super) fn summary(network: &Network, course: &Course<'_>, destination: Option<&Destination>) -> String {
+    let topology = &network.fabric.topology;
     let mut lines: String = course.legs.iter().map(|leg| summary_of(topology, &leg.trace, leg.ends)).collect();
     for (switch, actions) in &course.by_flows {
         let _ = writeln!(lines, "Flows of {} do: {}", name(topology, *switch), actions_in_words(actions));
@@ -256,6 +289,13 @@ pub(super) fn summary(topology: &Topology, course: &Course<'_>, destination: Opt
     if let Some((at, why)) = &course.lost {
         let _ = writeln!(lines, "It is lost at {}: {why}", name(topology, *at));
     }
+    if let Some(service) = course.answered {
+        let _ = writeln!(
+            lines,
+            "The service `{}` answers it itself, at the switch next to its sender: no server hears of it",
+            service.name
+        );
+    }
     let Some(destination) = destination else {
         let delivered = course.delivered.map(|host| format!("{} gets it\n", name(topology, host)));
         return lines + &delivered.unwrap_or_default();
@@ -263,13 +303,9 @@ pub(super) fn summary(topology: &Topology, course: &Course<'_>, destination: Opt
     match (destination.host, course.delivered) {
         (None, Some(host)) => {
             let (host, wanted) = (name(topology, host), &destination.name);
-            let _ = if destination.is_service {
-                writeln!(
-                    lines,
-                    "{host} gets it, for {wanted}: the first one since the network came up; which server gets another one, its scheduler decides"
-                )
-            } else {
-                writeln!(lines, "{host} gets it, for {wanted}")
+            let _ = match destination.service {
+                Some(number) => writeln!(lines, "{host} gets it, for {wanted}: {}", choice(network, number)),
+                None => writeln!(lines, "{host} gets it, for {wanted}"),
             };
         }
         (Some(to), Some(host)) if host != to => {
@@ -278,6 +314,32 @@ pub(super) fn summary(topology: &Topology, course: &Course<'_>, destination: Opt
         _ => {}
     }
     lines
+}
+
+/// Who of a service's servers may get a connection.
+fn choice(network: &Network, number: usize) -> String {
+    let service = &network.fabric.services[number];
+    let (out, may): (Vec<ServerNow>, Vec<ServerNow>) =
+        network.servers(service).into_iter().partition(|server| server.out.is_some());
+    let may_words = may.iter().map(|server| match server.weight {
+        1 => server.name.clone(),
+        weight => format!("{} (weight {weight})", server.name),
+    });
+    let may_words = may_words.collect::<Vec<_>>().join(", ");
+    let scheduler = service.spec.scheduler.name();
+    let mut words = match (may.len(), network.is_running()) {
+        (0 | 1, _) => "no other server of it gets connections now".to_owned(),
+        (_, true) => format!("`{scheduler}` chooses one of {may_words} for each connection"),
+        (_, false) => format!(
+            "the first connection since the network came up; for each, `{scheduler}` chooses one of {may_words}"
+        ),
+    };
+    let out: Vec<String> =
+        out.into_iter().filter_map(|server| Some(format!("{} is {}", server.name, server.out?))).collect();
+    if !out.is_empty() {
+        let _ = write!(words, " ({})", out.join(", "));
+    }
+    words
 }
 
 /// What a part of it comes to.

@@ -3,6 +3,7 @@
 mod asking;
 mod matrix;
 
+use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use fabric::Fabric;
@@ -11,7 +12,7 @@ use live::pings::Answers;
 use machine::Span;
 use miette::{IntoDiagnostic, Report, miette};
 use serde_json::{Value, json};
-use topology::{Node, NodeId};
+use topology::{Node, NodeId, Topology};
 
 use self::asking::Asking;
 use super::explain;
@@ -27,6 +28,39 @@ const BAR_HOSTS_MIN: usize = 17;
 const COUNT_OF_PAIR: u32 = 3;
 const COUNT_OF_ALL: u32 = 1;
 
+/// Somebody who is asked: a host, which may ask as well, or a service.
+pub struct Whom {
+    name: String,
+    address: Ipv4Addr,
+}
+
+impl Whom {
+    fn host(topology: &Topology, id: NodeId) -> Self {
+        let address = topology.address(id).expect("it is a host").ipv4;
+        Self { name: topology.nodes[id].name.clone(), address }
+    }
+
+    /// A host, a service, which answers itself, or whoever has an address.
+    fn named(fabric: &Fabric, name: &str) -> Result<Self, Report> {
+        let topology = &fabric.topology;
+        let is_it = |service: &&datapath::Service| service.name == name && topology.node(name).is_none();
+        if let Some(service) = fabric.services.iter().find(is_it) {
+            let ipv4 = service.addresses.iter().find(|it| !it.is_ipv6);
+            let Some(ipv4) = ipv4 else {
+                return Err(miette!(
+                    help = "in the host: `heddle exec HOST -- ping -6 ADDRESS`",
+                    "the service `{name}` has no IPv4 address"
+                ));
+            };
+            return Ok(Self { name: name.to_owned(), address: (ipv4.address as u32).into() });
+        }
+        match name.parse() {
+            Ok(address) => Ok(Self { name: name.to_owned(), address }),
+            Err(_) => Ok(Self::host(topology, host(topology, name)?)),
+        }
+    }
+}
+
 /// What a host has heard of those that it asked, by their names.
 pub struct Asked {
     from: String,
@@ -38,11 +72,13 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     let instance = connect(&running(args.network.name.as_deref(), "`heddle ping --name NETWORK ..`")?)?;
     let fabric = definition(&instance)?;
     let topology = &fabric.topology;
-    let (hosts, askers) = match (&args.from, &args.to) {
-        (Some(from), Some(to)) => (vec![host(topology, from)?, host(topology, to)?], 1),
-        _ => all_hosts(&fabric),
+    let (hosts, askers) = if let (Some(from), Some(to)) = (&args.from, &args.to) {
+        (vec![Whom::host(topology, host(topology, from)?), Whom::named(&fabric, to)?], 1)
+    } else {
+        let (hosts, askers) = all_hosts(&fabric);
+        (hosts.into_iter().map(|id| Whom::host(topology, id)).collect(), askers)
     };
-    if hosts.len() < 2 || askers == 0 || hosts[0] == hosts[1] {
+    if hosts.len() < 2 || askers == 0 || hosts[0].address == hosts[1].address {
         return Err(miette!(
             help =
                 "hosts that are made ask, and guests answer; of hosts behind devices name one: `heddle ping h1 HOST`",
@@ -51,7 +87,7 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     }
     let rounds = if args.all { rounds_of(askers, hosts.len()) } else { vec![vec![(0, 1)]] };
     let count = args.count.unwrap_or(if args.all { COUNT_OF_ALL } else { COUNT_OF_PAIR });
-    let mut asking = Asking::start(&instance, topology, (&hosts, askers), args.timeout)?;
+    let mut asking = Asking::start(&instance, (&hosts, askers), args.timeout)?;
     let bar = bar(u64::from(count) * rounds.len() as u64, !args.quiet && askers >= BAR_HOSTS_MIN);
     for pass in 0..count {
         let began = Instant::now();

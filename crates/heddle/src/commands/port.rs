@@ -1,16 +1,16 @@
 //! `port`: ports of switches of a running network, that come, go and are shown.
 
-use fabric::{AddedPort, Fabric, find_switch};
+use fabric::{AddedPort, ChangedPort, Fabric, LinkChange, find_switch};
 use live::control::{Counters, PortCounters};
 use live::{Error, Instance};
-use miette::Report;
+use miette::{Report, miette};
 use serde_json::{Value, json};
-use topology::{DeviceName, HostAddress, NodeId, PortId, Side, Topology};
+use topology::{DeviceName, HostAddress, LinkId, NodeId, PortId, Side, Topology};
 use vswitch::port::PortVlans;
 
 use super::explain;
 use super::instance::{connect, definition, running};
-use crate::cli::{Format, Port, PortAction};
+use crate::cli::{Format, Port, PortAction, PortSet};
 use crate::output::{Rows, print_json, put};
 
 /// Adds, removes or shows ports.
@@ -32,8 +32,72 @@ pub fn port(args: &Port, format: Format) -> Result<(), Report> {
             connect()?.remove_port(&port.switch, &port.port).map_err(explain)?;
             report((&port.switch, &port.port), ("removed", None), format)
         }
-        PortAction::Show { switch } => show(&connect()?, switch.as_deref(), format),
+        PortAction::Set(port) => {
+            // What is wrong with it is wrong with any network.
+            changes(port, &port.port)?;
+            set(&connect()?, port, format)
+        }
+        PortAction::Show { switch } => show(&connect()?, switch.as_deref(), |_, _| true, format),
     }
+}
+
+/// What is said of a port with this name itself, and of its link.
+fn changes(port: &PortSet, name: &str) -> Result<(ChangedPort, LinkChange), Report> {
+    let is_of_link = |word: &&String| {
+        let key = word.split_once('=').map_or(word.as_str(), |(key, _)| key);
+        LinkChange::KEYS.iter().any(|(of_links, _)| *of_links == key.strip_prefix("back.").unwrap_or(key))
+    };
+    let (of_link, own): (Vec<&String>, Vec<&String>) = port.keys.iter().partition(is_of_link);
+    let words = |words: Vec<&String>| words.into_iter().cloned().collect::<Vec<String>>();
+    let own = ChangedPort::parse(&port.switch, name, &words(own))?;
+    Ok((own, LinkChange::parse(&words(of_link))?))
+}
+
+/// Changes a port and its link, and shows it then.
+fn set(instance: &Instance, port: &PortSet, format: Format) -> Result<(), Report> {
+    let topology = definition(instance)?.topology;
+    let switch = find_switch(&topology, &port.switch).map_err(|error| explain(Error::from(error)))?;
+    let ports = ports_named(&topology, switch, &port.port);
+    if ports.is_empty() {
+        return Err(miette!(
+            help = format!("`heddle port show {}` lists them", port.switch),
+            "no port of {} leads to `{}`",
+            port.switch,
+            port.port
+        ));
+    }
+    // By its number it is the same port as by the node that it alone leads to.
+    let name = match ports[..] {
+        [(only, _)] => {
+            let (link, side) = topology.nodes[switch].ports[only];
+            let peer = &*topology.nodes[topology.links[link].end(side.other()).node].name;
+            if ports_named(&topology, switch, peer).len() == 1 { peer } else { &*port.port }
+        }
+        _ => &*port.port,
+    };
+    let (own, of_link) = changes(port, name)?;
+    if !own.is_empty() {
+        instance.set_port(&own).map_err(explain)?;
+    }
+    for (_, link) in ports.iter().filter(|_| !of_link.is_empty()) {
+        let [a, b] = [Side::A, Side::B].map(|side| &*topology.nodes[topology.links[*link].end(side).node].name);
+        instance.change_link(a, b, Some(topology.link_number(*link)), &of_link).map_err(explain)?;
+    }
+    let is_it = |at: NodeId, port: PortId| at == switch && ports.iter().any(|(wanted, _)| *wanted == port);
+    show(instance, Some(&port.switch), is_it, format)
+}
+
+/// The ports of a switch that lead to a node, or the one of this number, with their links.
+fn ports_named(topology: &Topology, switch: NodeId, name: &str) -> Vec<(PortId, LinkId)> {
+    let ports = || topology.nodes[switch].ports.iter_enumerated();
+    let leads = |side: Side, link: LinkId| topology.nodes[topology.links[link].end(side.other()).node].name == name;
+    let led = ports().filter(|(_, (link, side))| leads(*side, *link)).map(|(port, (link, _))| (port, *link));
+    let led: Vec<(PortId, LinkId)> = led.collect();
+    if !led.is_empty() {
+        return led;
+    }
+    let number = name.parse().ok().map(PortId);
+    ports().filter(|(port, _)| Some(*port) == number).map(|(port, (link, _))| (port, *link)).collect()
 }
 
 /// What has been done, and by which addresses others know the host behind a port: nobody has asked for those.
@@ -69,8 +133,13 @@ fn report(
     }
 }
 
-/// One row for each port of a switch, or of all.
-fn show(instance: &Instance, switch: Option<&str>, format: Format) -> Result<(), Report> {
+/// One row for each port of a switch, or of all, that is wanted.
+fn show(
+    instance: &Instance,
+    switch: Option<&str>,
+    is_wanted: impl Fn(NodeId, PortId) -> bool,
+    format: Format,
+) -> Result<(), Report> {
     let now = definition(instance)?;
     let wanted = switch.map(|name| find_switch(&now.topology, name)).transpose();
     let wanted = wanted.map_err(|error| explain(Error::from(error)))?;
@@ -92,7 +161,7 @@ fn show(instance: &Instance, switch: Option<&str>, format: Format) -> Result<(),
         "drops",
     ]);
     for switch in switches.filter(|id| wanted.is_none_or(|wanted| wanted == *id)) {
-        for port in now.topology.nodes[switch].ports.keys() {
+        for port in now.topology.nodes[switch].ports.keys().filter(|port| is_wanted(switch, *port)) {
             rows.push(row(&now, &counters, switch, port));
         }
     }

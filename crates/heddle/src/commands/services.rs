@@ -117,9 +117,9 @@ fn server_row(
 pub fn service(args: &Service, format: Format) -> Result<(), Report> {
     let instance = connect(&running(args.network.name.as_deref(), "`heddle service --name NETWORK ..`")?)?;
     let (at, change, done) = match &args.action {
-        ServiceAction::Drain { at } => (at, ServerChange::Drain(true), "drains"),
-        ServiceAction::Enable { at } => (at, ServerChange::Drain(false), "gets connections"),
-        ServiceAction::Weight { at, weight } => (at, ServerChange::Weight(*weight), "has another weight"),
+        ServiceAction::Drain { at } => (at, ServerChange::Drain(true), "drains".to_owned()),
+        ServiceAction::Enable { at } => (at, ServerChange::Drain(false), "gets connections".to_owned()),
+        ServiceAction::Weight { at, weight } => (at, ServerChange::Weight(*weight), format!("has weight {weight}")),
     };
     instance.change_server(&at.service, &at.server, change).map_err(explain)?;
     match format {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fabric::{Fabric, Restart, link_keys};
+use fabric::{Fabric, Restart, link_keys_both};
 use live::control::SwitchFlows;
 use live::{Instance, Phase, ProgramState};
 use miette::{Report, miette};
-use serde_json::json;
-use topology::{LinkId, NodeKind, Rerouting, Routes};
+use serde_json::{Map, Value, json};
+use topology::{Link, LinkId, NodeKind, Rerouting, Routes};
 
 use super::chains::{chains, chains_of_file};
 use super::explain;
@@ -267,7 +267,7 @@ fn counters(counters: &live::Counters) -> Rows {
         "overtakes",
         "queue-peak",
     ])
-    .with_rare(&["duplicates", "corruptions", "overtakes"]);
+    .with_rare(&["marks", "cut", "losses", "duplicates", "corruptions", "overtakes", "queue-peak"]);
     for link in &counters.links {
         for (from, to, counted) in [(&link.a, &link.b, link.forward), (&link.b, &link.a, link.backward)] {
             rows.push([
@@ -383,6 +383,14 @@ fn nodes(fabric: &Fabric) -> Rows {
     rows
 }
 
+/// What is otherwise in the direction from the second node to the first, by the file's keys.
+fn back(link: &Link) -> Value {
+    let keys = link_keys_both(link).into_iter();
+    let otherwise = keys.filter_map(|(key, value)| Some((key.strip_prefix("back.")?.to_owned(), json!(value))));
+    let otherwise: Map<String, Value> = otherwise.collect();
+    if otherwise.is_empty() { Value::Null } else { Value::Object(otherwise) }
+}
+
 /// The rows of `show links`, of those that are wanted; of a running network with what they are now.
 pub fn links(fabric: &Fabric, counters: Option<&live::Counters>, is_wanted: impl Fn(LinkId) -> bool) -> Rows {
     let mut rows = Rows::new(&[
@@ -430,9 +438,7 @@ pub fn links(fabric: &Fabric, counters: Option<&live::Counters>, is_wanted: impl
             percent(link.spec.duplicate_ppb),
             percent(link.spec.corrupt_ppb),
             percent(link.spec.reorder_ppb),
-            json!(link.back.map(|back| {
-                link_keys(&back).iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
-            })),
+            back(link),
             json!(state(id)),
         ]);
     }

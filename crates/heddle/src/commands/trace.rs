@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use datapath::ForwardingMethod;
 use fabric::{Fabric, find_switch, packet};
 use live::control::TracedPacket;
 use live::{Error, Instance};
@@ -16,7 +17,7 @@ use wire::{ethertype, is_group};
 
 use super::explain;
 use super::instance::{connect, definition, running};
-use super::path::{Course, Network, follow, follow_from, functions_in_words, rows, summary};
+use super::path::{Course, Network, follow, follow_from, functions_in_words, rows, service_has, summary};
 use crate::cli::{Format, Trace};
 use crate::output::{Rows, print_json, put};
 
@@ -77,7 +78,7 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
                 let _ = writeln!(text, "It does not come here: {why}");
             }
             if let Some(course) = course {
-                let _ = write!(text, "From here:\n{}", summary(&now.topology, &course, None));
+                let _ = write!(text, "From here:\n{}", summary(&network, &course, None));
             }
             put(&text)
         }
@@ -89,15 +90,18 @@ fn same(now: &Fabric, because_of: &str, is_normal: bool) -> String {
     if !is_normal {
         return format!("The same for all packets that agree in: {because_of}\n");
     }
-    let mut looked_at = vec!["the host that has their destination address, by the file or as learned"];
+    let mut looked_at = vec!["which host has their destination address (by the file, or as learned)"];
     if now.has_vlans() {
         looked_at.push("their VLAN");
     }
     if now.spread == Spread::Ecmp {
-        looked_at.push("where several ports lead there, the hash of their addresses, protocol and ports");
+        looked_at.push("the hash of their addresses, protocol and ports, where several ports lead to that host");
     }
-    let tables = if because_of.is_empty() { "nothing" } else { because_of };
-    format!("The tables look at: {tables}; NORMAL at {}\n", looked_at.join(", "))
+    let tables = if because_of.is_empty() { "nothing of them" } else { because_of };
+    let normal = looked_at.iter().fold(String::new(), |lines, it| lines + "  - " + it + "\n");
+    format!(
+        "Packets fare alike that agree in what was looked at.\nThe tables look at {tables}, and NORMAL at\n{normal}"
+    )
 }
 
 /// What is known of the ends of a packet.
@@ -144,11 +148,52 @@ fn in_port(network: &Network, switch: NodeId, (fields, known): (&Match, &Known))
 /// Why the packet does not come to the switch, if a host sends it to another one and it is lost before.
 fn before(network: &Network, switch: NodeId, (fields, known): (&Match, &Known)) -> Result<Option<String>, Report> {
     let topology = &network.fabric.topology;
+    if let Some(why) = unsent(&network.fabric, fields, known) {
+        return Ok(Some(why));
+    }
     let sender = fields.in_port().and_then(|port| peer_host(topology, switch, port)).or(known.from);
     let Some(from) = sender.filter(|_| is_whole(&known.key)) else { return Ok(None) };
     let course = follow(network, (from, known.to), &known.key, true)?;
     let is_before = |at: NodeId| at == from || topology.is_function_port(at);
     Ok(course.refused.or_else(|| course.lost.filter(|(at, _)| is_before(*at)).map(|(_, why)| why)))
+}
+
+/// Why no host sends a packet with this destination address, if it is no host's.
+fn unsent(fabric: &Fabric, fields: &Match, known: &Known) -> Option<String> {
+    let (None, Some(ip)) = fields.destination() else { return None };
+    let is_for_many = match ip {
+        IpAddr::V4(ip) => ip.is_multicast() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_multicast(),
+    };
+    if known.to.is_some() || known.key.eth_dst != [0; 6] || is_for_many || ip.is_unspecified() {
+        return None;
+    }
+    let Some(service) = fabric.services.iter().find(|service| service_has(service, &known.key)) else {
+        return Some(format!("nobody has the address {ip}, so no host finds anybody to send it to"));
+    };
+    let topology = &fabric.topology;
+    let of_server = |server: &datapath::Server| {
+        let address = topology.address(server.host)?;
+        let name = &topology.nodes[server.host].name;
+        Some(match service.forwarding {
+            ForwardingMethod::Nat => match ip {
+                IpAddr::V4(_) => format!("nw_dst={} ({name})", address.ipv4),
+                IpAddr::V6(_) => format!("ipv6_dst={} ({name})", address.ipv6),
+            },
+            ForwardingMethod::DirectRouting => {
+                format!("dl_dst={} ({name})", address.mac.map(|byte| format!("{byte:02x}")).join(":"))
+            }
+        })
+    };
+    let servers = service.servers.iter().filter_map(of_server).collect::<Vec<_>>().join(", ");
+    let becomes = match service.forwarding {
+        ForwardingMethod::Nat => "address and port",
+        ForwardingMethod::DirectRouting => "MAC address",
+    };
+    Some(format!(
+        "{ip} is the service `{}`: a server's {becomes} stands in packets for it from where they leave their hosts. Switches see one of {servers}; `heddle path` follows it from its host",
+        service.name
+    ))
 }
 
 /// What becomes of the packet from the switch on.

@@ -72,16 +72,38 @@ pub(crate) struct LiveRuns<'a> {
     cpu: Cell<[CpuReading; 2]>,
 }
 
-/// iperf3's name and version, if it is there. `ip` must be there as well.
-pub(crate) fn look_for_programs() -> Result<String, Error> {
+/// These programs, if they are there: iperf3's name and version, and those of heddle's own. `ip` must be there as well.
+pub(crate) fn look_for_programs(programs: impl Iterator<Item = &'static str>) -> Result<String, Error> {
     let run = |program: &'static str, argument: &str| {
         let output = Command::new(program).arg(argument).stdin(Stdio::null()).output();
         output.map_err(|source| Error::MissingProgram { program, source })
     };
     run("ip", "-V")?;
-    let output = run("iperf3", "--version")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(text.lines().next().unwrap_or("iperf3").trim().to_owned())
+    let mut found = Vec::new();
+    for program in programs.collect::<BTreeSet<_>>() {
+        if program != IPERF3 {
+            found.push(program.to_owned());
+            continue;
+        }
+        let output = run(program, "--version")?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        found.insert(0, text.lines().next().unwrap_or(program).trim().to_owned());
+    }
+    Ok(found.join(", "))
+}
+
+/// What sends TCP as fast as it goes.
+pub(crate) const IPERF3: &str = "iperf3";
+
+/// What sends the traffic of a case live.
+pub(crate) fn program_of(case: &Case) -> &'static str {
+    let traffic = traffic_of(case);
+    match (traffic.rate_pps, traffic.transport.kind, &traffic.transfers, &traffic.requests) {
+        (.., Some(_)) => "heddle load",
+        (Some(_), .., None) | (None, TransportKind::Udp, _, None) => "heddle datagrams",
+        (None, _, Some(_), None) => "heddle transfers",
+        (None, _, None, None) => IPERF3,
+    }
 }
 
 impl Hosts for Instance {

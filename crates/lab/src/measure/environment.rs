@@ -25,7 +25,7 @@ pub struct Environment {
     pub kernel: String,
     /// This program's version.
     pub version: String,
-    /// iperf3's first line about itself; only with live runs.
+    /// What carried live traffic: iperf3's first line about itself, or which of heddle's own programs; only with live runs.
     pub iperf3: Option<String>,
     /// The command line.
     pub command: Vec<String>,

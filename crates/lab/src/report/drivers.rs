@@ -72,10 +72,14 @@ impl DriverComparison<'_> {
     }
 
     fn closing_line(&self) -> String {
-        match self.judged {
+        let mut line = match self.judged {
             0 => "nothing that was compared has a tolerance".to_owned(),
             judged => format!("{} of {judged} within tolerance", self.within),
+        };
+        if self.unjudged > 0 {
+            let _ = write!(line, "; {} not judged, since only one driver has measured it", self.unjudged);
         }
+        line
     }
 
     /// All of it as JSON.
@@ -154,7 +158,7 @@ pub(super) fn line(experiment: &ComparedExperiment, compared: &ComparedMetric) -
         show(live),
         show(sim),
         difference.as_ref().map_or_else(unknown, |by| quantity::difference(by, metric.unit())),
-        tolerance.map_or_else(String::new, |tolerance| tolerance.to_string()),
+        tolerance.map_or_else(String::new, |tolerance| tolerance.words(*metric)),
         match within {
             Some(true) => "yes".to_owned(),
             Some(false) => "NO".to_owned(),

@@ -43,9 +43,8 @@ impl Results {
                 && experiment.asks.is_empty()
                 && experiment.metrics.iter().any(|it| is_percentile(*it))
             {
-                text.push_str(
-                    "  percentiles: of all packets or transfers of a run; shown is their mean over the runs\n",
-                );
+                let of = percentiles_of(experiment);
+                let _ = writeln!(text, "  percentiles: of all {of} of a run; shown is their mean over the runs");
             }
             text.push_str(&bond_table(experiment, width));
             for comparison in &experiment.comparisons {
@@ -148,6 +147,21 @@ pub(crate) fn heading(experiment: &ExperimentResult, metric: Metric) -> String {
 /// What an experiment's part of a table begins with.
 pub(super) fn opening_line(name: &str, title: &str) -> String {
     if title.is_empty() { format!("{name}\n") } else { format!("{name}: {title}\n") }
+}
+
+/// Whether a metric is of a kind.
+type IsOf = fn(Metric) -> bool;
+
+/// What a run has many of, of which an experiment shows percentiles.
+fn percentiles_of(experiment: &ExperimentResult) -> String {
+    let shows = |is: IsOf| experiment.metrics.iter().any(|metric| is_percentile(*metric) && is(*metric));
+    let kinds: [(&str, IsOf); 4] = [
+        ("packets", |metric| matches!(metric, Metric::Delay(_))),
+        ("round trips", |metric| matches!(metric, Metric::RoundTrip(_))),
+        ("transfers", Metric::is_of_transfers),
+        ("requests", Metric::is_of_requests),
+    ];
+    kinds.iter().filter(|(_, is)| shows(*is)).map(|(kind, _)| *kind).collect::<Vec<_>>().join(" or ")
 }
 
 /// Whether a metric is a percentile of what one run has many of.

@@ -34,6 +34,8 @@ pub struct DriverComparison<'a> {
     pub judged: usize,
     /// How many of those lie within it.
     pub within: usize,
+    /// How many have one and are not judged, since a driver has not measured them.
+    pub unjudged: usize,
     /// In the order of the file.
     pub experiments: Vec<ComparedExperiment<'a>>,
     /// The flows that differ most, by multiples of the tolerances.
@@ -70,7 +72,7 @@ pub struct ComparedExperiment<'a> {
 pub struct ComparedCase<'a> {
     /// Axis and value as written.
     pub labels: &'a Labels,
-    /// What has a tolerance, and what the experiment shows.
+    /// What is always judged, what the file asks for, which is judged as well, and what the experiment shows besides.
     pub metrics: Vec<ComparedMetric>,
     /// How long the transfers of all live runs took (`a`), and those of all simulated ones (`b`). It is not judged: of enough transfers any difference shows.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -148,10 +150,11 @@ impl Results {
             let reasons = reasons.join("; ");
             return Err(Error::NothingToCompare { network: self.network.name.clone(), reasons });
         }
-        let verdicts = || {
+        let judged = || {
             let cases = experiments.iter().flat_map(|experiment| &experiment.cases);
-            cases.flat_map(|case| &case.metrics).filter_map(|metric| metric.within)
+            cases.flat_map(|case| &case.metrics).filter(|metric| metric.tolerance.is_some())
         };
+        let verdicts = || judged().filter_map(|metric| metric.within);
         let (mut flows, mut links) = (Vec::new(), Vec::new());
         for experiment in &experiments {
             let result = experiment.result;
@@ -166,6 +169,7 @@ impl Results {
             network: &self.network.name,
             judged: verdicts().count(),
             within: verdicts().filter(|within| *within).count(),
+            unjudged: judged().filter(|metric| metric.within.is_none()).count(),
             flows: most_apart(flows, ComparedFlow::times),
             links: most_apart(links, ComparedLink::times),
             partings: experiments.iter().flat_map(|experiment| self.partings(experiment.result)).collect(),
@@ -220,21 +224,27 @@ fn compared_case<'a>(experiment: &ExperimentResult, case: &'a CaseResult) -> Opt
                 | Metric::LinkOvertakes
         ) && [cell.live, cell.sim].iter().flatten().all(|summary| summary.max == 0.0)
     };
+    let is_asked = |metric| experiment.asked.contains(&metric);
     let is_shown = |cell: &&Cell| {
         let metric = cell.metric;
-        ((Tolerance::of(metric).is_some() && !is_idle(cell)) || experiment.metrics.contains(&metric))
+        let is_of_table = experiment.metrics.contains(&metric) || is_asked(metric);
+        ((Tolerance::of(metric).is_some() && !is_idle(cell)) || is_of_table)
             && [DriverKind::Live, DriverKind::Sim].into_iter().all(|driver| is_known_to(metric, driver))
     };
     Some(ComparedCase {
         labels: &case.labels,
-        metrics: case.cells.iter().filter(is_shown).map(compared_metric).collect(),
+        metrics: (case.cells.iter().filter(is_shown))
+            .map(|cell| {
+                let asked = is_asked(cell.metric).then(|| Tolerance::of_asked(cell.metric));
+                compared_metric(cell, asked.or_else(|| Tolerance::of(cell.metric)))
+            })
+            .collect(),
         completion_times: None,
     })
 }
 
-fn compared_metric(cell: &Cell) -> ComparedMetric {
+fn compared_metric(cell: &Cell, tolerance: Option<Tolerance>) -> ComparedMetric {
     let Cell { metric, live, sim, difference } = *cell;
-    let tolerance = Tolerance::of(metric);
     let means = live.zip(sim).map(|(live, sim)| Means { live: live.mean, sim: sim.mean });
     ComparedMetric {
         metric,

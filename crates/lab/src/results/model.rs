@@ -111,6 +111,9 @@ pub struct ExperimentResult {
     pub precision: Option<Precision>,
     /// What tables show, in order.
     pub metrics: Vec<Metric>,
+    /// What the file names itself, to be shown or as an expectation, where hosts talk to hosts. [`Results::compare_drivers`] judges it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Metric>,
     /// In the order of the plan.
     pub cases: Vec<CaseResult>,
     /// How policies compare, paired by seed.

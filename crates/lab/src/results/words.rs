@@ -166,9 +166,11 @@ fn requests_in_words(experiment: &Experiment, load: &RequestLoad) -> String {
     }
     words.push(format!("to {}", load.service));
     match load.rate_milli {
-        _ if varies(|setting| {
-            matches!(setting, TrafficSetting::RequestRate(_) | TrafficSetting::RequestClients(_))
-        }) => {}
+        // How many there are, cases say.
+        _ if varies(|setting| matches!(setting, TrafficSetting::RequestRate(_))) => {
+            words.extend(load.is_poisson.then(|| "at random moments".to_owned()));
+        }
+        _ if varies(|setting| matches!(setting, TrafficSetting::RequestClients(_))) => {}
         Some(rate) => {
             let moments = if load.is_poisson { " at random moments" } else { "" };
             words.push(format!("{} a second{moments}", rate as f64 / 1e3));

@@ -13,10 +13,30 @@ pub struct SwitchFlows {
     pub entries: Vec<FlowEntry>,
     /// All groups, as `ovs-ofctl dump-groups` writes them.
     pub groups: Vec<String>,
+    /// What they have counted, in the same order.
+    #[serde(default)]
+    pub group_counters: Vec<GroupCounters>,
     /// All meters.
     pub meters: Vec<MeterEntry>,
     /// What the caches in front of the tables have counted.
     pub cache: CacheCounters,
+}
+
+/// What a group of a switch has counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupCounters {
+    /// By which flows name it.
+    pub id: u32,
+    /// Flows that name it.
+    pub flows: usize,
+    /// Packets that came.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long it has been there, in milliseconds.
+    pub duration_ms: u64,
+    /// By bucket: packets and bytes that it got.
+    pub buckets: Vec<(u64, u64)>,
 }
 
 /// A meter of a switch.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use topology::NodeId;
 use vswitch::conntrack::{ConnectionStatus, ConntrackCounters};
 use vswitch::flow_table::{
-    CacheCounters, ChangeError, ChangeList, ChangeProgress, EntryStatus, Explanation, Group, KnownFlow, Match,
+    CacheCounters, ChangeError, ChangeList, ChangeProgress, EntryStatus, Explanation, GroupStatus, KnownFlow, Match,
     MeterStatus, Selection, TableChange, TablesSummary,
 };
 
@@ -37,11 +37,13 @@ pub enum FlowQuestion {
     /// Make a piece of the changes.
     Change(Arc<ChangeList>, ChangeProgress),
     /// Which entries there are of those that are meant, from a place on, and all groups and meters.
-    Entries(Selection, usize),
+    Entries(Box<Selection>, usize),
     /// What a packet with these fields would meet.
     Explain(Box<Match>),
     /// Which connections are tracked, from a place on.
     Connections(usize),
+    /// Forget the connections of a zone, or all, from a place on.
+    FlushConnections(Option<u16>, usize),
 }
 
 /// What a worker answers.
@@ -59,6 +61,8 @@ pub enum FlowAnswer {
     Explained(Explanation),
     /// To [`FlowQuestion::Connections`]: some of them, and where to go on.
     Connections(TrackedConnections, Option<usize>),
+    /// To [`FlowQuestion::FlushConnections`]: how many were forgotten, and where to go on.
+    Flushed(usize, Option<usize>),
 }
 
 /// The connections that a switch tracks.
@@ -76,7 +80,7 @@ pub struct TablesStatus {
     /// The entries, in the order of tables and priorities.
     pub entries: Vec<EntryStatus>,
     /// The groups, in the order of their numbers.
-    pub groups: Vec<Group>,
+    pub groups: Vec<GroupStatus>,
     /// The meters, likewise.
     pub meters: Vec<MeterStatus>,
     /// What caches in front of the tables have counted.
@@ -105,12 +109,16 @@ impl Worker {
                 let entries = tables.entries_within(now, &selection, from..end);
                 let (mut groups, mut meters) = (Vec::new(), Vec::new());
                 if next.is_none() {
-                    groups.extend(tables.groups().cloned());
+                    groups = tables.groups(now);
                     meters = tables.meters(now);
                 }
                 FlowAnswer::Tables(TablesStatus { entries, groups, meters, cache: tables.cache_counters() }, next)
             }
             FlowQuestion::Explain(packet) => FlowAnswer::Explained(tables.explain(now, &packet)),
+            FlowQuestion::FlushConnections(zone, from) => {
+                let (flushed, next) = tables.flush_connections(now, zone, (from, CONNECTIONS_AT_ONCE))?;
+                FlowAnswer::Flushed(flushed, next)
+            }
             FlowQuestion::Connections(from) => {
                 let conntrack = tables.conntrack()?;
                 let (connections, next) = conntrack.connections(now, from, CONNECTIONS_AT_ONCE);
@@ -175,7 +183,7 @@ impl DataPlane {
     pub fn flows(&self, switch: NodeId, selection: Selection) -> Result<Option<TablesStatus>, Error> {
         let (mut entries, mut from) = (Vec::new(), 0);
         loop {
-            let answer = self.ask_about_flows(switch, FlowQuestion::Entries(selection, from))?;
+            let answer = self.ask_about_flows(switch, FlowQuestion::Entries(Box::new(selection), from))?;
             let Some(FlowAnswer::Tables(tables, next)) = answer else { return Ok(None) };
             entries.extend(tables.entries);
             let Some(next) = next else {
@@ -197,6 +205,17 @@ impl DataPlane {
         }
         all.connections.truncate(CONNECTIONS_LISTED_MAX);
         Ok(Some(all))
+    }
+
+    /// Has a switch forget the connections of a zone, or all that it tracks. How many they were.
+    pub fn flush_connections(&self, switch: NodeId, zone: Option<u16>) -> Result<usize, Error> {
+        let (mut all, mut from) = (0, Some(0));
+        while let Some(place) = from {
+            let answer = self.ask_about_flows(switch, FlowQuestion::FlushConnections(zone, place))?;
+            let Some(FlowAnswer::Flushed(flushed, next)) = answer else { break };
+            (all, from) = (all + flushed, next);
+        }
+        Ok(all)
     }
 
     /// What a packet with these fields would meet at a switch; none if the switch has no tables.

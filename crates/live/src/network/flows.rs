@@ -3,13 +3,14 @@
 use fabric::{Fabric, FlowCommand, FlowInput, find_switch, packet, selection, table_changes};
 use topology::NodeId;
 use vswitch::conntrack::ConnectionStatus;
-use vswitch::flow_table::{EntryStatus, ExplainedStep, Explanation, MeterStatus, TableChange};
+use vswitch::flow_table::{EntryStatus, ExplainedStep, Explanation, GroupStatus, MeterStatus, TableChange};
 use vswitch::{Action, actions_in_words};
 
 use super::{Network, describe};
 use crate::Error;
 use crate::control::{
-    Applied, ConnectionEntry, FlowEntry, MeterEntry, SwitchConnections, SwitchFlows, TracedEntry, TracedPacket,
+    Applied, ConnectionEntry, FlowEntry, GroupCounters, MeterEntry, SwitchConnections, SwitchFlows, TracedEntry,
+    TracedPacket,
 };
 use crate::dataplane::{TablesStatus, TrackedConnections};
 
@@ -105,19 +106,30 @@ impl Network {
         })
     }
 
+    /// The switches that have tables of flows, or the one that is named.
+    fn with_flows(fabric: &Fabric, switch: Option<&str>) -> Result<Vec<NodeId>, Error> {
+        let Some(name) = switch else { return Ok(fabric.flow_tables.keys().copied().collect()) };
+        let node = find_switch(&fabric.topology, name)?;
+        if !fabric.flow_tables.contains_key(&node) {
+            return Err(Error::NoTables { switch: name.to_owned() });
+        }
+        Ok(vec![node])
+    }
+
+    /// Has a switch forget the connections of a zone, or all that it tracks; or all switches. How many they were.
+    pub fn flush_connections(&self, switch: Option<&str>, zone: Option<u16>) -> Result<usize, Error> {
+        let (Some(fabric), Some(plane)) = (self.fabric(), &self.plane) else { return Err(Error::NothingRuns) };
+        let mut flushed = 0;
+        for node in Self::with_flows(fabric, switch)? {
+            flushed += plane.flush_connections(node, zone)?;
+        }
+        Ok(flushed)
+    }
+
     /// The connections that a switch tracks, or all switches do that track some.
     pub fn connections(&self, switch: Option<&str>) -> Result<Vec<SwitchConnections>, Error> {
         let (Some(fabric), Some(plane)) = (self.fabric(), &self.plane) else { return Err(Error::NothingRuns) };
-        let switches: Vec<NodeId> = match switch {
-            Some(name) => {
-                let node = find_switch(&fabric.topology, name)?;
-                if !fabric.flow_tables.contains_key(&node) {
-                    return Err(Error::NoTables { switch: name.to_owned() });
-                }
-                vec![node]
-            }
-            None => fabric.flow_tables.keys().copied().collect(),
-        };
+        let switches = Self::with_flows(fabric, switch)?;
         let mut all = Vec::new();
         for node in switches {
             let tracked = plane.connections(node)?;
@@ -137,10 +149,23 @@ impl Network {
         Ok(tables.map(|TablesStatus { entries, groups, meters, cache }| SwitchFlows {
             switch: fabric.topology.nodes[node].name.clone(),
             entries: entries.into_iter().map(entry).collect(),
-            groups: groups.iter().map(ToString::to_string).collect(),
+            groups: groups.iter().map(|status| status.group.to_string()).collect(),
+            group_counters: groups.iter().map(group).collect(),
             meters: meters.iter().map(meter).collect(),
             cache,
         }))
+    }
+}
+
+fn group(status: &GroupStatus) -> GroupCounters {
+    let GroupStatus { group, flows, duration, packets, bytes, buckets } = status;
+    GroupCounters {
+        id: group.id,
+        flows: *flows,
+        packets: *packets,
+        bytes: *bytes,
+        duration_ms: duration.as_ns() / 1_000_000,
+        buckets: buckets.clone(),
     }
 }
 

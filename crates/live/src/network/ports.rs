@@ -1,6 +1,6 @@
 //! Ports of a live network's switches that come and go.
 
-use fabric::{AddedPort, PortChange, find_switch};
+use fabric::{AddedPort, ChangedPort, PortChange, find_switch};
 
 use super::{Network, countries, definition};
 use crate::Error;
@@ -18,6 +18,22 @@ impl Network {
         self.change_ports(ports)
     }
 
+    /// Has something else said of a port. If it cannot be done, nothing changes.
+    pub fn set_port(&mut self, change: ChangedPort) -> Result<(), Error> {
+        let Some(before) = self.fabric() else { return Err(Error::NothingRuns) };
+        find_switch(&before.topology, &change.switch)?;
+        let mut ports = self.changed_ports.clone();
+        let known = ports.iter_mut().find_map(|other| match other {
+            PortChange::Set(known) if (&known.switch, &known.port) == (&change.switch, &change.port) => Some(known),
+            PortChange::Set(_) | PortChange::Add(_) | PortChange::Remove { .. } => None,
+        });
+        match known {
+            Some(known) => known.add(&change),
+            None => ports.push(PortChange::Set(change)),
+        }
+        self.change_ports(ports)
+    }
+
     /// Takes a port on a device away from a switch, with the host behind it.
     pub fn remove_port(&mut self, switch: &str, port: &str) -> Result<(), Error> {
         let Some(before) = self.fabric() else { return Err(Error::NothingRuns) };
@@ -27,6 +43,9 @@ impl Network {
             return Err(Error::NoSuchPort { switch: switch.to_owned(), port: port.to_owned() });
         };
         let mut ports = self.changed_ports.clone();
+        // What was said of it goes with it.
+        ports
+            .retain(|change| !matches!(change, PortChange::Set(known) if known.switch == switch && known.port == port));
         let is_it = |change: &PortChange| matches!(change, PortChange::Add(added) if added.switch == switch && added.port == port);
         if let Some(added) = ports.iter().position(is_it) {
             ports.remove(added);

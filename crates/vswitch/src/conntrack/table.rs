@@ -379,6 +379,21 @@ impl Conntrack {
         self.remove(place);
     }
 
+    /// Removes the connections of a zone, or all, from a place on, at most so many places. How many there were, and where to go on.
+    pub fn flush(&mut self, now: Time, zone: Option<u16>, from: usize, places: usize) -> (usize, Option<usize>) {
+        let end = self.connections.len().min(from.saturating_add(places));
+        let mut flushed = 0;
+        for id in from.min(end)..end {
+            let connection = &self.connections[id];
+            // A place that is free has no time.
+            if connection.expires_at > Time::ZERO && zone.is_none_or(|zone| zone == connection.zone) {
+                flushed += usize::from(connection.expires_at > now);
+                self.remove(id as u32);
+            }
+        }
+        (flushed, (end < self.connections.len()).then_some(end))
+    }
+
     /// What another table is to know of the connection at a place; `None`: there is none.
     pub fn shared(&self, now: Time, place: u32) -> Option<SharedConnection> {
         let connection = self.connections.get(place as usize).filter(|connection| connection.expires_at > now)?;

@@ -295,6 +295,31 @@ fn zones_marks_and_force() {
     assert!(shown(&table, at(0))[0].starts_with("udp,orig=(src=10.0.0.2,"));
 }
 
+#[test]
+fn connections_are_flushed_piece_by_piece_and_by_zone() {
+    let mut table = Conntrack::new(1, 10).noting_removals();
+    for n in 1..=6 {
+        table.process(at(0), &udp((n, 1), (9, 2)), &Request { zone: n as u16 % 2, ..COMMIT });
+    }
+    let (mut flushed, mut from) = (Vec::new(), Some(0));
+    while let Some(place) = from {
+        let (gone, next) = table.flush(at(1), Some(1), place, 4);
+        flushed.push(gone);
+        from = next;
+    }
+    assert_eq!((flushed, table.take_removed().count()), (vec![2, 1], 3));
+    assert!(shown(&table, at(1)).iter().all(|text| !text.contains("zone=1")) && table.counters().connections == 3);
+    // A place that is free is not counted again; what has expired is gone, too.
+    assert_eq!(table.flush(at(1), Some(1), 0, 10), (0, None));
+    assert_eq!(table.flush(at(100_000), None, 0, 10), (0, None));
+    assert_eq!((table.counters().connections, table.flush(at(1), None, 7, 10)), (0, (0, None)));
+    // Room is there again.
+    for n in 1..=10 {
+        table.process(at(2), &udp((n, 1), (9, 2)), &COMMIT);
+    }
+    assert_eq!(table.flush(at(3), None, 0, 100), (10, None));
+}
+
 /// A connection in a plain list.
 #[derive(Clone, Debug)]
 struct Listed {

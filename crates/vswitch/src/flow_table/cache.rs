@@ -4,7 +4,6 @@
 //! holds for all packets that agree in those. A change of the tables makes none of them wrong at once: each is decided about anew when a packet comes to it, and
 //! stays if it has come out the same.
 
-use machine::mix;
 use serde::{Deserialize, Serialize};
 
 use super::classifier::Classifier;
@@ -71,6 +70,7 @@ pub struct Cached<'a> {
     pub actions: &'a [Action],
     pub inquiries: &'a [Inquiry],
     pub entries: &'a [u32],
+    pub counted: &'a [u32],
     pub is_too_long: bool,
 }
 
@@ -112,7 +112,7 @@ impl Cache {
     /// What is decided about a packet with this key. `decide` goes through the tables if nobody knows.
     #[inline]
     pub fn find(&mut self, key: &Key, decide: impl FnOnce(&mut Decision)) -> Cached<'_> {
-        let hash = key.0.iter().fold(self.seed, |hash, word| mix(hash ^ word));
+        let hash = key.hash(self.seed);
         let first = hash as usize & (FLOWS - 1) & !(WAYS - 1);
         let (epoch, megaflows) = (self.epoch, &self.megaflows);
         let is_of_now = |flow: &ExactFlow| {
@@ -132,8 +132,8 @@ impl Cache {
         };
         let Megaflow { decision, is_used, .. } = &mut self.megaflows[megaflow as usize];
         *is_used = true;
-        let Decision { actions, inquiries, entries, is_too_long, .. } = &*decision;
-        Cached { actions, inquiries, entries, is_too_long: *is_too_long }
+        let Decision { actions, inquiries, entries, counted, is_too_long, .. } = &*decision;
+        Cached { actions, inquiries, entries, counted, is_too_long: *is_too_long }
     }
 
     /// The megaflow for a packet, which is made if there is none.

@@ -22,7 +22,7 @@ pub enum ExplainedStep {
     /// An entry of a table.
     Entry(Arc<Flow>),
     /// Connection tracking: what it would say of the packet, as flows match it.
-    Connection(Match),
+    Connection(Box<Match>),
     /// The meter of this number, which lets a packet pass that does not come too fast.
     Meter(u32),
 }
@@ -86,7 +86,7 @@ impl Pass for Thought<'_> {
                 said.mask.set(slot, if slot == Slot::CT_STATE { value } else { slot.all() });
             }
         }
-        self.steps.push(ExplainedStep::Connection(said));
+        self.steps.push(ExplainedStep::Connection(Box::new(said)));
         tracked
     }
 

@@ -1,12 +1,16 @@
 //! The header fields that flow tables match on, as words that are masked and compared at once.
 
-use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, TcpPacket, ethertype, protocol};
+use machine::mix;
+use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, TcpPacket, ethertype, kind, protocol};
 
 use crate::field::Field;
 use crate::flow_key::FlowKey;
 
 /// Words of a [`Key`].
-pub const WORDS: usize = 12;
+pub const WORDS: usize = 14;
+
+/// Of those, the ones that most packets have something in. Behind them is what only neighbour discovery has.
+const COMMON_WORDS: usize = 12;
 
 /// Where the stages of a look-up end, in words: what is known without the packet's headers and of its first ones, and of its connection; Ethernet addresses, network addresses, ports.
 /// Whoever is told apart by an earlier one need not be looked at further (as in Open vSwitch's staged look-up).
@@ -26,6 +30,14 @@ const OUTSIDE_HEADERS: [Slot; 6] =
 
 /// The SCTP protocol's number (RFC 9260).
 pub const SCTP: u8 = 132;
+
+/// What a neighbour solicitation or advertisement has in front of its options.
+const ND_HEADER: usize = 24;
+/// Options have as many of so many bytes as their second byte says (RFC 4861, section 4.6).
+const ND_OPTION_UNIT: usize = 8;
+/// Options with link-layer addresses (RFC 4861, section 4.6.1).
+const SOURCE_LINK_LAYER: u8 = 1;
+const TARGET_LINK_LAYER: u8 = 2;
 
 /// Reverse ARP's ethertype (RFC 903).
 pub const RARP: u16 = 0x8035;
@@ -68,8 +80,12 @@ impl Slot {
     pub const IPV4_SRC: Self = Self::new(6, 0, 32);
     pub const DST_LOW: Self = Self::new(8, 0, 64);
     pub const IPV4_DST: Self = Self::new(8, 0, 32);
+    /// The sender's hardware address of ARP; of neighbour discovery the source's link-layer address.
     pub const ARP_SHA: Self = Self::new(9, 16, 48);
+    /// The target's hardware address of ARP; of neighbour discovery the target's link-layer address.
     pub const ARP_THA: Self = Self::new(10, 16, 48);
+    /// Whom a neighbour solicitation asks for, or an advertisement is about. The word before is its upper half.
+    pub const ND_TARGET_LOW: Self = Self::new(13, 0, 64);
     /// Source port, or the type of ICMP.
     pub const TP_SRC: Self = Self::new(11, 48, 16);
     /// Destination port, or the code of ICMP.
@@ -116,6 +132,17 @@ impl Key {
     /// Writes an IPv6 address, by the slot of its lower half.
     pub const fn set_wide(&mut self, low: Slot, value: u128) {
         (self.0[low.word - 1], self.0[low.word]) = ((value >> 64) as u64, value as u64);
+    }
+
+    /// A hash of all that is known of a packet.
+    #[inline]
+    pub fn hash(&self, seed: u64) -> u64 {
+        let (common, rare) = self.0.split_at(COMMON_WORDS);
+        let hash = common.iter().fold(seed, |hash, word| mix(hash ^ word));
+        if rare.iter().all(|word| *word == 0) {
+            return hash;
+        }
+        rare.iter().fold(hash, |hash, word| mix(hash ^ word))
     }
 
     /// Adds the bits of a mask.
@@ -291,8 +318,39 @@ impl Key {
             protocol::ICMP | protocol::ICMPV6 => {
                 self.set(Slot::TP_SRC, u64::from(a));
                 self.set(Slot::TP_DST, u64::from(b));
+                let is_neighbours = matches!(a, kind::NEIGHBOUR_SOLICITATION | kind::NEIGHBOUR_ADVERTISEMENT) && b == 0;
+                if protocol == protocol::ICMPV6 && is_neighbours {
+                    self.read_neighbour(payload);
+                }
             }
             _ => {}
+        }
+    }
+
+    /// Reads a neighbour solicitation or advertisement (RFC 4861, sections 4.3 and 4.4), as Open vSwitch does: an option of which nothing is known where it ends, ends them all;
+    /// of two link-layer addresses of one kind, nobody knows which is meant, and nothing of the message is read.
+    fn read_neighbour(&mut self, message: &[u8]) {
+        let Some((header, mut options)) = message.split_at_checked(ND_HEADER) else { return };
+        let Some(target) = header.last_chunk::<16>() else { return };
+        let mut addresses = [None; 2];
+        while let Some(&[option, units, mac @ ..]) = options.first_chunk::<ND_OPTION_UNIT>() {
+            let rest = options.get(usize::from(units) * ND_OPTION_UNIT..);
+            let Some(rest) = rest.filter(|_| units > 0) else { break };
+            let place = match option {
+                SOURCE_LINK_LAYER => Some(0),
+                TARGET_LINK_LAYER => Some(1),
+                _ => None,
+            };
+            if let Some(place) = place.filter(|_| units == 1)
+                && addresses[place].replace(mac).is_some()
+            {
+                return;
+            }
+            options = rest;
+        }
+        self.set_wide(Slot::ND_TARGET_LOW, u128::from_be_bytes(*target));
+        for (slot, mac) in [Slot::ARP_SHA, Slot::ARP_THA].into_iter().zip(addresses) {
+            self.set(slot, mac.map_or(0, mac_bits));
         }
     }
 
@@ -319,7 +377,7 @@ pub const fn mac_of(bits: u64) -> [u8; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{address, arp, ipv4_udp, tcp, tcp_v6};
+    use crate::testing::{address, arp, ipv4_udp, solicitation, tcp, tcp_v6};
     use proptest::prelude::*;
     use wire::{ArpOperation, BROADCAST};
 
@@ -338,6 +396,40 @@ mod tests {
         assert_eq!(mac_of(key.get(Slot::ARP_SHA)), a.mac);
         let key = Key::parse(3, &ipv4_udp(&a, &b, (1, 2), 64, (8, true))).unwrap();
         assert_eq!((key.get(Slot::IP_FRAG), key.get(Slot::TP_DST)), (3, 0));
+    }
+
+    #[test]
+    fn neighbour_discovery_is_read_as_open_vswitch_does() {
+        /// Where the options begin: behind Ethernet, IPv6, and the message's own header.
+        const OPTIONS: usize = 14 + 40 + ND_HEADER;
+        let (a, b) = (address(1), address(2));
+        let whole = solicitation(&a, a.ipv6, b.ipv6, Some(a.mac));
+        let key = Key::parse(3, &whole).unwrap();
+        assert_eq!((key.wide(Slot::ND_TARGET_LOW), key.get(Slot::TP_SRC)), (b.ipv6.to_bits(), 135));
+        assert_eq!((mac_of(key.get(Slot::ARP_SHA)), key.get(Slot::ARP_THA)), (a.mac, 0));
+        assert_ne!(key.hash(7), Key::parse(3, &solicitation(&a, a.ipv6, a.ipv6, Some(a.mac))).unwrap().hash(7));
+        let with = |change: fn(&mut Vec<u8>)| {
+            let mut frame = whole.clone();
+            change(&mut frame);
+            let payload = (frame.len() - 14 - 40) as u16;
+            frame[18..20].copy_from_slice(&payload.to_be_bytes());
+            let key = Key::parse(3, &frame).unwrap();
+            (key.wide(Slot::ND_TARGET_LOW) != 0, key.get(Slot::ARP_SHA) != 0, key.get(Slot::ARP_THA) != 0)
+        };
+        assert_eq!(with(|_| ()), (true, true, false));
+        assert_eq!(with(|frame| frame.truncate(OPTIONS)), (true, false, false));
+        assert_eq!(with(|frame| frame.truncate(OPTIONS - 1)), (false, false, false), "it is no such message");
+        assert_eq!(with(|frame| frame[OPTIONS - ND_HEADER + 1] = 1), (false, false, false), "another code");
+        assert_eq!(with(|frame| frame[OPTIONS] = 2), (true, false, true));
+        assert_eq!(with(|frame| frame[OPTIONS + 1] = 0), (true, false, false), "it has no end");
+        assert_eq!(with(|frame| frame[OPTIONS + 1] = 2), (true, false, false), "it ends behind the message");
+        let twice = |frame: &mut Vec<u8>| frame.extend_from_within(OPTIONS..);
+        assert_eq!(with(twice), (false, false, false));
+        let behind_another = |frame: &mut Vec<u8>| {
+            frame.extend_from_within(OPTIONS..);
+            frame[OPTIONS] = 14;
+        };
+        assert_eq!(with(behind_another), (true, true, false));
     }
 
     #[test]

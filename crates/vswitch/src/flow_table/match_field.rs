@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-use wire::{ethertype, protocol};
+use wire::{ethertype, kind, protocol};
 
 use super::error::{FlowError, nearest, shown};
 use super::key::{Key, RARP, SCTP, Slot, VLAN_PRESENT, mac_bits, mac_of};
@@ -47,6 +47,10 @@ pub enum Needs {
     Sctp,
     Icmp,
     Icmp6,
+    /// A neighbour solicitation or advertisement.
+    Neighbour,
+    Solicitation,
+    Advertisement,
 }
 
 impl Needs {
@@ -66,6 +70,11 @@ impl Needs {
             Self::Sctp => ("sctp", "sctp or sctp6"),
             Self::Icmp => ("icmp", "icmp or icmp6"),
             Self::Icmp6 => ("icmp6", "icmp6"),
+            Self::Neighbour => {
+                ("icmp6,icmp_type=135", "a neighbour solicitation or advertisement (icmp_type 135 or 136)")
+            }
+            Self::Solicitation => ("icmp6,icmp_type=135", "a neighbour solicitation (icmp_type 135)"),
+            Self::Advertisement => ("icmp6,icmp_type=136", "a neighbour advertisement (icmp_type 136)"),
         }
     }
 
@@ -76,6 +85,12 @@ impl Needs {
         let protocol = exact(Slot::IP_PROTO).map(|protocol| protocol as u8);
         let is_ip = matches!(ethertype, ethertype::IPV4 | ethertype::IPV6);
         let is_upper = |wanted: u8| is_ip && protocol == Some(wanted);
+        // The code is 0 unless something else is matched.
+        let is_message = |kind: u8| {
+            let is_of_kind = mask.get(Slot::TP_SRC) & 0xff == 0xff && key.get(Slot::TP_SRC) == u64::from(kind);
+            let has_code = mask.get(Slot::TP_DST) & key.get(Slot::TP_DST) != 0;
+            is_of_kind && !has_code && ethertype == ethertype::IPV6 && protocol == Some(protocol::ICMPV6)
+        };
         match self {
             Self::Nothing => true,
             Self::Vlan => key.get(Slot::VLAN_TCI) & mask.get(Slot::VLAN_TCI) & u64::from(VLAN_PRESENT) != 0,
@@ -92,6 +107,9 @@ impl Needs {
                 (ethertype == ethertype::IPV4 && protocol == Some(protocol::ICMP)) || Self::Icmp6.are_met(key, mask)
             }
             Self::Icmp6 => ethertype == ethertype::IPV6 && protocol == Some(protocol::ICMPV6),
+            Self::Neighbour => Self::Solicitation.are_met(key, mask) || Self::Advertisement.are_met(key, mask),
+            Self::Solicitation => is_message(kind::NEIGHBOUR_SOLICITATION),
+            Self::Advertisement => is_message(kind::NEIGHBOUR_ADVERTISEMENT),
         }
     }
 
@@ -146,7 +164,7 @@ const fn tagged(field: MatchField) -> MatchField {
 use Form::{Decimal, Hex};
 
 /// All of them; in this order they are printed.
-pub static FIELDS: [MatchField; 41] = [
+pub static FIELDS: [MatchField; 44] = [
     field("ct_state", &[], Slot::CT_STATE, Form::CtState, Needs::Nothing),
     field("ct_zone", &[], Slot::CT_ZONE, Decimal, Needs::Nothing),
     field("ct_mark", &[], Slot::CT_MARK, Hex, Needs::Nothing),
@@ -188,6 +206,9 @@ pub static FIELDS: [MatchField; 41] = [
     within(0, 8, exact("icmpv6_type", &[], Slot::TP_SRC, Decimal, Needs::Icmp6)),
     within(0, 8, exact("icmpv6_code", &[], Slot::TP_DST, Decimal, Needs::Icmp6)),
     field("tcp_flags", &[], Slot::TCP_FLAGS, Form::TcpFlags, Needs::Tcp),
+    within(0, 128, field("nd_target", &[], Slot::ND_TARGET_LOW, Form::Ipv6, Needs::Neighbour)),
+    field("nd_sll", &[], Slot::ARP_SHA, Form::Mac, Needs::Solicitation),
+    field("nd_tll", &[], Slot::ARP_THA, Form::Mac, Needs::Advertisement),
 ];
 
 /// `nw_tos` has the congestion bits in it, which are not matched.

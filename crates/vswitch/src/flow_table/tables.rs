@@ -17,6 +17,7 @@ use super::classifier::Classifier;
 use super::flow::{Flow, Selection};
 use super::frozen::FrozenStates;
 use super::group::Group;
+use super::group_counters::{GroupCounters, GroupStatus};
 use super::key::Key;
 use super::meter::{MeterState, MeterStatus, Metered};
 use super::ports::Ports;
@@ -69,6 +70,7 @@ pub struct FlowTables {
     entries: Vec<Option<EntryState>>,
     free: Vec<u32>,
     groups: BTreeMap<u32, Arc<Group>>,
+    group_counters: GroupCounters,
     meters: BTreeMap<u32, MeterState>,
     /// The entries that name a group or a meter.
     users: BTreeMap<Referent, BTreeSet<u32>>,
@@ -100,6 +102,7 @@ impl FlowTables {
             entries: Vec::new(),
             free: Vec::new(),
             groups: BTreeMap::new(),
+            group_counters: GroupCounters::default(),
             meters: BTreeMap::new(),
             users: BTreeMap::new(),
             down: BTreeSet::new(),
@@ -151,11 +154,12 @@ impl FlowTables {
     /// Decides about a packet, and counts it.
     #[inline]
     fn decide<T>(&mut self, (now, bytes): (Time, u32), key: &Key, take: impl FnOnce(&Cached<'_>) -> T) -> T {
-        let Self { cache, frozen, tables, entries, groups, ports, seed, down, too_long, .. } = self;
+        let Self { cache, frozen, tables, entries, groups, group_counters, ports, seed, down, too_long, .. } = self;
         let seed = *seed;
         let decision = cache.find(key, |decision| {
             let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
-            walk(Lookup { tables, instructions: &instructions, groups, ports, seed, down }, frozen, key, decision);
+            let (instructions, counters) = (&instructions, &*group_counters);
+            walk(Lookup { tables, instructions, groups, counters, ports, seed, down }, frozen, key, decision);
         });
         *too_long += u64::from(decision.is_too_long);
         for entry in decision.entries {
@@ -165,14 +169,16 @@ impl FlowTables {
                 entry.used_at = now;
             }
         }
+        group_counters.count(decision.counted, bytes);
         take(&decision)
     }
 
     /// Looks a packet up, past the caches; nothing is counted.
     pub(super) fn look_up(&self, frozen: &mut FrozenStates, key: &Key, decision: &mut Decision) {
-        let Self { tables, entries, groups, ports, seed, down, .. } = self;
+        let Self { tables, entries, groups, group_counters, ports, seed, down, .. } = self;
         let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
-        let lookup = Lookup { tables, instructions: &instructions, groups, ports, seed: *seed, down };
+        let (instructions, counters, seed) = (&instructions, group_counters, *seed);
+        let lookup = Lookup { tables, instructions, groups, counters, ports, seed, down };
         walk(lookup, frozen, key, decision);
     }
 
@@ -184,6 +190,16 @@ impl FlowTables {
     /// The connections of packets, if a flow has asked for them.
     pub fn conntrack(&self) -> Option<&Conntrack> {
         self.conntrack.as_deref()
+    }
+
+    /// Forgets connections of a zone, or all, from a place on, at most so many places; `None` if no flow asks for any. How many there were, and where to go on.
+    pub fn flush_connections(
+        &mut self,
+        now: Time,
+        zone: Option<u16>,
+        (from, places): (usize, usize),
+    ) -> Option<(usize, Option<usize>)> {
+        Some(self.conntrack.as_mut()?.flush(now, zone, from, places))
     }
 
     /// Nothing that was decided holds any more.
@@ -310,6 +326,7 @@ impl FlowTables {
             TableChange::AddGroup(group) | TableChange::ModifyGroup(group) => {
                 check_group(&self.groups, group, matches!(change, TableChange::ModifyGroup(_)))?;
                 self.prepare(change);
+                self.group_counters.set(now, group);
                 self.groups.insert(group.id, Arc::new(group.clone()));
             }
             TableChange::AddMeter(meter) | TableChange::ModifyMeter(meter) => {
@@ -403,6 +420,7 @@ impl FlowTables {
     pub(super) fn remove_named(&mut self, gone: &BTreeSet<Referent>) -> usize {
         let before = self.groups.len() + self.meters.len();
         self.groups.retain(|id, _| !gone.contains(&Referent::Group(*id)));
+        self.group_counters.retain(|id| self.groups.contains_key(&id));
         self.meters.retain(|id, _| !gone.contains(&Referent::Meter(*id)));
         before - self.groups.len() - self.meters.len()
     }
@@ -493,8 +511,10 @@ impl FlowTables {
     }
 
     /// All groups, in the order of their numbers.
-    pub fn groups(&self) -> impl Iterator<Item = &Group> {
-        self.groups.values().map(|group| &**group)
+    pub fn groups(&self, now: Time) -> Vec<GroupStatus> {
+        let flows = |id: u32| self.users.get(&Referent::Group(id)).map_or(0, BTreeSet::len);
+        let groups = self.groups.values();
+        groups.filter_map(|group| self.group_counters.status(now, group, flows(group.id))).collect()
     }
 
     /// All meters, in the order of their numbers.
@@ -583,6 +603,7 @@ impl Rebase for FlowTables {
             entries,
             free: _,
             groups: _,
+            group_counters,
             users: _,
             meters,
             down: _,
@@ -596,6 +617,7 @@ impl Rebase for FlowTables {
             has_metered: _,
         } = self;
         entries.rebase(by);
+        group_counters.rebase(by);
         for meter in meters.values_mut() {
             meter.rebase(by);
         }

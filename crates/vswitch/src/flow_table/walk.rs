@@ -11,6 +11,7 @@ use super::actions::{FlowAction, Instructions};
 use super::classifier::Classifier;
 use super::frozen::FrozenStates;
 use super::group::{Bucket, Group, GroupKind};
+use super::group_counters::GroupCounters;
 use super::key::{Key, LATER_FRAGMENT, Slot, VLAN_PRESENT, mac_of};
 use super::match_field::{Masked, MatchField, Needs};
 use super::ports::Ports;
@@ -36,6 +37,8 @@ pub struct Lookup<'a> {
     /// What an entry of this number has done.
     pub instructions: &'a dyn Fn(u32) -> Option<&'a Instructions>,
     pub groups: &'a BTreeMap<u32, Arc<Group>>,
+    /// Where they count.
+    pub counters: &'a GroupCounters,
     pub ports: &'a Ports,
     /// Where the hashes of groups begin: those of two switches differ.
     pub seed: u64,
@@ -85,6 +88,8 @@ pub struct Decision {
     pub inquiries: Vec<Inquiry>,
     /// The entries that it has met, by their numbers.
     pub entries: Vec<u32>,
+    /// Where groups count it, and their buckets.
+    pub counted: Vec<u32>,
     /// The bits of the packet that it depends on.
     pub looked_at: Key,
     /// The table in which no entry was for it.
@@ -98,6 +103,7 @@ impl Decision {
         self.actions.clear();
         self.inquiries.clear();
         self.entries.clear();
+        self.counted.clear();
         (self.looked_at, self.missed, self.is_too_long) = (Key::default(), None, false);
     }
 }
@@ -169,6 +175,7 @@ pub fn walk(lookup: Lookup<'_>, frozen: &mut FrozenStates, key: &Key, out: &mut 
     if out.is_too_long {
         out.actions.clear();
         out.inquiries.clear();
+        out.counted.clear();
     }
 }
 
@@ -393,17 +400,18 @@ impl Walk<'_, '_> {
             return;
         }
         self.groups_deep += 1;
+        self.out.counted.extend(self.lookup.counters.of_group(id));
         match group.kind {
-            GroupKind::All => group.buckets.iter().for_each(|bucket| self.bucket(bucket)),
-            GroupKind::Indirect => group.buckets.iter().take(1).for_each(|bucket| self.bucket(bucket)),
+            GroupKind::All => (0..group.buckets.len()).for_each(|number| self.bucket(group, number)),
+            GroupKind::Indirect => (0..group.buckets.len().min(1)).for_each(|number| self.bucket(group, number)),
             GroupKind::Select => {
-                if let Some(bucket) = self.select(group) {
-                    self.bucket(bucket);
+                if let Some(number) = self.select(group) {
+                    self.bucket(group, number);
                 }
             }
             GroupKind::FastFailover => {
-                if let Some(bucket) = group.buckets.iter().find(|bucket| self.is_live(bucket)) {
-                    self.bucket(bucket);
+                if let Some(number) = group.buckets.iter().position(|bucket| self.is_live(bucket)) {
+                    self.bucket(group, number);
                 }
             }
         }
@@ -415,7 +423,7 @@ impl Walk<'_, '_> {
     }
 
     /// A bucket works on a copy: what comes behind the group has the packet as it was.
-    fn bucket(&mut self, bucket: &Bucket) {
+    fn bucket(&mut self, group: &Group, number: usize) {
         // Buckets without an output leave nothing behind that could be counted instead.
         self.buckets += 1;
         if self.buckets > BUCKETS_MAX {
@@ -427,7 +435,8 @@ impl Walk<'_, '_> {
         let (key, inner, at) = (self.key, self.inner.clone(), self.out.actions.len());
         let inquiries = self.out.inquiries.len();
         self.out.actions.push(Action::Clone(0));
-        self.carry_out(&bucket.actions);
+        self.out.counted.extend(self.lookup.counters.of_bucket(group.id, number));
+        self.carry_out(&group.buckets[number].actions);
         (self.key, self.inner) = (key, inner);
         let made = &self.out.actions[at + 1..];
         let changes = |action: &Action| matches!(action, Action::Set(_) | Action::PushVlan(_) | Action::PopVlan);
@@ -438,13 +447,15 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The bucket for a packet's flow. All packets of a flow have the same one.
-    fn select<'b>(&mut self, group: &'b Group) -> Option<&'b Bucket> {
+    /// The number of the bucket for a packet's flow. All packets of a flow have the same one.
+    fn select(&mut self, group: &Group) -> Option<usize> {
         let live = |bucket: &&Bucket| self.is_live(bucket) && bucket.weight > 0;
         let total: u64 = group.buckets.iter().filter(live).map(|bucket| u64::from(bucket.weight)).sum();
         let mut left = ((u128::from(self.flow_hash()) * u128::from(total)) >> 64) as u64;
-        let live = |bucket: &&Bucket| self.is_live(bucket) && bucket.weight > 0;
-        group.buckets.iter().filter(live).find(|bucket| {
+        group.buckets.iter().position(|bucket| {
+            if !(self.is_live(bucket) && bucket.weight > 0) {
+                return false;
+            }
             let weight = u64::from(bucket.weight);
             let is_here = left < weight;
             left = left.saturating_sub(weight);

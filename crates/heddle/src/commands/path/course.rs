@@ -1,13 +1,13 @@
 //! What becomes of a packet, in parts: from where another destination was written on it to where it came, with the functions that it passed before.
 
-use datapath::{Loss, TraceEnd, TraceStep, TracedPacket, Tracer};
+use datapath::{Loss, TraceEnd, TraceStep, TracedPacket, Tracer, VirtualAddress};
 use fabric::Fabric;
 use miette::{Report, miette};
 use topology::{NetPort, NodeId, PortId, Routes, Topology};
 use vswitch::chain::Function;
 use vswitch::spread::FlowHash;
 use vswitch::{Action, FlowKey, Hop, Trace, UNKNOWN};
-use wire::EthernetPacket;
+use wire::{EthernetPacket, ethertype, protocol};
 
 use super::network::Network;
 use super::packet::{answer, answered, opening};
@@ -29,6 +29,8 @@ pub struct Course<'a> {
     pub delivered: Option<NodeId>,
     /// Where it was lost, and why, in words.
     pub lost: Option<(NodeId, String)>,
+    /// The service that answers it itself, which no server hears of.
+    pub answered: Option<&'a datapath::Service>,
     /// What tables of flows did with it, where they did more than to leave it to the routes.
     pub by_flows: Vec<(NodeId, Vec<Action>)>,
     /// Why the first packet of a connection is lost, if this one answers such a one that came the other way.
@@ -191,6 +193,14 @@ impl<'a> Follower<'a> {
             TraceEnd::Delivered(port) => (Some(map.node(port)), None),
             TraceEnd::Lost(loss) => (None, Some((at, self.why(tracer, (at, loss), packet)))),
         };
+        let service = self.service(sent).filter(|_| matches!(packet.end, TraceEnd::Lost(None | Some(Loss::Service))));
+        let says = service.map(|(number, service)| (service, self.refusal(tracer, number, sent)));
+        let has_left = packet.steps.iter().any(|step| matches!(step, TraceStep::Link(..)));
+        let (lost, answered) = match says {
+            Some((_, Some(why))) => (Some((from, why)), None),
+            Some((service, None)) if !has_left && packet.end == TraceEnd::Lost(None) => (None, Some(service)),
+            _ => (lost, None),
+        };
         // What the routes themselves lose is said of them, with its share.
         let is_of_routes = matches!(
             packet.end,
@@ -203,7 +213,45 @@ impl<'a> Follower<'a> {
             .map(|(number, leg)| self.leg(tracer, leg, number + 1 == count && is_of_routes))
             .collect();
         let is_said = is_of_routes && legs.last().is_some_and(|leg| leg.trace.arrives < 1.0 - 1e-6);
-        Course { sent: *sent, legs, delivered, lost: lost.filter(|_| !is_said), by_flows, refused: None }
+        let lost = lost.filter(|_| !is_said);
+        Course { sent: *sent, legs, delivered, lost, answered, by_flows, refused: None }
+    }
+
+    /// The service, by its number, that has the destination address of what a host sends.
+    fn service(&self, sent: &FlowKey) -> Option<(usize, &'a datapath::Service)> {
+        let is_it = |service: &datapath::Service| service_has(service, sent);
+        self.network.fabric.services.iter().enumerate().find(|(_, it)| self.entered.is_none() && is_it(it))
+    }
+
+    /// Why a service lets nobody have what was sent to it; `None`: it does not say so.
+    fn refusal(&self, tracer: &Tracer, number: usize, sent: &FlowKey) -> Option<String> {
+        let service = &self.network.fabric.services[number];
+        let counters = tracer.services().views().nth(number)?.counters;
+        let name = &service.name;
+        let protocol = if sent.protocol == protocol::UDP { "udp" } else { "tcp" };
+        if counters.denied > 0 {
+            return Some(format!("the firewall of `{name}` (`allow:`, `deny:`) does not let this client's address in"));
+        }
+        if counters.denied_country > 0 {
+            return Some(format!("the firewall of `{name}` (`countries:`) does not let this client's country in"));
+        }
+        if counters.unserved > 0 {
+            let ports = service.addresses.iter().filter(|it| has_address(it, sent));
+            let ports: Vec<String> = ports.map(|it| format!("{} {}", it.protocol_name(), it.port)).collect();
+            return Some(format!(
+                "`{name}` refuses it: it has {}, and not {protocol} {}",
+                ports.join(", "),
+                sent.dst_port
+            ));
+        }
+        if counters.refused > 0 {
+            let servers = self.network.servers(service);
+            let out = servers.iter().filter_map(|server| Some(format!("{} is {}", server.name, server.out.as_ref()?)));
+            let out = out.collect::<Vec<_>>().join(", ");
+            let why = if out.is_empty() { String::new() } else { format!(" ({out})") };
+            return Some(format!("`{name}` refuses it: no server of it may have a connection of this client{why}"));
+        }
+        (counters.invalid > 0).then(|| format!("`{name}` refuses it: it begins no connection"))
     }
 
     /// All paths that the routes offer for a part, if the packet took one of them; else the one that it took.
@@ -246,11 +294,7 @@ impl<'a> Follower<'a> {
     /// Why a packet that has come to a node goes no further.
     fn why(&self, tracer: &Tracer, (at, loss): (NodeId, Option<Loss>), packet: &TracedPacket) -> String {
         let Some(loss) = loss else {
-            return if packet.steps.is_empty() && !self.network.fabric.services.is_empty() {
-                "a service answers it, or refuses it, itself".to_owned()
-            } else {
-                "the link that it should leave by is down".to_owned()
-            };
+            return "the link that it should leave by is down".to_owned();
         };
         match loss {
             Loss::Function => {
@@ -307,6 +351,18 @@ impl<'a> Follower<'a> {
             None => format!("a port does not carry VLAN {vid}"),
         }
     }
+}
+
+/// Whether an address of a service is the destination of packets, whatever port they are for.
+const fn has_address(it: &VirtualAddress, sent: &FlowKey) -> bool {
+    let is_ipv6 = sent.ethertype == ethertype::IPV6;
+    it.is_ipv6 == is_ipv6 && it.address == sent.dst
+}
+
+/// Whether packets are for a service.
+pub fn service_has(service: &datapath::Service, sent: &FlowKey) -> bool {
+    matches!(sent.ethertype, ethertype::IPV4 | ethertype::IPV6)
+        && service.addresses.iter().any(|it| has_address(it, sent))
 }
 
 /// Whether a packet was on its way to nobody.

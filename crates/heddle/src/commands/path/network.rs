@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use datapath::Tracer;
+use datapath::{ServerState, Tracer};
 use fabric::{Fabric, FlowCommand, FlowInput, find_switch, table_changes};
 use live::Instance;
-use live::control::{FlowEntry, SwitchFlows};
+use live::control::{FlowEntry, ServerStatus, ServiceStatus, SwitchFlows};
 use miette::Report;
 use topology::{LinkId, NodeId, Rerouting, Routes};
 use vswitch::flow_table::TableChange;
@@ -22,6 +22,8 @@ pub struct Network {
     down: BTreeSet<LinkId>,
     /// The ingresses of instances of functions that are down.
     functions_down: Vec<NodeId>,
+    /// How services stand. Only of a network that runs; else the file says it.
+    services: Vec<ServiceStatus>,
     /// By switch: what its tables have. Only of a network that runs; else the file says it.
     tables: Option<BTreeMap<NodeId, Vec<TableChange>>>,
 }
@@ -29,10 +31,18 @@ pub struct Network {
 impl Network {
     /// As it comes up.
     pub const fn of_file(fabric: Fabric) -> Self {
-        Self { fabric, salts: Vec::new(), down: BTreeSet::new(), functions_down: Vec::new(), tables: None }
+        Self {
+            fabric,
+            salts: Vec::new(),
+            down: BTreeSet::new(),
+            functions_down: Vec::new(),
+            services: Vec::new(),
+            tables: None,
+        }
     }
 
-    /// As it is now: its links, its functions, the flows in its switches. What connection tracking, firewalls and schedulers know is not asked.
+    /// As it is now: its links, its functions, the servers of its services, the flows in its switches. What connection tracking, firewalls and schedulers remember is not
+    /// asked.
     pub fn running(instance: &Instance, fabric: Fabric) -> Result<Self, Report> {
         let counters = instance.counters().map_err(explain)?;
         let topology = &fabric.topology;
@@ -46,7 +56,8 @@ impl Network {
             let switch = find_switch(topology, &flows.switch).map_err(|error| explain(error.into()))?;
             tables.insert(switch, changes((&fabric, switch), &flows)?);
         }
-        Ok(Self { fabric, salts, down, functions_down, tables: Some(tables) })
+        let services = counters.services;
+        Ok(Self { fabric, salts, down, functions_down, services, tables: Some(tables) })
     }
 
     /// Whether it runs.
@@ -93,7 +104,32 @@ impl Network {
         for ingress in &self.functions_down {
             tracer.take_function_down(*ingress);
         }
+        for status in &self.services {
+            for (server, weight) in status.servers.iter().zip(weights(&status.servers)) {
+                let ServerStatus { active, inactive, ref out, .. } = *server;
+                let is_healthy = !matches!(out.as_deref(), Some("down" | "ejected"));
+                let is_drained = is_healthy && out.is_some();
+                let state = ServerState { weight, active, inactive, is_drained, is_healthy };
+                tracer.set_server(&status.service, &server.server, state);
+            }
+        }
         tracer
+    }
+
+    /// The servers of a service of the file.
+    pub fn servers(&self, service: &datapath::Service) -> Vec<ServerNow> {
+        let now = self.services.iter().find(|status| status.service == service.name);
+        let Some(now) = now else {
+            let servers = service.spec.servers.iter();
+            return servers.map(|spec| ServerNow { name: spec.name.clone(), weight: spec.weight, out: None }).collect();
+        };
+        let weights = weights(&now.servers).into_iter();
+        let server = |(status, weight): (&ServerStatus, u32)| ServerNow {
+            name: status.server.clone(),
+            weight,
+            out: status.out.clone(),
+        };
+        now.servers.iter().zip(weights).map(server).collect()
     }
 
     /// All paths along the routes from one node to a host: of one flow, if its hash is known.
@@ -113,6 +149,22 @@ impl Network {
         let switches: BTreeMap<NodeId, Switch> = nodes.map(switch).collect();
         trace(topology, routes, |id| switches.get(&id), ends, (hash, |link| self.carries(link)))
     }
+}
+
+/// A server of a service.
+pub struct ServerNow {
+    pub name: String,
+    /// Its share.
+    pub weight: u32,
+    /// Why it gets no connections, if it gets none.
+    pub out: Option<String>,
+}
+
+/// The shares of servers. Where an agent asks for a part of one, all come in hundredths, which need not fit.
+fn weights(servers: &[ServerStatus]) -> Vec<u32> {
+    let most = servers.iter().map(|server| server.weight).max().unwrap_or(0);
+    let divisor = if most > balance::WEIGHT_MAX { 100 } else { 1 };
+    servers.iter().map(|server| server.weight.div_ceil(divisor)).collect()
 }
 
 /// What makes new tables those of a running switch.

@@ -7,9 +7,8 @@ use std::time::Duration;
 use live::Instance;
 use live::pings::{Answers, remembered_max};
 use miette::{Report, miette};
-use topology::{NodeId, Topology};
 
-use super::Asked;
+use super::{Asked, Whom};
 use crate::commands::explain;
 use crate::commands::measure::this_program;
 
@@ -27,18 +26,12 @@ struct Asker {
 }
 
 impl Asking {
-    /// Starts them in the first ones of these hosts; each may ask all hosts.
-    pub fn start(
-        instance: &Instance,
-        topology: &Topology,
-        (hosts, askers): (&[NodeId], usize),
-        patience: Duration,
-    ) -> Result<Self, Report> {
+    /// Starts them in the first ones of these; each may ask all.
+    pub fn start(instance: &Instance, (asked, askers): (&[Whom], usize), patience: Duration) -> Result<Self, Report> {
         live::raise_file_limit().map_err(explain)?;
         let program = this_program()?;
-        let names: Vec<String> = hosts.iter().map(|id| topology.nodes[*id].name.clone()).collect();
-        let addresses: Vec<String> =
-            hosts.iter().filter_map(|id| Some(topology.address(*id)?.ipv4.to_string())).collect();
+        let names: Vec<String> = asked.iter().map(|whom| whom.name.clone()).collect();
+        let addresses: Vec<String> = asked.iter().map(|whom| whom.address.to_string()).collect();
         let (remembered, patience) = (remembered_max(askers).to_string(), patience.as_millis().to_string());
         let options = ["pings", "--remembered", &remembered, "--patience-ms", &patience];
         let arguments: Vec<&str> = options.into_iter().chain(addresses.iter().map(String::as_str)).collect();

@@ -118,6 +118,37 @@ fn each_metric_has_its_tolerance() {
 }
 
 #[test]
+fn what_a_file_asks_for_is_judged() {
+    let mut fabric = tree(1, 1, 2, false);
+    let mut experiment = experiment(0.0);
+    experiment.duration = Span::from_secs(1);
+    experiment.vary.clear();
+    experiment.expect.clear();
+    experiment.report = vec![Metric::GoodputMax, Metric::ReorderExtent, Metric::GoodputMean];
+    fabric.experiments.push(experiment);
+    let plan = plan(&fabric, &Options { drivers: BOTH.to_vec(), ..Options::default() }).unwrap();
+    let record = |run: &PlannedRun| {
+        let goodput_bps = if run.driver == DriverKind::Live { 60e6 } else { 50e6 };
+        let mut record = seen(run, Seen { goodput_bps, ..SEEN });
+        // Only one driver knows how far segments were reordered.
+        record.flows[0].reorder_extent = (run.driver == DriverKind::Sim).then_some(3);
+        record
+    };
+    let measured = plan.runs.iter().map(|run| (record(run), run.timing(Instant::now()))).collect();
+    let results = Results::new(&fabric, &plan, measured, environment());
+    let comparison = results.compare_drivers(&[]).unwrap();
+    let most = metric(&comparison, Metric::GoodputMax);
+    assert_eq!((most.within, most.tolerance.map(|it| it.relative)), (Some(false), Some(0.1)));
+    assert_eq!(metric(&comparison, Metric::ReorderExtent).within, None);
+    assert_eq!((comparison.judged, comparison.within, comparison.unjudged), (6, 4, 1));
+    let table = comparison.table_within(140);
+    assert!(
+        table.ends_with("\n4 of 6 within tolerance; 1 not judged, since only one driver has measured it\n"),
+        "{table}"
+    );
+}
+
+#[test]
 fn means_of_zero_are_held_against_the_absolute_tolerance() {
     let none = Seen { goodput_bps: 0.0, retransmits: 0, reordered: Some(0), drops: 0, queue: 0.0 };
     let few = Seen { goodput_bps: 0.0, retransmits: 10, reordered: Some(10), drops: 10, queue: 1.0 };

@@ -92,7 +92,7 @@ fn flows_go_with_their_group_in_short_pieces() {
     let pieces = pieces(&mut tables, vec![TableChange::DeleteGroup(Some(1))]);
     assert_eq!((pieces.iter().sum::<usize>(), pieces.len() > 2), (2, true));
     assert_eq!(tables.entries(NOW, &Selection::ALL).len(), 1_667);
-    assert_eq!(tables.groups().map(|group| group.id).collect::<Vec<_>>(), [3]);
+    assert_eq!(tables.groups(NOW).iter().map(|status| status.group.id).collect::<Vec<_>>(), [3]);
     assert_eq!(tables.change(NOW, &TableChange::DeleteGroup(None)), Ok(1));
     assert!(tables.entries(NOW, &Selection::ALL).is_empty());
 }

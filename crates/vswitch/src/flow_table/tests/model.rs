@@ -12,7 +12,7 @@ use crate::action::Action;
 use crate::field::Field;
 use crate::flow_table::key::{Key, Slot, WORDS};
 use crate::flow_table::matching::Match;
-use crate::flow_table::{Classifier, FlowTables, Selection, TableChange};
+use crate::flow_table::{Classifier, FlowTables, GroupStatus, Selection, TableChange};
 use crate::testing::{address, tcp};
 
 fn at(s: u64) -> Time {
@@ -137,6 +137,58 @@ fn groups_copy_choose_and_go_round_what_is_down() {
         taken[usize::from(port.0)] += 1;
     }
     assert!((850..1_150).contains(&taken[3]) && taken[3] + taken[4] == 4_000, "{taken:?}");
+}
+
+#[test]
+fn groups_count_what_comes_to_them_and_to_each_bucket() {
+    let group = |text| TableChange::AddGroup(super::group(text));
+    let mut tables = FlowTables::new(
+        at(0),
+        ports(),
+        7,
+        &[
+            group("group_id=1,type=all,bucket=output:1,bucket=output:2"),
+            group("group_id=2,type=ff,bucket=watch_port:3,output:3,bucket=watch_port:4,group:1"),
+            TableChange::Add(Arc::new(flow("in_port=0,actions=group:1"))),
+            TableChange::Add(Arc::new(flow("in_port=1,actions=group:2"))),
+        ],
+    )
+    .unwrap();
+    let bytes = web().len() as u64;
+    // Packets of group 1 and of its buckets, then those of group 2.
+    let counted = |tables: &FlowTables| {
+        let all = tables.groups(at(9));
+        let packets = |status: &GroupStatus| {
+            let of_buckets = status.buckets.iter().map(|(packets, of_bucket)| {
+                assert_eq!(*of_bucket, packets * bytes);
+                *packets
+            });
+            assert_eq!(status.bytes, status.packets * bytes);
+            std::iter::once(status.packets).chain(of_buckets).collect::<Vec<u64>>()
+        };
+        all.iter().flat_map(packets).collect::<Vec<u64>>()
+    };
+    for _ in 0..3 {
+        process(&mut tables, at(1), 0, &web());
+    }
+    process(&mut tables, at(1), 1, &web());
+    assert_eq!(counted(&tables), [3, 3, 3, 1, 1, 0]);
+    // The other bucket names the first group, which counts as well.
+    tables.set_carrier(PortId(3), false);
+    process(&mut tables, at(2), 1, &web());
+    assert_eq!(counted(&tables), [4, 4, 4, 2, 1, 1]);
+    let status = &tables.groups(at(9))[0];
+    assert_eq!((status.duration, status.flows), (Span::from_secs(9), 1));
+    // Other buckets begin anew, their group goes on.
+    tables.change(at(3), &TableChange::ModifyGroup(super::group("group_id=1,type=all,bucket=output:4"))).unwrap();
+    process(&mut tables, at(4), 0, &web());
+    assert_eq!(counted(&tables), [5, 1, 2, 1, 1]);
+    tables.rebase(Span::from_secs(2));
+    assert_eq!(tables.groups(at(7))[0].duration, Span::from_secs(9));
+    // What was of a group that is gone is another one's, from nothing on.
+    tables.change(at(5), &TableChange::DeleteGroup(None)).unwrap();
+    tables.change(at(5), &group("group_id=9,type=indirect,bucket=output:1")).unwrap();
+    assert_eq!(counted(&tables), [0, 0]);
 }
 
 #[test]
