@@ -14,7 +14,7 @@ use wire::{Coverage, EthernetPacket, EthernetPacketMut, TAG_AT, is_group, vlan_t
 
 use crate::driver::{Driver, Loss, Tag, Timer};
 use crate::graph::{Graph, Tables};
-use crate::services::ServiceState;
+use crate::services::ServiceView;
 
 /// Longer than the ends of bonds take to find each other where nothing is lost.
 const CONVERGES: Span = Span::from_secs(2);
@@ -169,18 +169,22 @@ impl Tracer {
 
     /// How a server of a service stands, by their names. Whether there is such a server.
     pub fn set_server(&mut self, service: &str, server: &str, state: ServerState) -> bool {
-        let Some(machine) = self.graph.services.machine(service) else { return false };
-        let Some(id) = machine.server(server) else { return false };
-        machine.set_weight(self.now, id, state.weight);
-        machine.set_connections(self.now, id, (state.active, state.inactive));
-        machine.drain(self.now, id, state.is_drained);
-        machine.set_healthy(self.now, id, state.is_healthy);
-        true
+        let now = self.now;
+        let mut is_there = false;
+        for machine in self.graph.service_machines(service) {
+            let Some(id) = machine.server(server) else { continue };
+            machine.set_weight(now, id, state.weight);
+            machine.set_connections(now, id, (state.active, state.inactive));
+            machine.drain(now, id, state.is_drained);
+            machine.set_healthy(now, id, state.is_healthy);
+            is_there = true;
+        }
+        is_there
     }
 
-    /// How services stand after what was sent.
-    pub const fn services(&self) -> &ServiceState {
-        &self.graph.services
+    /// How services stand after what was sent, in the order of the file.
+    pub fn services(&self) -> Vec<ServiceView<'_>> {
+        self.graph.service_views(&self.tables.services)
     }
 
     /// What packets are looked up in.

@@ -292,8 +292,9 @@ pub(super) fn summary(network: &Network, course: &Course<'_>, destination: Optio
     if let Some(service) = course.answered {
         let _ = writeln!(
             lines,
-            "The service `{}` answers it itself, at the switch next to its sender: no server hears of it",
-            service.name
+            "The service `{}` answers it itself, {}: no server hears of it",
+            service.name,
+            if service.at.is_empty() { "at the switch next to its sender" } else { "at the host that balances it" }
         );
     }
     let Some(destination) = destination else {

@@ -171,12 +171,16 @@ fn unsent(fabric: &Fabric, fields: &Match, known: &Known) -> Option<String> {
     let Some(service) = fabric.services.iter().find(|service| service_has(service, &known.key)) else {
         return Some(format!("nobody has the address {ip}, so no host finds anybody to send it to"));
     };
+    // A host that balances takes packets for it.
+    if !service.at.is_empty() {
+        return None;
+    }
     let topology = &fabric.topology;
     let of_server = |server: &datapath::Server| {
         let address = topology.address(server.host)?;
         let name = &topology.nodes[server.host].name;
         Some(match service.forwarding {
-            ForwardingMethod::Nat => match ip {
+            ForwardingMethod::Nat | ForwardingMethod::FullNat => match ip {
                 IpAddr::V4(_) => format!("nw_dst={} ({name})", address.ipv4),
                 IpAddr::V6(_) => format!("ipv6_dst={} ({name})", address.ipv6),
             },
@@ -187,7 +191,7 @@ fn unsent(fabric: &Fabric, fields: &Match, known: &Known) -> Option<String> {
     };
     let servers = service.servers.iter().filter_map(of_server).collect::<Vec<_>>().join(", ");
     let becomes = match service.forwarding {
-        ForwardingMethod::Nat => "address and port",
+        ForwardingMethod::Nat | ForwardingMethod::FullNat => "address and port",
         ForwardingMethod::DirectRouting => "MAC address",
     };
     Some(format!(

@@ -198,7 +198,10 @@ impl<'a> Follower<'a> {
         let has_left = packet.steps.iter().any(|step| matches!(step, TraceStep::Link(..)));
         let (lost, answered) = match says {
             Some((_, Some(why))) => (Some((from, why)), None),
-            Some((service, None)) if !has_left && packet.end == TraceEnd::Lost(None) => (None, Some(service)),
+            // At the switch next to its sender, or at a host that balances.
+            Some((service, None)) if (!has_left || service.at.contains(&at)) && packet.end == TraceEnd::Lost(None) => {
+                (None, Some(service))
+            }
             _ => (lost, None),
         };
         // What the routes themselves lose is said of them, with its share.
@@ -226,7 +229,7 @@ impl<'a> Follower<'a> {
     /// Why a service lets nobody have what was sent to it; `None`: it does not say so.
     fn refusal(&self, tracer: &Tracer, number: usize, sent: &FlowKey) -> Option<String> {
         let service = &self.network.fabric.services[number];
-        let counters = tracer.services().views().nth(number)?.counters;
+        let counters = tracer.services().get(number)?.counters;
         let name = &service.name;
         let protocol = if sent.protocol == protocol::UDP { "udp" } else { "tcp" };
         if counters.denied > 0 {
