@@ -3,12 +3,12 @@
 //! A datagram has a header of 20 bytes and entries of 44 or 92 bytes each, numbers with their high byte first:
 //!
 //! ```text
-//!   "HCS1" | wants: 1 | sent: 1 | entries: 1 | 0 | instance: 4 | sequence: 4 | 0: 4
+//!   "HCS1" | wants: 1 | sent: 1 | entries: 1 | 0 | instance: 4 | sequence: 4 | since: 4
 //!   family: 1 | protocol: 1 | stage: 1 | TCP's state: 1 | service: 4 | server: 4 | client's MAC: 6 | 0: 2 |
 //!     client's address and port | virtual address and port | server's address and port | the balancer's own address and port
 //! ```
 //!
-//! *wants* is the number of a request for all connections, 0 if there is none; *sent* that of the last one that was met. *instance* changes when a balancer begins anew, and
+//! *wants* is the number of a request for all connections, 0 if there is none; *sent* that of the last one that was met, by datagrams from number *since* on. *instance* changes when a balancer begins anew, and
 //! *sequence* is one more with each datagram, so that whoever has missed one asks for all. Services and servers are known by a hash of their names: files may differ for a while.
 
 use vswitch::conntrack::{SharedConnection, TcpState, Tuple};
@@ -74,6 +74,8 @@ pub struct SyncHeader {
     pub instance: u32,
     /// Which datagram of the sender to the receiver it is.
     pub sequence: u32,
+    /// By which datagrams the last request was met: from this one on.
+    pub since: u32,
 }
 
 /// Why bytes are none of these datagrams.
@@ -122,7 +124,7 @@ impl SyncMessage {
         bytes.extend([header.wants, header.sent, 0, 0]);
         bytes.extend(header.instance.to_be_bytes());
         bytes.extend(header.sequence.to_be_bytes());
-        bytes.extend([0; 4]);
+        bytes.extend(header.since.to_be_bytes());
         Self { bytes, entries: 0 }
     }
 
@@ -224,7 +226,7 @@ impl Reader<'_> {
 pub fn parse_sync(bytes: &[u8]) -> Result<(SyncHeader, Vec<SyncEntry>), SyncError> {
     let header = bytes.first_chunk::<HEADER>().filter(|header| header.starts_with(&MAGIC)).ok_or(SyncError::Header)?;
     let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    if header[7] != 0 || number(16) != 0 {
+    if header[7] != 0 {
         return Err(SyncError::Header);
     }
     let mut reader = Reader(&bytes[HEADER..]);
@@ -238,7 +240,8 @@ pub fn parse_sync(bytes: &[u8]) -> Result<(SyncHeader, Vec<SyncEntry>), SyncErro
     if !reader.0.is_empty() {
         return Err(SyncError::Length);
     }
-    let header = SyncHeader { wants: header[4], sent: header[5], instance: number(8), sequence: number(12) };
+    let (wants, sent) = (header[4], header[5]);
+    let header = SyncHeader { wants, sent, instance: number(8), sequence: number(12), since: number(16) };
     Ok((header, entries))
 }
 
@@ -275,10 +278,10 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(
-            wants: u8, sent: u8, instance: u32, sequence: u32,
+            wants: u8, sent: u8, instance: u32, sequence: u32, since: u32,
             entries in prop::collection::vec((any::<bool>(), any::<[u128; 4]>(), 0..=9_usize), 0..60),
         ) {
-            let header = SyncHeader { wants, sent, instance, sequence };
+            let header = SyncHeader { wants, sent, instance, sequence, since };
             let mut message = SyncMessage::new(&header);
             let written: Vec<SyncEntry> = entries
                 .into_iter()
@@ -303,7 +306,7 @@ mod tests {
         fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), is_near: bool) {
             if is_near && bytes.len() > HEADER {
                 bytes[..4].copy_from_slice(&MAGIC);
-                (bytes[7], bytes[16], bytes[17], bytes[18], bytes[19]) = (0, 0, 0, 0, 0);
+                bytes[7] = 0;
             }
             let _ = parse_sync(&bytes);
         }

@@ -43,18 +43,32 @@ struct Peer {
     sequence: u32,
     /// The instance and the number of the next datagram from it.
     expected: Option<(u32, u32)>,
+    /// Since which datagram nothing from it was lost.
+    whole_since: u32,
     heard_at: Option<Time>,
     /// Its request for all connections that is being met, or 0.
     wants: u8,
     /// The last one that was met.
     sent: u8,
+    /// The first datagram by which the one that is wanted, or the last one, is met.
+    sent_since: u32,
     /// Whether it has met this one's last request.
     has_sent: bool,
 }
 
 impl Peer {
     const fn new(host: NodeId) -> Self {
-        Self { host, sequence: 0, expected: None, heard_at: None, wants: 0, sent: 0, has_sent: true }
+        Self {
+            host,
+            sequence: 0,
+            expected: None,
+            whole_since: 0,
+            heard_at: None,
+            wants: 0,
+            sent: 0,
+            sent_since: 0,
+            has_sent: true,
+        }
     }
 
     fn is_alive(&self, now: Time) -> bool {
@@ -248,25 +262,29 @@ impl Balancer {
             self.malformed += 1;
             return;
         };
-        let SyncHeader { wants, sent, instance, sequence } = header;
+        let SyncHeader { wants, sent, instance, sequence, since } = header;
         let peer = &mut self.peers[at];
         let is_next = match peer.expected {
             Some(expected) => expected == (instance, sequence),
             None => sequence == 0 || !peer.has_sent,
         };
         self.has_missed |= !is_next;
+        if peer.expected != Some((instance, sequence)) {
+            peer.whole_since = sequence;
+        }
         peer.expected = Some((instance, sequence.wrapping_add(1)));
         peer.heard_at = Some(now);
-        if sent == self.request && self.request != 0 {
-            peer.has_sent = true;
-        }
+        let is_met = sent == self.request && self.request != 0 && !peer.has_sent;
+        // Nothing that was sent to meet it was lost.
+        let is_whole = since.wrapping_sub(peer.whole_since).cast_signed() >= 0;
+        peer.has_sent |= is_met && is_whole;
         if wants != 0 && wants != peer.sent && wants != peer.wants {
-            peer.wants = wants;
+            (peer.wants, peer.sent_since) = (wants, peer.sequence);
             self.sweep = Some(0);
             self.flush_at = self.flush_at.min(now + FLUSH);
         }
         let has_all = self.peers.iter().all(|peer| peer.has_sent);
-        if self.has_missed && has_all {
+        if self.has_missed && has_all || is_met && !is_whole {
             // Something was lost on the way, be it of what was asked for.
             self.ask_for_all();
             self.flush_at = self.flush_at.min(now + FLUSH);
@@ -387,6 +405,7 @@ impl Balancer {
             sent: peer.sent,
             instance: self.instance,
             sequence: peer.sequence,
+            since: peer.sent_since,
         }
     }
 }
@@ -411,7 +430,17 @@ impl BalancerHost {
 
 impl Rebase for Peer {
     fn rebase(&mut self, by: Span) {
-        let Self { host: _, sequence: _, expected: _, heard_at, wants: _, sent: _, has_sent: _ } = self;
+        let Self {
+            host: _,
+            sequence: _,
+            expected: _,
+            whole_since: _,
+            heard_at,
+            wants: _,
+            sent: _,
+            sent_since: _,
+            has_sent: _,
+        } = self;
         heard_at.rebase(by);
     }
 }
