@@ -146,7 +146,7 @@ impl Tracer {
             link.spec = LinkSpec::default();
         }
         let now = Time::ZERO;
-        let mut graph = Graph::new(now, &instant, &tables, Arc::new(routes), (spread, seed));
+        let mut graph = Graph::new(now, &instant, &tables, Arc::new(routes), (spread, seed.into()));
         for (switch, salt) in graph.switches.iter_mut().zip(salts) {
             *switch = switch.clone().with_salt(*salt);
         }

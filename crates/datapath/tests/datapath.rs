@@ -277,7 +277,7 @@ impl Network {
             ports: PortTable::default(),
         });
         let routes = Arc::new(Routes::compute(&topology));
-        let whole = Graph::new(Time::ZERO, &topology, &tables, routes, (Spread::Single, 1));
+        let whole = Graph::new(Time::ZERO, &topology, &tables, routes, (Spread::Single, 1.into()));
         let count = SWITCHES as usize;
         let owner = |node| Part::owner(&tables, node);
         let wire_owner = |port| match tables.map.node(port) {

@@ -86,7 +86,7 @@ fn run_text(text: String) -> Outcome {
     sim::run(&Scenario {
         warm_up: Span::from_ms(20),
         duration: Span::from_ms(100),
-        pipelines: &fabric.pipelines(1),
+        pipelines: &fabric.pipelines(1.into()),
         ..scenario::plain(&fabric, &routes, &reno(20), &[FlowSpec { from: CLIENT, to: VIRTUAL, start: Time::ZERO }])
     })
 }

@@ -95,7 +95,7 @@ fn run(dir: &Path) -> Result<(), Box<dyn Error>> {
             Flow::parse(line, &ports).map_err(|error| format!("{line}: {error} ({})", error.hint))?,
         )));
     }
-    let mut tables = FlowTables::new(Time::ZERO, ports, 1, &changes)?;
+    let mut tables = FlowTables::new(Time::ZERO, ports, 1.into(), &changes)?;
     let mut out = vec![String::new(); usize::from(PORTS) + 1];
     for line in fs::read_to_string(dir.join("packets.txt"))?.lines() {
         let (in_port, frame) = line.split_once(' ').ok_or("a port and a packet")?;
