@@ -27,7 +27,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 fn tables(flows: &[&str]) -> FlowTables {
     let changes: Vec<TableChange> = flows.iter().map(|text| TableChange::Add(Arc::new(flow(text)))).collect();
-    FlowTables::new(Time::ZERO, ports(), 7, &changes).unwrap()
+    FlowTables::new(Time::ZERO, ports(), 7.into(), &changes).unwrap()
 }
 
 /// What leaves, by which port, when this comes in.
