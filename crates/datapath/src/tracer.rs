@@ -346,6 +346,14 @@ impl Driver for Medium {
         Ok(())
     }
 
+    fn push_mpls(&mut self, packet: &mut Traced, ethertype: u16, entry: u32) -> Result<(), wire::Error> {
+        wire::push_mpls(&mut packet.bytes, ethertype, entry)
+    }
+
+    fn pop_mpls(&mut self, packet: &mut Traced, ethertype: u16) -> Result<(), wire::Error> {
+        wire::pop_mpls(&mut packet.bytes, ethertype)
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Traced>, packet: &mut Traced) -> (Transmit, u32) {
         end.transmit_frame(now, &mut packet.bytes)
     }

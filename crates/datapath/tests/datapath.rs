@@ -136,6 +136,14 @@ impl Driver for Part {
         Ok(())
     }
 
+    fn push_mpls(&mut self, _: &mut Packet, _: u16, _: u32) -> Result<(), wire::Error> {
+        unreachable!("no switch has a pipeline")
+    }
+
+    fn pop_mpls(&mut self, _: &mut Packet, _: u16) -> Result<(), wire::Error> {
+        unreachable!("no switch has a pipeline")
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, _: &mut Packet) -> (Transmit, u32) {
         end.transmit_frame(now, &mut [])
     }

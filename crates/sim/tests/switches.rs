@@ -117,6 +117,19 @@ fn a_trunk_carries_tags_that_hosts_do_not_see() {
     assert_eq!(lost.flows[0].delivered_bytes, 0);
 }
 
+/// The same with two labels.
+#[test]
+fn labels_are_put_on_and_taken_off_again() {
+    let labelled = run_text(pipelines::flows::labels(RATE, &[]));
+    let [client, server, between] = &labelled.links[..] else { panic!("three links") };
+    assert!(labelled.flows[0].delivered_bytes > 0);
+    let per_packet = |counted: link::Counters| counted.bytes / counted.packets;
+    assert_eq!(per_packet(between.forward), per_packet(client.forward) + 8);
+    assert_eq!(per_packet(server.backward), per_packet(client.forward));
+    let one_is_left = "priority=30,in_port=s1,mpls,actions=pop_mpls:0x8847,output:h2";
+    assert_eq!(run_text(pipelines::flows::labels(RATE, &[one_is_left])).flows[0].delivered_bytes, 0);
+}
+
 /// Between the switches, packets have the tag of their VLAN; hosts of two VLANs do not hear each other.
 #[test]
 fn hosts_of_one_vlan_hear_each_other() {

@@ -9,15 +9,18 @@ use machine::Time;
 use topology::NodeId;
 use vswitch::Forwarding;
 use vswitch::spread::FlowHash;
-use wire::{EthernetPacket, TAG_AT, VirtioNetPacket, VirtioNetRepr, vlan_tag};
+use wire::{
+    EthernetPacket, EthernetPacketMut, MplsRepr, TAG_AT, VirtioNetPacket, VirtioNetRepr, mpls_at, mpls_to_pop, vlan_tag,
+};
 
 use crate::tap::{VNET_HEADER, VNET_LAYOUT};
 
 /// Room in front of a frame that has come in: for four tags. So large that headers stay where the processor's loads like them.
 const HEADROOM: usize = 16;
 
-/// Bytes of an 802.1Q tag.
-const TAG_BYTES: u16 = 4;
+/// Bytes of an 802.1Q tag, and of an entry of a label stack.
+const TAG_BYTES: usize = vlan_tag(0).len();
+const _: () = assert!(TAG_BYTES == MplsRepr::LEN, "both are put in and taken out alike");
 
 /// A frame in its buffer, with what has been found out about it where it came in. It goes through the graph, queues and rings by value: so it is one
 /// pointer, which stays in a register.
@@ -37,6 +40,8 @@ pub struct Content {
     pub entered: Time,
     /// Whether a link has flipped one of its bits since.
     pub is_corrupt: bool,
+    /// The network of the tunnel by which it has come in, or is to leave. 0: of none.
+    pub tunnel: u32,
     /// Where the part of the buffer begins that is in use: in front of it is room for tags.
     start: u32,
     /// How much of the buffer is in use.
@@ -53,6 +58,7 @@ impl Packet {
             number: 0,
             entered: Time::ZERO,
             is_corrupt: false,
+            tunnel: 0,
             start: HEADROOM as u32,
             len: 0,
             buffer: vec![0; HEADROOM + capacity].into(),
@@ -81,7 +87,7 @@ impl Content {
     /// The whole buffer, to be filled.
     #[inline]
     pub fn buffer(&mut self) -> &mut [u8] {
-        self.start = HEADROOM as u32;
+        (self.start, self.tunnel) = (HEADROOM as u32, 0);
         &mut self.buffer[HEADROOM..]
     }
 
@@ -103,19 +109,8 @@ impl Content {
     /// # Errors
     /// If there are no addresses, or the headroom is used up.
     pub fn push_vlan(&mut self, tci: u16) -> Result<(), wire::Error> {
-        let tag = vlan_tag(tci);
         EthernetPacket::new_checked(self.ethernet())?;
-        let start = self.start as usize;
-        let Some(new) = start.checked_sub(tag.len()) else {
-            return Err(wire::Error::Truncated { header: "headroom", need: tag.len(), have: start });
-        };
-        self.shift_offsets(|offset| offset.saturating_add(TAG_BYTES))?;
-        let at = VNET_HEADER + TAG_AT;
-        self.buffer.copy_within(start..start + at, new);
-        self.buffer[new + at..][..tag.len()].copy_from_slice(&tag);
-        self.start = new as u32;
-        self.len += tag.len() as u32;
-        Ok(())
+        self.put_in(TAG_AT, vlan_tag(tci))
     }
 
     /// Takes the outermost 802.1Q tag away: what is before it moves back.
@@ -129,12 +124,57 @@ impl Content {
             let expected = "33024 (802.1Q)";
             return Err(wire::Error::Field { header: "Ethernet", field: "ethertype", value, expected });
         }
-        let tag = usize::from(TAG_BYTES);
-        self.shift_offsets(|offset| offset.saturating_sub(TAG_BYTES))?;
+        self.take_out(TAG_AT)
+    }
+
+    /// Puts an entry on the label stack, or as one behind Ethernet and its tag, which have this ethertype then.
+    ///
+    /// # Errors
+    /// If there is no Ethernet header, or the headroom is used up.
+    pub fn push_mpls(&mut self, ethertype: u16, entry: u32) -> Result<(), wire::Error> {
+        self.put_in(mpls_at(self.ethernet())?, entry.to_be_bytes())?;
+        EthernetPacketMut::new_checked(self.ethernet_mut())?.set_ethertype(ethertype);
+        Ok(())
+    }
+
+    /// Takes the uppermost entry of the label stack away: the frame has this ethertype then.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn pop_mpls(&mut self, ethertype: u16) -> Result<(), wire::Error> {
+        self.take_out(mpls_to_pop(self.ethernet())?)?;
+        EthernetPacketMut::new_checked(self.ethernet_mut())?.set_ethertype(ethertype);
+        Ok(())
+    }
+
+    #[inline]
+    fn ethernet_mut(&mut self) -> &mut [u8] {
+        let (start, len) = (self.start as usize, self.len as usize);
+        &mut self.buffer[start + VNET_HEADER..start + len]
+    }
+
+    /// Puts these bytes in at a place of the frame: what is before it moves into the headroom.
+    fn put_in(&mut self, at: usize, tag: [u8; TAG_BYTES]) -> Result<(), wire::Error> {
         let start = self.start as usize;
-        self.buffer.copy_within(start..start + VNET_HEADER + TAG_AT, start + tag);
-        self.start += tag as u32;
-        self.len -= tag as u32;
+        let Some(new) = start.checked_sub(TAG_BYTES) else {
+            return Err(wire::Error::Truncated { header: "headroom", need: TAG_BYTES, have: start });
+        };
+        self.shift_offsets(|offset| offset.saturating_add(TAG_BYTES as u16))?;
+        let at = VNET_HEADER + at;
+        self.buffer.copy_within(start..start + at, new);
+        self.buffer[new + at..][..TAG_BYTES].copy_from_slice(&tag);
+        self.start = new as u32;
+        self.len += TAG_BYTES as u32;
+        Ok(())
+    }
+
+    /// Takes as many bytes out at a place of the frame, where they are: what is before it moves back.
+    fn take_out(&mut self, at: usize) -> Result<(), wire::Error> {
+        self.shift_offsets(|offset| offset.saturating_sub(TAG_BYTES as u16))?;
+        let start = self.start as usize;
+        self.buffer.copy_within(start..start + VNET_HEADER + at, start + TAG_BYTES);
+        self.start += TAG_BYTES as u32;
+        self.len -= TAG_BYTES as u32;
         Ok(())
     }
 
@@ -175,8 +215,7 @@ impl DerefMut for Packet {
 impl Framed for Packet {
     #[inline]
     fn frame(&mut self) -> &mut [u8] {
-        let (start, len) = (self.start as usize, self.len as usize);
-        &mut self.buffer[start + VNET_HEADER..start + len]
+        self.ethernet_mut()
     }
 }
 
@@ -318,6 +357,7 @@ impl Pool {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use wire::ethertype;
 
     #[test]
     fn a_pool_is_bounded_and_gives_the_warmest_buffer() {
@@ -364,6 +404,17 @@ mod tests {
         for _ in 1..=4 {
             packet.pop_vlan().unwrap();
         }
+        assert_eq!(packet.bytes(), before);
+        packet.push_vlan(7).unwrap();
+        packet.push_mpls(ethertype::MPLS, 0x0001_0140).unwrap();
+        let ethernet = EthernetPacket::new_checked(packet.ethernet()).unwrap();
+        assert_eq!((ethernet.vlan(), ethernet.ethertype()), (Some(7), ethertype::MPLS));
+        assert_eq!(ethernet.payload()[..4], [0, 1, 1, 0x40]);
+        assert_eq!(ethernet.payload()[4..], before[VNET_HEADER + 14..]);
+        let original = u16::from_be_bytes([before[VNET_HEADER + 12], before[VNET_HEADER + 13]]);
+        packet.pop_mpls(original).unwrap();
+        assert!(packet.pop_mpls(original).is_err());
+        packet.pop_vlan().unwrap();
         assert_eq!(packet.bytes(), before);
         packet.push_vlan(7).unwrap();
         assert_eq!(packet.buffer().len(), 200, "it begins anew");

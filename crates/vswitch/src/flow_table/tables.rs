@@ -18,7 +18,7 @@ use super::flow::{Flow, Selection};
 use super::frozen::FrozenStates;
 use super::group::Group;
 use super::group_counters::{GroupCounters, GroupStatus};
-use super::key::Key;
+use super::key::{Key, Slot};
 use super::meter::{MeterState, MeterStatus, Metered};
 use super::ports::Ports;
 use super::recirculation::{Pass, Run, Stacks};
@@ -123,9 +123,21 @@ impl FlowTables {
     }
 
     /// A packet of so many bytes has come in by this port. Adds what is to be done; without any action it is dropped. Headers that are malformed have none.
-    pub fn process(&mut self, now: Time, in_port: PortId, (headers, bytes): (&[u8], u32), actions: &mut Vec<Action>) {
+    pub fn process(&mut self, now: Time, in_port: PortId, packet: (&[u8], u32), actions: &mut Vec<Action>) {
+        self.process_from(now, (in_port, 0), packet, actions);
+    }
+
+    /// [`FlowTables::process`] of a packet that has come by this network of a tunnel, or by none (0).
+    pub fn process_from(
+        &mut self,
+        now: Time,
+        (in_port, tunnel): (PortId, u32),
+        (headers, bytes): (&[u8], u32),
+        actions: &mut Vec<Action>,
+    ) {
         self.has_metered = false;
-        let Ok(key) = Key::parse(in_port.0, headers) else { return };
+        let Ok(mut key) = Key::parse(in_port.0, headers) else { return };
+        key.set(Slot::TUN_ID, u64::from(tunnel));
         let mut stacks = std::mem::take(&mut self.stacks);
         let has_inquiries = self.decide((now, bytes), &key, |decision| {
             if decision.inquiries.is_empty() {
