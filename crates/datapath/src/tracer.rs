@@ -182,6 +182,11 @@ impl Tracer {
         is_there
     }
 
+    /// The balancer at this host is the active one of the service of this name.
+    pub fn set_active_balancer(&mut self, service: &str, host: NodeId) {
+        self.graph.balancers.set_active(&self.tables.services, service, host);
+    }
+
     /// How services stand after what was sent, in the order of the file.
     pub fn services(&self) -> Vec<ServiceView<'_>> {
         self.graph.service_views(&self.tables.services)

@@ -238,7 +238,7 @@ impl Read for ServerText {
                 problems.add(node.place, format!("`{text}` is no name of a host"), "a host and a port", hint);
                 None
             }
-            Value::List(_) => At::read(node, problems).map(Self::Short),
+            _ => At::read(node, problems).map(Self::Short),
         }
     }
 }

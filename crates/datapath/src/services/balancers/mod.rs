@@ -164,6 +164,14 @@ impl Balancers {
         }
     }
 
+    /// This one has advertised last that it is active for the service of this name.
+    pub(crate) fn set_active(&mut self, services: &Services, name: &str, host: NodeId) {
+        let number = services.all.iter().position(|service| service.name == name);
+        if let (Some(number), Some(at)) = (number, self.at(host)) {
+            self.active[number] = Some(at);
+        }
+    }
+
     /// The states of services at all balancers.
     pub(crate) fn states(&mut self) -> impl Iterator<Item = &mut ServiceState> {
         self.all.iter_mut().map(Balancer::state_mut)
