@@ -1,10 +1,8 @@
 //! Services: real connections that one of several servers gets.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Stdio};
 
-use crate::bed::{self, Bed, Running, source};
+use crate::bed::{self, Bed, Holding, Running, source};
 use fabric::Overrides;
 use live::Instance;
 use live::control::{ServerChange, ServiceStatus};
@@ -47,32 +45,6 @@ fn counts(expected: &[(&str, usize)]) -> BTreeMap<String, usize> {
 fn status(network: &Instance, service: &str) -> ServiceStatus {
     let services = network.counters().unwrap().services;
     services.into_iter().find(|status| status.service == service).expect("it is in the file")
-}
-
-/// A client with one connection.
-struct Holding {
-    child: Child,
-    answers: Box<dyn Iterator<Item = String>>,
-}
-
-impl Holding {
-    fn open(network: &Instance, host: &str, address: &str) -> Self {
-        let mut command = network.command(host, bed::program(), ["hold", address]).unwrap();
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        Self { child, answers: Box::new(answers) }
-    }
-
-    fn ask(&mut self) -> String {
-        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-        self.answers.next().expect("it is answered")
-    }
-
-    /// Whether it ends well, once nothing more is asked.
-    fn ends(mut self) -> bool {
-        drop(self.child.stdin.take());
-        self.child.wait().unwrap().success()
-    }
 }
 
 #[test]
