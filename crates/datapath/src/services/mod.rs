@@ -36,7 +36,7 @@ pub(crate) use balancers::Balancers;
 pub use balancers::{BALANCERS_MAX, BalancerRole, BalancerView, VrrpSettings};
 pub use counters::{ServerCounters, ServiceCounters};
 pub use state::{ServiceState, ServiceView};
-pub use sync::{SyncEntry, SyncError, SyncHeader, SyncMessage, parse_sync};
+pub use sync::{SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion, parse_sync};
 
 /// Virtual addresses' MAC address, locally administered. All have the same, so that what hosts know of it holds whatever services come and go.
 const MAC: [u8; 6] = [0x06, b'h', b'v', b'a', 0, 1];

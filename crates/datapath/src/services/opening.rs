@@ -102,7 +102,7 @@ impl ServiceState {
         counters.in_packets += 1;
         counters.in_bytes += u64::from(bytes);
         self.keep_opened(place, opened);
-        self.note_change(place);
+        self.note_opened(place);
         translate(segment, &tracked, |field| fields.push(field));
         Decision::To(host)
     }

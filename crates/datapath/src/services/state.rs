@@ -104,6 +104,8 @@ pub(super) struct Shared {
     pub is_changed: bool,
     /// Whether only they know if it is still there.
     pub is_doubted: bool,
+    /// The number of the datagram in which they have heard of it last.
+    pub sent_in: u32,
 }
 
 impl Opened {
@@ -178,6 +180,8 @@ pub struct ServiceState {
     pub(super) changes: Option<VecDeque<u32>>,
     /// When connections are cleared away that have expired.
     sweeps_at: Time,
+    /// Whether the packet that was processed last has begun a connection of which they are to hear.
+    pub(super) has_opened: bool,
     /// What is written into a packet.
     fields: Vec<Field>,
 }
@@ -664,6 +668,7 @@ impl Rebase for ServiceState {
         cookies_until.rebase(by);
         if let Some(conntrack) = conntrack {
             conntrack.rebase(by);
+            has_opened: _,
         }
         for opened in opened {
             opened.asked_at.rebase(by);

@@ -11,11 +11,14 @@ use crate::driver::{Driver, Loss, Tag};
 use crate::graph::{Graph, Moment, Tables};
 use crate::rewrite::write;
 use crate::services::answers;
-use crate::services::segment::parse;
+use crate::services::segment::{is_first_segment, parse};
 use crate::services::state::Decision;
 use crate::services::{MAC, Service, Services};
 
 /// Where a packet for a service goes that has left a host.
+/// So many first segments wait for what peers are told before they go on.
+const FIRST_SEGMENTS_MAX: usize = 64;
+
 pub(in crate::services) enum Towards {
     /// Its service has no balancers: the switch at which it comes in is one.
     Here,
@@ -157,6 +160,8 @@ impl<P> Graph<P> {
         };
         let begins = balancer.note_packet(now);
         let to = match (decision, client) {
+        // Of a connection's first segment there is no second one under way that could overtake it, other than with UDP.
+        let opens = balancer.state_mut().take_opened() && is_first_of_tcp(driver.headers(&packet));
             (Decision::To(host), _) => Some((host, host_table.mac(host))),
             (Decision::Translated, Some(client)) => Some(client),
             _ => None,
@@ -166,7 +171,11 @@ impl<P> Graph<P> {
             if let Some(mut packet) = write(tables, driver, packet, &fields) {
                 let hash = driver.forwarding(&packet).hash;
                 driver.set_forwarding(&mut packet, Forwarding { to: host, hash });
-                self.put(moment, driver, port, packet);
+                if opens {
+                    self.hold_first_segment(moment, driver, (at, port), packet);
+                } else {
+                    self.put(moment, driver, port, packet);
+                }
             }
         } else {
             self.answer_at(moment, driver, (decision, port), packet);
@@ -179,6 +188,36 @@ impl<P> Graph<P> {
 
     /// A packet goes nowhere from a balancer, or is answered by it.
     fn answer_at<D: Driver<Packet = P>>(
+    /// Has a first segment wait until peers have been told of its connection: whoever takes the balancer's place then knows what its answer belongs to. That is once for all that come
+    /// in at a time.
+    fn hold_first_segment<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        (at, port): (usize, NetPort),
+        packet: P,
+    ) {
+        self.first_segments.push((port, packet));
+        self.balancers.all[at].note_opened(moment.now);
+        if self.first_segments.len() < FIRST_SEGMENTS_MAX {
+            self.arm_balancers(moment, driver, at);
+        } else {
+            for at in 0..self.balancers.all.len() {
+                self.drive_balancer(moment, driver, at);
+            }
+            self.release_first_segments(moment, driver);
+        }
+    }
+
+    /// They go on.
+    pub(super) fn release_first_segments<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D) {
+        let mut held = std::mem::take(&mut self.first_segments);
+        for (port, packet) in held.drain(..) {
+            self.put(moment, driver, port, packet);
+        }
+        self.first_segments = held;
+    }
+
         &mut self,
         moment: Moment<'_>,
         driver: &mut D,
@@ -217,6 +256,11 @@ impl<P> Graph<P> {
 
 /// What both directions of what a client says have in common with each other, and with nothing else.
 fn hash(tuple: &Tuple) -> u64 {
+/// Whether a frame with these headers has the first segment of a connection in it.
+fn is_first_of_tcp(headers: &[u8]) -> bool {
+    parse(headers).is_some_and(|segment| is_first_segment(segment.tcp_flags))
+}
+
     let Tuple { src, dst, src_port, dst_port, protocol, is_ipv6: _ } = *tuple;
     let ports = u64::from(src_port) << 32 | u64::from(dst_port) << 16 | u64::from(protocol);
     [(src >> 64) as u64, src as u64, (dst >> 64) as u64, dst as u64]
