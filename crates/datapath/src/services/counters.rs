@@ -39,6 +39,9 @@ counters! {
     /// Connections for which none of the balancer's own ports was left (full NAT).
     #[serde(default)]
     no_port: "no-port",
+    /// Packets that do not fit their tunnel with its header, of which their senders have heard.
+    #[serde(default)]
+    too_big: "too-big",
     /// Connections of clients whose addresses may open none.
     denied: "denied",
     /// The same, by their countries.

@@ -13,11 +13,8 @@ use wire::{EthernetPacket, TAG_AT, VirtioNetPacket, VirtioNetRepr, vlan_tag};
 
 use crate::tap::{VNET_HEADER, VNET_LAYOUT};
 
-/// Room in front of a frame that has come in: for four tags. So large that headers stay where the processor's loads like them.
-const HEADROOM: usize = 16;
-
-/// Bytes of an 802.1Q tag.
-const TAG_BYTES: u16 = 4;
+/// Room in front of a frame that has come in: for six tags, or two and an IP header. So large that headers stay where the processor's loads like them.
+const HEADROOM: usize = 64;
 
 /// A frame in its buffer, with what has been found out about it where it came in. It goes through the graph, queues and rings by value: so it is one
 /// pointer, which stays in a register.
@@ -103,18 +100,42 @@ impl Content {
     /// # Errors
     /// If there are no addresses, or the headroom is used up.
     pub fn push_vlan(&mut self, tci: u16) -> Result<(), wire::Error> {
-        let tag = vlan_tag(tci);
         EthernetPacket::new_checked(self.ethernet())?;
+        self.insert(TAG_AT, &vlan_tag(tci))
+    }
+
+    /// Puts bytes into the frame at this place: what is before it moves into the headroom.
+    ///
+    /// # Errors
+    /// If the headroom is used up.
+    pub fn insert(&mut self, at: usize, bytes: &[u8]) -> Result<(), wire::Error> {
         let start = self.start as usize;
-        let Some(new) = start.checked_sub(tag.len()) else {
-            return Err(wire::Error::Truncated { header: "headroom", need: tag.len(), have: start });
+        let Some(new) = start.checked_sub(bytes.len()) else {
+            return Err(wire::Error::Truncated { header: "headroom", need: bytes.len(), have: start });
         };
-        self.shift_offsets(|offset| offset.saturating_add(TAG_BYTES))?;
-        let at = VNET_HEADER + TAG_AT;
+        self.shift_offsets(|offset| offset.saturating_add(bytes.len() as u16))?;
+        let at = VNET_HEADER + at;
         self.buffer.copy_within(start..start + at, new);
-        self.buffer[new + at..][..tag.len()].copy_from_slice(&tag);
+        self.buffer[new + at..][..bytes.len()].copy_from_slice(bytes);
         self.start = new as u32;
-        self.len += tag.len() as u32;
+        self.len += bytes.len() as u32;
+        Ok(())
+    }
+
+    /// Takes so many bytes out of the frame at this place: what is before it moves back.
+    ///
+    /// # Errors
+    /// If there are fewer.
+    pub fn remove(&mut self, at: usize, bytes: usize) -> Result<(), wire::Error> {
+        let (end, have) = (at + bytes, self.ethernet().len());
+        if have < end {
+            return Err(wire::Error::Truncated { header: "frame", need: end, have });
+        }
+        self.shift_offsets(|offset| offset.saturating_sub(bytes as u16))?;
+        let start = self.start as usize;
+        self.buffer.copy_within(start..start + VNET_HEADER + at, start + bytes);
+        self.start += bytes as u32;
+        self.len -= bytes as u32;
         Ok(())
     }
 
@@ -129,13 +150,7 @@ impl Content {
             let expected = "33024 (802.1Q)";
             return Err(wire::Error::Field { header: "Ethernet", field: "ethertype", value, expected });
         }
-        let tag = usize::from(TAG_BYTES);
-        self.shift_offsets(|offset| offset.saturating_sub(TAG_BYTES))?;
-        let start = self.start as usize;
-        self.buffer.copy_within(start..start + VNET_HEADER + TAG_AT, start + tag);
-        self.start += tag as u32;
-        self.len -= tag as u32;
-        Ok(())
+        self.remove(TAG_AT, vlan_tag(0).len())
     }
 
     /// Headers behind the addresses lie elsewhere now: the virtio-net header says where.

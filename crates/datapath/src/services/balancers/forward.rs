@@ -13,12 +13,13 @@ use crate::rewrite::write;
 use crate::services::answers;
 use crate::services::segment::{is_first_segment, parse};
 use crate::services::state::Decision;
+use crate::services::tunnel::unpack;
 use crate::services::{MAC, Service, Services};
 
-/// Where a packet for a service goes that has left a host.
 /// So many first segments wait for what peers are told before they go on.
 const FIRST_SEGMENTS_MAX: usize = 64;
 
+/// Where a packet for a service goes that has left a host.
 pub(in crate::services) enum Towards {
     /// Its service has no balancers: the switch at which it comes in is one.
     Here,
@@ -98,6 +99,7 @@ impl<P> Graph<P> {
         (host, port): (NodeId, NetPort),
         packet: P,
     ) -> Option<P> {
+        let packet = if moment.tables.services.has_tunnels() { unpack(moment, driver, host, packet)? } else { packet };
         match self.balancers.at(host) {
             None => Some(packet),
             Some(at) => self.balance_at(moment, driver, (at, port), packet),
@@ -158,10 +160,10 @@ impl<P> Graph<P> {
             let from = host_table.by_mac(driver.source(&packet)).unwrap_or(own);
             state.process_from_client(now, (&tables.services, (host_table, from)), seen, &mut fields)
         };
-        let begins = balancer.note_packet(now);
-        let to = match (decision, client) {
         // Of a connection's first segment there is no second one under way that could overtake it, other than with UDP.
         let opens = balancer.state_mut().take_opened() && is_first_of_tcp(driver.headers(&packet));
+        let begins = balancer.note_packet(now);
+        let to = match (decision, client) {
             (Decision::To(host), _) => Some((host, host_table.mac(host))),
             (Decision::Translated, Some(client)) => Some(client),
             _ => None,
@@ -186,8 +188,6 @@ impl<P> Graph<P> {
         }
     }
 
-    /// A packet goes nowhere from a balancer, or is answered by it.
-    fn answer_at<D: Driver<Packet = P>>(
     /// Has a first segment wait until peers have been told of its connection: whoever takes the balancer's place then knows what its answer belongs to. That is once for all that come
     /// in at a time.
     fn hold_first_segment<D: Driver<Packet = P>>(
@@ -218,6 +218,8 @@ impl<P> Graph<P> {
         self.first_segments = held;
     }
 
+    /// A packet goes nowhere from a balancer, or is answered by it.
+    fn answer_at<D: Driver<Packet = P>>(
         &mut self,
         moment: Moment<'_>,
         driver: &mut D,
@@ -254,13 +256,13 @@ impl<P> Graph<P> {
     }
 }
 
-/// What both directions of what a client says have in common with each other, and with nothing else.
-fn hash(tuple: &Tuple) -> u64 {
 /// Whether a frame with these headers has the first segment of a connection in it.
 fn is_first_of_tcp(headers: &[u8]) -> bool {
     parse(headers).is_some_and(|segment| is_first_segment(segment.tcp_flags))
 }
 
+/// What both directions of what a client says have in common with each other, and with nothing else.
+fn hash(tuple: &Tuple) -> u64 {
     let Tuple { src, dst, src_port, dst_port, protocol, is_ipv6: _ } = *tuple;
     let ports = u64::from(src_port) << 32 | u64::from(dst_port) << 16 | u64::from(protocol);
     [(src >> 64) as u64, src as u64, (dst >> 64) as u64, dst as u64]
