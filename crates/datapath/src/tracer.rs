@@ -359,6 +359,16 @@ impl Driver for Medium {
         wire::pop_mpls(&mut packet.bytes, ethertype)
     }
 
+    fn encapsulate(&mut self, packet: &mut Traced, at: usize, header: &[u8]) -> Result<(), wire::Error> {
+        packet.bytes.splice(at..at, header.iter().copied());
+        Ok(())
+    }
+
+    fn decapsulate(&mut self, packet: &mut Traced, at: usize, header: usize) -> Result<(), wire::Error> {
+        packet.bytes.drain(at..at + header);
+        Ok(())
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Traced>, packet: &mut Traced) -> (Transmit, u32) {
         end.transmit_frame(now, &mut packet.bytes)
     }

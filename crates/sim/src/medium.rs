@@ -295,6 +295,20 @@ impl Driver for Medium {
         Ok(())
     }
 
+    /// Only what goes to services does, and that is frames.
+    fn encapsulate(&mut self, packet: &mut Packet, at: usize, header: &[u8]) -> Result<(), wire::Error> {
+        if !packet.is_frame() {
+            return Err(wire::Error::Truncated { header: "frame", need: at, have: 0 });
+        }
+        self.frame_of_mut(*packet).bytes.splice(at..at, header.iter().copied());
+        Ok(())
+    }
+
+    fn decapsulate(&mut self, packet: &mut Packet, at: usize, header: usize) -> Result<(), wire::Error> {
+        self.frame_of_mut(*packet).bytes.drain(at..at + header);
+        Ok(())
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
         if packet.is_frame() {
             return end.transmit_frame(now, &mut self.frame_of_mut(*packet).bytes);

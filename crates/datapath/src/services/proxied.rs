@@ -98,10 +98,11 @@ impl ServiceState {
         let tracked = self.revisit(now, segment, EXISTING)?;
         let is_joining = tracked.state & ct_state::REPLY == 0 && tracked.tcp == Some(TcpState::SynSent);
         let place = tracked.place.filter(|_| is_joining)?;
-        let proxied = self.opened[place as usize].proxied().filter(|proxied| proxied.offset.is_none())?;
+        let proxied = *self.opened[place as usize].proxied().filter(|proxied| proxied.offset.is_none())?;
         let (running, server) = of_mark(tracked.mark);
         let host = self.running[running].hosts.get(server).copied().flatten()?.host;
         translate(segment, &tracked, |field| fields.push(field));
+        self.note_tunnel(running, fields);
         Some(Decision::Connect(host, proxied.first_segment()))
     }
 

@@ -104,6 +104,8 @@ pub(super) struct Shared {
     pub is_changed: bool,
     /// Whether only they know if it is still there.
     pub is_doubted: bool,
+    /// The number of the datagram in which they have heard of it last.
+    pub sent_in: u32,
 }
 
 impl Opened {
@@ -141,6 +143,8 @@ pub(super) struct Running {
     pub connections: u32,
     /// Those of them that are being opened.
     pub half_open: u32,
+    /// Whether its packets go through tunnels, but for those of connections whose addresses are translated.
+    pub has_tunnels: bool,
     /// Whether the file has it.
     pub is_there: bool,
 }
@@ -176,8 +180,12 @@ pub struct ServiceState {
     at: Option<NodeId>,
     /// Places of connections of which other balancers have not heard, each once; `None`: there are none.
     pub(super) changes: Option<VecDeque<u32>>,
+    /// Whether the packet that was processed last has begun a connection of which they are to hear.
+    pub(super) has_opened: bool,
     /// When connections are cleared away that have expired.
     sweeps_at: Time,
+    /// The service through whose tunnel the packet goes that was processed last.
+    pub(super) tunnel: Option<u32>,
     /// What is written into a packet.
     fields: Vec<Field>,
 }
@@ -242,6 +250,7 @@ impl ServiceState {
             counters: ServiceCounters::default(),
             connections: 0,
             half_open: 0,
+            has_tunnels: false,
             is_there: true,
         };
         // One that no file has, nor any connection, makes room.
@@ -266,6 +275,7 @@ impl ServiceState {
                 continue;
             }
             let running = &mut self.running[*at as usize];
+            running.has_tunnels = service.forwarding == ForwardingMethod::Tunnel;
             for (number, (server, spec)) in service.servers.iter().zip(&service.spec.servers).enumerate() {
                 let Some(id) = running.machine.server(&spec.name) else { continue };
                 let count = running.hosts.len().max(id.index() + 1);
@@ -426,6 +436,7 @@ impl ServiceState {
             return Some(Decision::Drop);
         };
         translate(segment, tracked, |field| fields.push(field));
+        self.note_tunnel(of_mark(tracked.mark).0, fields);
         if let Some(place) = tracked.place {
             self.write_acknowledgement(place, segment, fields);
         }
@@ -660,7 +671,9 @@ impl Rebase for ServiceState {
             joining: _,
             at: _,
             changes: _,
+            has_opened: _,
             sweeps_at,
+            tunnel: _,
             fields: _,
         } = self;
         sweeps_at.rebase(by);

@@ -50,7 +50,7 @@ parameters! {
             |service, scheduler| service.spec.scheduler = *scheduler
         };
         /// How packets come to servers: `nat` translates the service's address, `full-nat` the client's, too (to `source`); `dr` (direct routing) leaves packets as they are, and
-        /// each server has the service's address as well. `nat` when not given.
+        /// each server has the service's address as well; `tunnel` does that, too, and puts an IP header before them (IP in IP). `nat` when not given.
         "forward" => forward: Option<Choice<ForwardingMethod>>, vary {
             /// How packets come to servers, of all services.
             "services.forward": Choice<ForwardingMethod> => Policy #[serde(with = "forwarding")] Forward(ForwardingMethod),

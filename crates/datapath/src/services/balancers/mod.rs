@@ -14,6 +14,7 @@ mod balancer;
 mod drive;
 mod forward;
 mod frames;
+mod peer;
 
 use machine::{Rebase, Span, Time};
 use serde::{Deserialize, Serialize};
