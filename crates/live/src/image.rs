@@ -5,6 +5,7 @@ mod blobs;
 mod root;
 pub mod tar;
 mod unpack;
+mod zstd;
 
 use std::fs;
 use std::io::{self, Read};
@@ -266,17 +267,14 @@ fn unpack_layers(blobs: &Blobs, layers: &[String], ids: &[String], into: &Path) 
     Ok(())
 }
 
-/// A layer as an archive, whether it is compressed by gzip or not at all.
+/// A layer as an archive, whether it is compressed by gzip, by zstd, or not at all.
 fn decompressed<'a>(mut layer: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let mut magic = Vec::new();
     (&mut layer).take(4).read_to_end(&mut magic)?;
     let all = io::Cursor::new(magic.clone()).chain(layer);
     match magic.as_slice() {
         [0x1f, 0x8b, ..] => Ok(Box::new(MultiGzDecoder::new(io::BufReader::new(all)))),
-        [0x28, 0xb5, 0x2f, 0xfd] => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "it is compressed by zstd: `skopeo copy --dest-compress-format gzip` writes it anew",
-        )),
+        begin if zstd::begins(begin) => Ok(Box::new(zstd::Decoder::new(io::BufReader::new(all)))),
         _ => Ok(Box::new(all)),
     }
 }
@@ -415,7 +413,10 @@ mod tests {
             "{{\"config\": {{\"Env\": [\"PATH=/bin\", \"odd\"], \"WorkingDir\": \"/srv\"}}, \"rootfs\": {{\"diff_ids\": [{}]}}}}",
             ids.join(",")
         ));
-        let zipped: Vec<Vec<u8>> = layers.iter().map(|layer| gzip(layer)).collect();
+        let either = |(number, layer): (usize, &Vec<u8>)| {
+            if number % 2 == 0 { gzip(layer) } else { zstd::tests::compressed(layer) }
+        };
+        let zipped: Vec<Vec<u8>> = layers.iter().enumerate().map(either).collect();
         let part = |bytes: &[u8]| format!("{{\"digest\": \"sha256:{}\"}}", digest(bytes));
         let parts: Vec<String> = zipped.iter().map(|layer| part(layer)).collect();
         let manifest =

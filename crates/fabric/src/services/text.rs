@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::health::HealthText;
 use crate::chains::Names;
 use crate::error::Problems;
+use crate::names::is_name;
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Length, Whole};
 use crate::read::{Fields, Name, Read, Text, expected, section, shown};
@@ -230,12 +231,16 @@ impl ServerText {
 
 impl Read for ServerText {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        match node.value {
+        match &node.value {
             Value::Map(_) => ServerLong::read(node, problems).map(|long| Self::Long(Box::new(long))),
-            Value::Scalar(ref text) => {
-                let Some((host, port)) = with_port(text) else { return At::read(node, problems).map(Self::Short) };
-                let hint = format!("write `{{ host: {host}, port: {port} }}`");
-                problems.add(node.place, format!("`{text}` is no name of a host"), "a host and a port", hint);
+            Value::Scalar(text) if with_port(text).is_some() => {
+                let (host, port) = with_port(text)?;
+                problems.add(
+                    node.place,
+                    format!("`{}` is no host: a server's port stands by itself", shown(text)),
+                    "a host and a port",
+                    format!("write `{{ host: {}, port: {port} }}`; without a port it is the service's", shown(host)),
+                );
                 None
             }
             _ => At::read(node, problems).map(Self::Short),
@@ -243,10 +248,11 @@ impl Read for ServerText {
     }
 }
 
-/// A server as other balancers' files have it: `h5:8080`.
+/// A host and a port in the manner of other balancers, `h1:8080`.
 fn with_port(text: &str) -> Option<(&str, u16)> {
-    let (host, port) = text.rsplit_once(':')?;
-    Some((host, port.parse().ok()?)).filter(|(host, _)| crate::names::is_name(host))
+    let (host, port) = text.split_once(':')?;
+    let port = port.trim().parse().ok()?;
+    is_name(host).then_some((host, port))
 }
 
 /// What a service carries.
