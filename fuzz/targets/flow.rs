@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (text, frame) = bytes.split_at(split);
     let Ok(text) = std::str::from_utf8(text) else { return };
     let ports = ports();
-    let mut tables = FlowTables::new(Time::ZERO, ports.clone(), 1, &[]).expect("nothing is refused");
+    let mut tables = FlowTables::new(Time::ZERO, ports.clone(), 1.into(), &[]).expect("nothing is refused");
     let mut selections = Vec::new();
     for line in text.lines() {
         match Group::parse(line, &ports) {

@@ -202,7 +202,11 @@ class Network(Mapping[str, "Host"]):
         protocol: Protocol = "tcp",
         ipv6: bool = False,
     ) -> Frame:
-        """Returns the links that packets of a flow take, by the hash of the switches; without ports, all that they may take."""
+        """Returns the links that packets of a flow take, by the hash of the switches; without ports, all that they may take.
+
+        Rows that are no links have no ``hop``: the last one says by its ``state`` whether the packets are ``delivered``, ``answered`` by
+        a service or ``lost``, and by ``from`` where; of a service's address, a row for each server follows.
+        """
         options = ["--protocol", protocol] + (["--ipv6"] if ipv6 else [])
         options += ["--port", str(port)] if port is not None else []
         options += ["--source-port", str(source_port)] if source_port is not None else []

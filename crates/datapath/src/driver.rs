@@ -186,6 +186,12 @@ pub trait Driver {
         Cow::Borrowed(self.headers(packet))
     }
 
+    /// The network of the tunnel by which it has come in, or is to leave: 0 where there is none. Only asked where switches have pipelines.
+    fn tunnel(&self, packet: &Self::Packet) -> u32 {
+        let _ = packet;
+        0
+    }
+
     /// Writes a header field. Only asked where switches have pipelines, or chains built-in functions.
     ///
     /// # Errors
@@ -227,6 +233,18 @@ pub trait Driver {
         let _ = packet;
         None
     }
+
+    /// Puts an entry on its label stack ([`wire::push_mpls`]). Only asked where switches have pipelines.
+    ///
+    /// # Errors
+    /// If it has no Ethernet header, or there is no room for one more.
+    fn push_mpls(&mut self, packet: &mut Self::Packet, ethertype: u16, entry: u32) -> Result<(), wire::Error>;
+
+    /// Takes the uppermost entry of its label stack away ([`wire::pop_mpls`]). Only asked where switches have pipelines.
+    ///
+    /// # Errors
+    /// If it has none.
+    fn pop_mpls(&mut self, packet: &mut Self::Packet, ethertype: u16) -> Result<(), wire::Error>;
 
     /// Has an end choose who sends it, and puts its source address right: [`End::transmit_frame`], or as much as that of [`End::transmit`].
     fn transmit(&mut self, now: Time, end: &mut End<Self::Packet>, packet: &mut Self::Packet) -> (Transmit, u32);

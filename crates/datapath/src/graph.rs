@@ -7,7 +7,7 @@ use bond::Transmit;
 use link::{Impaired, Link, LinkSpec, Verdict};
 use machine::{Rebase, Rng, Span, Time};
 use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
-use vswitch::{Action, FLOOD, HostTable, Pipelines, Spread, Switch};
+use vswitch::{Action, FLOOD, HostTable, Pipelines, Seeds, Spread, Switch};
 
 use crate::bursts::Bursts;
 use crate::chains::{ChainState, Steering};
@@ -278,7 +278,7 @@ impl<P> Default for Graph<P> {
 }
 
 impl<P> Graph<P> {
-    /// The whole network, as it comes up at `now`. `seed` is where the randomness of switches and links and switches' hashes start.
+    /// The whole network, as it comes up at `now`. `seeds` are where the randomness of switches, links and services and their hashes start.
     ///
     /// # Panics
     /// If the tables are of another topology.
@@ -287,24 +287,24 @@ impl<P> Graph<P> {
         topology: &Topology,
         tables: &Tables,
         routes: Arc<Routes>,
-        (spread, seed): (Spread, u64),
+        (spread, seeds): (Spread, Seeds),
     ) -> Self {
         let map = &tables.map;
-        let links = Rng::new(seed).fork(LINKS);
+        let links = Rng::new(seeds.choices).fork(LINKS);
         let egress = |(port, node): (NetPort, NodeId)| {
             let (link, _) = topology.nodes[node].ports[map.number(port)];
             let seed = links.fork(usize::from(port) as u64).bits();
             Egress::new(map, port, Link::new(topology.spec_towards(link, map.far_node(port)), seed))
         };
-        let switch = |number| Switch::new(map.node_of_switch(number), spread, &routes, seed);
+        let switch = |number| Switch::new(map.node_of_switch(number), spread, &routes, seeds.choices);
         Self {
             egress: map.ports().map(egress).collect(),
             switches: (0..map.switches()).map(switch).collect(),
             pipelines: pipelines(now, topology, tables),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
-            chains: ChainState::new(&tables.steering, seed),
-            services: ServiceState::new(now, &tables.services, seed),
-            balancers: Balancers::new(now, &tables.services, seed),
+            chains: ChainState::new(&tables.steering, seeds.tables),
+            services: ServiceState::new(now, &tables.services, seeds.tables),
+            balancers: Balancers::new(now, &tables.services, seeds.tables),
             routes,
             spread,
             ..Self::default()

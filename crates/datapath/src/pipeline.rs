@@ -67,12 +67,17 @@ impl<P> Graph<P> {
             return lose(driver, Loss::Loop, packet);
         }
         self.stamp_flood(moment.tables, driver, port, &mut packet);
+        // What another switch has written there is none of the tunnels of this one.
+        if driver.tunnel(&packet) != 0 && !moment.tables.map.is_host(moment.tables.map.far_node(port)) {
+            let _ = driver.rewrite(&mut packet, Field::TunnelId(0));
+        }
         let headers = driver.headers(&packet);
         let Ok(key) = FlowKey::parse(headers) else { return lose(driver, Loss::Malformed, packet) };
         let Some(installed) = &mut self.pipelines[switch] else { return lose(driver, Loss::NoRoute, packet) };
         let mut actions = std::mem::take(&mut self.actions);
         let (in_port, bytes) = (moment.tables.map.number(port), driver.bytes(&packet));
-        installed.pipeline.process(moment.now, &PacketIn { in_port, key: &key, headers, bytes }, &mut actions);
+        let packet_in = PacketIn { in_port, tunnel: driver.tunnel(&packet), key: &key, headers, bytes };
+        installed.pipeline.process(moment.now, &packet_in, &mut actions);
         driver.met_pipeline(&mut packet, switch, &actions);
         let left = self.carry_out(moment, driver, Visit { switch, node, port }, packet, &actions);
         actions.clear();
@@ -101,13 +106,18 @@ impl<P> Graph<P> {
                     }
                     self.follow_field(moment.tables, driver, &mut packet, field, &mut has_destination);
                 }
-                Action::PushVlan(_) | Action::PopVlan => {
+                Action::PushVlan(_) | Action::PopVlan | Action::PushMpls { .. } | Action::PopMpls(_) => {
                     let done = match *action {
                         Action::PushVlan(tci) => driver.push_vlan(&mut packet, tci),
+                        Action::PushMpls { ethertype, entry } => driver.push_mpls(&mut packet, ethertype, entry),
+                        Action::PopMpls(ethertype) => driver.pop_mpls(&mut packet, ethertype),
                         _ => driver.pop_vlan(&mut packet),
                     };
                     if done.is_err() {
                         return lose(driver, Loss::Malformed, packet);
+                    }
+                    if let Action::PopMpls(_) = *action {
+                        follow_headers(driver, &mut packet);
                     }
                 }
                 Action::Controller => self.packet_in(moment, driver, visit, &packet),
@@ -208,7 +218,15 @@ impl<P> Graph<P> {
             | Field::QuotedDst(_)
             | Field::QuotedPorts(..)
             | Field::TcpSeq(_)
-            | Field::TcpAck(_) => return,
+            | Field::TcpAck(_)
+            | Field::MplsLabel(_)
+            | Field::MplsTrafficClass(_)
+            | Field::MplsTtl(_)
+            | Field::LabelledTtl(_)
+            | Field::NdTarget(_)
+            | Field::NdSourceLinkLayer(_)
+            | Field::NdTargetLinkLayer(_)
+            | Field::TunnelId(_) => return,
             // It belongs to the tree by which it came.
             Field::EthDst(mac) if is_group(mac) && before.to == FLOOD => Some(before),
             Field::EthDst(mac) if is_group(mac) => Some(self.flooding()),
@@ -333,12 +351,22 @@ impl<P> Graph<P> {
     }
 }
 
+/// Headers are seen that were behind labels: the packet belongs to the flow that they say.
+fn follow_headers<D: Driver>(driver: &mut D, packet: &mut D::Packet) {
+    let before = driver.forwarding(packet);
+    if before.to != FLOOD
+        && let Ok(key) = FlowKey::parse(driver.headers(packet))
+    {
+        driver.set_forwarding(packet, Forwarding { hash: key.hash(), ..before });
+    }
+}
+
 /// The last action by which a packet is sent or shown.
 fn last_that_sends(actions: &[Action]) -> Option<usize> {
     let (mut last, mut number) = (None, 0);
     while let Some(action) = actions.get(number) {
         match action {
-            Action::Set(_) | Action::PushVlan(_) | Action::PopVlan => {}
+            Action::Set(_) | Action::PushVlan(_) | Action::PopVlan | Action::PushMpls { .. } | Action::PopMpls(_) => {}
             Action::Output(_) | Action::Normal | Action::Flood | Action::Controller => last = Some(number),
             Action::Clone(length) => {
                 last = Some(number);

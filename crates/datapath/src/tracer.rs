@@ -146,7 +146,7 @@ impl Tracer {
             link.spec = LinkSpec::default();
         }
         let now = Time::ZERO;
-        let mut graph = Graph::new(now, &instant, &tables, Arc::new(routes), (spread, seed));
+        let mut graph = Graph::new(now, &instant, &tables, Arc::new(routes), (spread, seed.into()));
         for (switch, salt) in graph.switches.iter_mut().zip(salts) {
             *switch = switch.clone().with_salt(*salt);
         }
@@ -354,6 +354,14 @@ impl Driver for Medium {
     fn decapsulate(&mut self, packet: &mut Traced, at: usize, header: usize) -> Result<(), wire::Error> {
         packet.bytes.drain(at..at + header);
         Ok(())
+    }
+
+    fn push_mpls(&mut self, packet: &mut Traced, ethertype: u16, entry: u32) -> Result<(), wire::Error> {
+        wire::push_mpls(&mut packet.bytes, ethertype, entry)
+    }
+
+    fn pop_mpls(&mut self, packet: &mut Traced, ethertype: u16) -> Result<(), wire::Error> {
+        wire::pop_mpls(&mut packet.bytes, ethertype)
     }
 
     fn transmit(&mut self, now: Time, end: &mut End<Traced>, packet: &mut Traced) -> (Transmit, u32) {

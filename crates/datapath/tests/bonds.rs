@@ -234,7 +234,7 @@ impl Network {
             ports: PortTable::default(),
         });
         let routes = Arc::new(Routes::compute(&topology));
-        let mut graph = Graph::new(Time::ZERO, &topology, &tables, routes, (setting.spread, 1));
+        let mut graph = Graph::new(Time::ZERO, &topology, &tables, routes, (setting.spread, 1.into()));
         let mut clock = Clock::default();
         graph.start(tables.at(Time::ZERO), &mut clock);
         Self { topology, tables, graph, clock, now: Time::ZERO, sent: 0, down: Vec::new() }

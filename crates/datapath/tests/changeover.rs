@@ -52,7 +52,7 @@ impl Network {
             ports: PortTable::default(),
         });
         let routes = Arc::new(Routes::compute(topology));
-        let graph = Graph::new(Time::ZERO, topology, &tables, routes, (Spread::Ecmp, 1));
+        let graph = Graph::new(Time::ZERO, topology, &tables, routes, (Spread::Ecmp, 1.into()));
         let part = Part::new(0, Division::Hosts, &tables);
         Self { tables, graph, part }
     }

@@ -136,6 +136,14 @@ impl Driver for Part {
         Ok(())
     }
 
+    fn push_mpls(&mut self, _: &mut Packet, _: u16, _: u32) -> Result<(), wire::Error> {
+        unreachable!("no switch has a pipeline")
+    }
+
+    fn pop_mpls(&mut self, _: &mut Packet, _: u16) -> Result<(), wire::Error> {
+        unreachable!("no switch has a pipeline")
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, _: &mut Packet) -> (Transmit, u32) {
         end.transmit_frame(now, &mut [])
     }
@@ -269,7 +277,7 @@ impl Network {
             ports: PortTable::default(),
         });
         let routes = Arc::new(Routes::compute(&topology));
-        let whole = Graph::new(Time::ZERO, &topology, &tables, routes, (Spread::Single, 1));
+        let whole = Graph::new(Time::ZERO, &topology, &tables, routes, (Spread::Single, 1.into()));
         let count = SWITCHES as usize;
         let owner = |node| Part::owner(&tables, node);
         let wire_owner = |port| match tables.map.node(port) {

@@ -18,7 +18,7 @@ use topology::{NodeId, Topology};
 use vswitch::flow_table::{
     Flow, FlowError, FlowTables, Group, Match, Meter, Ports, Selection, TableChange, parse_modification, parse_packet,
 };
-use vswitch::{NormalPipeline, Pipeline, Pipelines};
+use vswitch::{NormalPipeline, Pipeline, Pipelines, Seeds};
 
 use crate::Fabric;
 use crate::document::File;
@@ -70,29 +70,30 @@ impl Serialize for SwitchTables {
 
 impl Fabric {
     /// What switches do that have tables, or VLANs; to be made anew when `flow_tables` or `switches` change. `seed` is where their hashes start.
-    pub fn pipelines(&self, seed: u64) -> Pipelines {
-        self.pipelines_with(self.flow_tables.iter().map(|(id, tables)| (*id, tables.changes())).collect(), seed)
+    pub fn pipelines(&self, seeds: Seeds) -> Pipelines {
+        self.pipelines_with(self.flow_tables.iter().map(|(id, tables)| (*id, tables.changes())).collect(), seeds)
     }
 
     /// The same, if these switches have tables, which new ones become by these changes.
     ///
     /// # Panics
     /// Where a pipeline is made, if a change cannot be.
-    pub fn pipelines_with(&self, tables: BTreeMap<NodeId, Vec<TableChange>>, seed: u64) -> Pipelines {
+    pub fn pipelines_with(&self, tables: BTreeMap<NodeId, Vec<TableChange>>, seeds: Seeds) -> Pipelines {
         let has_vlans = self.has_vlans();
         if tables.is_empty() && !has_vlans {
             return Pipelines::default();
         }
         Pipelines::new_at(move |now, topology, switch| match tables.get(&switch) {
-            Some(changes) => Some(Box::new(tables_of(now, topology, switch, seed, changes)) as Box<dyn Pipeline>),
+            Some(changes) => Some(Box::new(tables_of(now, topology, switch, seeds, changes)) as Box<dyn Pipeline>),
             None => has_vlans.then(|| Box::new(NormalPipeline) as Box<dyn Pipeline>),
         })
     }
 }
 
-fn tables_of(now: Time, topology: &Topology, switch: NodeId, seed: u64, changes: &[TableChange]) -> FlowTables {
-    let seed = mix(seed ^ mix(u64::from(switch.0)));
-    FlowTables::new(now, Ports::of(topology, switch), seed, changes).expect("changes were checked")
+fn tables_of(now: Time, topology: &Topology, switch: NodeId, seeds: Seeds, changes: &[TableChange]) -> FlowTables {
+    let own = |seed| mix(seed ^ mix(u64::from(switch.0)));
+    let seeds = Seeds { choices: own(seeds.choices), tables: own(seeds.tables) };
+    FlowTables::new(now, Ports::of(topology, switch), seeds, changes).expect("changes were checked")
 }
 
 /// A flow, a group or a meter as written.
@@ -173,7 +174,7 @@ pub(crate) fn flow_tables(
     }
     if problems.is_empty() {
         for (switch, tables) in &all {
-            let empty = FlowTables::new(Time::ZERO, Ports::default(), 0, &[]).expect("nothing is refused");
+            let empty = FlowTables::new(Time::ZERO, Ports::default(), 0.into(), &[]).expect("nothing is refused");
             if let Err((number, error)) = empty.check(&tables.changes()) {
                 // The first change is of no text.
                 problems.add(places[switch][number.saturating_sub(1)], error.to_string(), "here", error.hint());

@@ -40,10 +40,10 @@ groups:
     assert_eq!(texts, ["priority=10,tcp,tp_dst=80 actions=group:1", "udp,in_port=0 actions=output:1"]);
     assert_eq!(tables.groups.len(), 1);
     assert_eq!(fabric.flow_tables.len(), 1);
-    assert!(!fabric.pipelines(1).is_empty());
+    assert!(!fabric.pipelines(1.into()).is_empty());
     let json = serde_json::to_value(&fabric).expect("it is data");
     assert_eq!(json["flow_tables"]["s1"]["flows"][1], "udp,in_port=0 actions=output:1");
-    assert!(read("").expect("it is a file").pipelines(1).is_empty());
+    assert!(read("").expect("it is a file").pipelines(1.into()).is_empty());
 }
 
 #[test]

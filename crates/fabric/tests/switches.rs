@@ -54,11 +54,11 @@ switches:
     let h2 = &s2.ports[&PortId(0)];
     assert_eq!(h2.vlans.as_ref().map(PortVlans::trunks), Some(&[10, 20][..]), "its own is among them");
     assert_eq!((h2.storm_control, h2.flood), (Some(StormLimit::BitsPerSecond(10_000_000)), Some(true)));
-    assert!(fabric.has_vlans() && !fabric.pipelines(1).is_empty());
+    assert!(fabric.has_vlans() && !fabric.pipelines(1.into()).is_empty());
     let json = serde_json::to_value(&fabric).expect("it is data");
     assert_eq!(json["switches"]["s1"]["ports"]["0"]["vlans"]["mode"], "access");
     let plain = read("switches: { s1: { mac-age: 10s } }\n").expect("it is a file");
-    assert!(!plain.has_vlans() && plain.pipelines(1).is_empty());
+    assert!(!plain.has_vlans() && plain.pipelines(1.into()).is_empty());
 }
 
 #[test]

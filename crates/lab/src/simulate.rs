@@ -96,7 +96,7 @@ fn one_of_traffic(
     let time_series = options.step_of(experiment);
     let fabric = overridden(fabric, case);
     let flows = flows(&fabric, experiment, case, run)?;
-    let pipelines = fabric.pipelines(run.seed);
+    let pipelines = fabric.pipelines(run.seed.into());
     let scenario = Scenario {
         pipelines: &pipelines,
         fabric: &fabric,

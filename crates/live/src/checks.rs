@@ -37,6 +37,7 @@ use crate::dataplane::{OrderKind, ServerOrder, ServerOrders};
 use crate::files::FileMount;
 use crate::host::Host;
 use crate::namespace::Namespace;
+use crate::secret::seeds;
 use failure::Failure;
 use probe::{Job, Probe};
 
@@ -144,7 +145,7 @@ impl Checks {
                 other => {
                     // What it forgets comes before what the next one finds.
                     drop(other);
-                    start(plan, namespaces, orders, fabric.seed)
+                    start(plan, namespaces, orders, seeds(fabric).tables)
                 }
             };
             self.checkers.insert(service.name.clone(), checker);

@@ -16,7 +16,7 @@ use ring::digest::{Context, SHA256};
 use serde::Deserialize;
 
 use blobs::Blobs;
-pub use root::Root;
+pub use root::{MOUNT, Root};
 use unpack::Unpacker;
 
 /// Layers of an image.
@@ -49,6 +49,8 @@ pub struct Unusable {
     /// What fixes it.
     pub hint: &'static str,
 }
+
+const BY_NAME_HINT: &str = "an image of a registry is written with `docker://`: `image: docker://debian:12`";
 
 const WRITE_ANEW: &str =
     "`skopeo copy docker://debian:12 oci-archive:debian.tar` or `docker save debian:12 -o debian.tar` writes one";
@@ -152,7 +154,11 @@ pub fn prepare(written: &str, folder: &Path) -> Result<Image, Unusable> {
         let archive = fetch(written, &cache)?;
         return unpack(&archive, &cache);
     }
-    unpack(&folder.join(written), &cache)
+    let path = folder.join(written);
+    if !path.exists() {
+        return Err(Unusable::new(format!("there is no {}", path.display()), BY_NAME_HINT));
+    }
+    unpack(&path, &cache)
 }
 
 /// Where unpacked images are.
@@ -233,6 +239,9 @@ fn tempfile_folder(cache: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
+/// Bytes behind the end of a layer's archive.
+const BEHIND_MAX: u64 = 16 << 20;
+
 fn unpack_layers(blobs: &Blobs, layers: &[String], ids: &[String], into: &Path) -> Result<(), Unusable> {
     let mut unpacker = Unpacker::new(into).map_err(Unusable::of(into.display().to_string()))?;
     for (layer, id) in layers.iter().zip(ids) {
@@ -241,8 +250,11 @@ fn unpack_layers(blobs: &Blobs, layers: &[String], ids: &[String], into: &Path) 
         let plain = decompressed(compressed).map_err(&of_layer)?;
         let mut hashed = Hashed { reader: plain, context: Context::new(&SHA256) };
         unpacker.layer(&mut hashed).map_err(&of_layer)?;
-        // What is behind the archive's end counts, too.
-        io::copy(&mut (&mut hashed).take(unpack::BYTES_MAX), &mut io::sink()).map_err(&of_layer)?;
+        // What is behind the archive's end counts, too: archives fill their last blocks with zeros.
+        if io::copy(&mut (&mut hashed).take(BEHIND_MAX + 1), &mut io::sink()).map_err(&of_layer)? > BEHIND_MAX {
+            let error = io::Error::new(io::ErrorKind::InvalidData, "it goes on behind the end of its archive");
+            return Err(of_layer(error));
+        }
         let is = format!("sha256:{}", hex(hashed.context.finish().as_ref()));
         if is != *id {
             return Err(Unusable::new(

@@ -48,6 +48,7 @@ pub mod port;
 mod process;
 mod programs;
 mod runtime;
+mod secret;
 pub mod sniffer;
 mod subordinate_ids;
 mod tap;

@@ -36,6 +36,7 @@ use crate::image::{Image, Root};
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
 use crate::programs::Programs;
+use crate::secret::seeds;
 use crate::uplink::Outside;
 use crate::{Error, process};
 use captures::Captures;
@@ -293,7 +294,8 @@ impl Network {
         let before = self.plane.as_ref().map(DataPlane::plan);
         // Tests have pipelines of their own.
         check_workers(&fabric, before)?;
-        let pipelines = if self.pipelines.is_empty() { fabric.pipelines(fabric.seed) } else { self.pipelines.clone() };
+        let pipelines =
+            if self.pipelines.is_empty() { fabric.pipelines(seeds(&fabric)) } else { self.pipelines.clone() };
         let plan = Plan::new(fabric, routes, default_workers(), pipelines, before);
         // Those of `heddle run` are there to be measured.
         let plan = if self.ephemeral { plan.counting_flows() } else { plan };

@@ -44,6 +44,25 @@ pub trait Port: AsFd + Debug + Send {
     /// If the device does not take it: its queue is full, or it is down. The frame is lost then, as on a wire.
     fn write(&mut self, frame: &[u8]) -> io::Result<()>;
 
+    /// The network of the tunnel by which the frame has come that was read last; 0 of what is no tunnel.
+    fn tunnel(&self) -> u32 {
+        0
+    }
+
+    /// Whether it carries frames of more than one network of a tunnel: each is to be sent by itself.
+    fn has_networks(&self) -> bool {
+        false
+    }
+
+    /// [`Port::write`] to a network of a tunnel. What is no tunnel, or has one network only, does not ask.
+    ///
+    /// # Errors
+    /// As [`Port::write`].
+    fn write_to_network(&mut self, frame: &[u8], vni: u32) -> io::Result<()> {
+        let _ = vni;
+        self.write(frame)
+    }
+
     /// Whether [`Port::flush`] has something to do or to report.
     fn is_waiting(&self) -> bool;
 

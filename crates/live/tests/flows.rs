@@ -88,6 +88,25 @@ fn a_trunk_carries_tags_that_hosts_do_not_see() {
     }
 }
 
+/// The same with labels, behind which checksums are still to be made and segments to be cut.
+#[test]
+fn labels_are_put_on_and_taken_off_again() {
+    let Some(bed) = Bed::new() else { return };
+    for (workers, rate) in [(2, ""), (1, ", rate: 200 Mbit/s, delay: 100 us")] {
+        bed.with_workers(workers);
+        let network = bed.up("labels", &flow_file::labels(rate, &[]));
+        bed::ping(&network, "h1", &["-4"], 3, "h2");
+        for (from, to) in [("h1", "10.0.0.2"), ("h2", "10.0.0.1")] {
+            let of = if from == "h1" { "h2" } else { "h1" };
+            let server = Running::iperf3_server(network.command(of, "iperf3", ["-s", "-1"]));
+            bed::output(network.command(from, "iperf3", ["-4", "-c", to, "-n", "4M"]));
+            drop(server);
+        }
+        assert!(counted(&network, "mpls").1 > 0);
+        network.down().unwrap();
+    }
+}
+
 #[test]
 fn flows_come_and_go_while_packets_go_on() {
     let Some(bed) = Bed::new() else { return };

@@ -16,6 +16,24 @@ links:
   - between: [far, s1]
 ";
 
+/// Two networks of one tunnel: h1 is in network 42, h2 in 43.
+const NETWORKS: &str = "
+name: networks
+mtu: 1450
+nodes: { h1: host, h2: host, far: { kind: host, devices: ['vxlan:10.9.0.2,vni=flow'] }, s1: switch }
+links:
+  - between: [h1, s1]RATE
+  - between: [h2, s1]RATE
+  - between: [far, s1]RATE
+flows:
+  s1:
+    - in_port=h1,actions=set_tunnel:42,output:far
+    - in_port=h2,actions=set_field:43->tun_id,output:far
+    - tun_id=42,in_port=far,actions=output:h1
+    - tun_id=43,in_port=far,actions=output:h2
+    - priority=1,actions=drop
+";
+
 /// Another machine, at the other end of a cable.
 struct Machine(Child);
 
@@ -97,6 +115,43 @@ fn a_host_is_behind_a_tunnel_of_linux() {
         network.down().unwrap();
         // The socket is free again.
         drop(std::net::UdpSocket::bind("0.0.0.0:4789").unwrap());
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn flows_say_which_network_of_a_tunnel_a_packet_is_of() {
+    let thread = std::thread::spawn(|| {
+        if !nix::unistd::geteuid().is_root() {
+            return eprintln!("SKIPPED: tunnels are for root");
+        }
+        let Some(bed) = Bed::new() else { return };
+        let machine = Machine::beside_a_new_one();
+        for rate in ["", "\n    rate: 200 Mbit/s"] {
+            let text = NETWORKS.replace("RATE", rate);
+            let of_file = fabric::parse(&bed::source(&text)).unwrap().topology;
+            let far = of_file.address(of_file.node("far").unwrap()).unwrap();
+            let mac = far.mac.map(|byte| format!("{byte:02x}")).join(":");
+            let network = bed.up("networks", &text);
+            // The other end has one network at a time.
+            for (vni, here, not_here) in [(42, "h1", "h2"), (43, "h2", "h1")] {
+                machine.run(&format!(
+                    "ip link add vx0 address {mac} mtu 1450 type vxlan id {vni} remote 10.9.0.1 dstport 4789 dev right"
+                ));
+                machine.run(&format!("ip addr add {}/{} dev vx0", far.ipv4, far.ipv4_prefix));
+                machine.run("ip link set vx0 up");
+                bed::ping(&network, here, &["-4"], 3, "far");
+                let address = of_file.address(of_file.node(not_here).unwrap()).unwrap().ipv4;
+                assert!(
+                    !machine.attempt(&format!("ping -c 1 -W 1 {address}")).status.success(),
+                    "{not_here} is elsewhere"
+                );
+                machine.run("ip link del vx0");
+            }
+            network.down().unwrap();
+        }
     });
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);

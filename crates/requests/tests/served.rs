@@ -173,6 +173,28 @@ fn keep_alive_opens_a_connection_a_client() {
     assert!(accepted >= done + 5, "{accepted} {done}");
 }
 
+/// Ports of clients of this server that nobody may use for a minute, and connections whose server waits that long in their place.
+fn time_waits(server: SocketAddr) -> (usize, usize) {
+    const TIME_WAIT: &str = "06";
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has it");
+    let ports = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let waiting = ports.filter(|words| words.get(3) == Some(&TIME_WAIT));
+    let own = format!(":{:04X}", server.port());
+    let (at_server, at_client): (Vec<_>, Vec<_>) = waiting
+        .filter(|words| words[1].ends_with(&own) || words[2].ends_with(&own))
+        .partition(|words| words[1].ends_with(&own));
+    (at_client.len(), at_server.len())
+}
+
+#[test]
+fn a_client_keeps_no_port_from_the_next_one() {
+    let server = Running::start(config());
+    let done = load(server.address, spec(Workload::FineGrain, CLOSED), Connections::New).done();
+    // The last ones may not have been closed by the server yet when the load is over.
+    let (at_clients, at_server) = time_waits(server.address);
+    assert!(done > 20 && at_server > 0 && at_clients <= at_server / 4, "{done} done, {at_clients} and {at_server}");
+}
+
 #[test]
 fn an_open_loop_sends_what_it_should_from_addresses_of_its_choice() {
     let server = Running::start(config());

@@ -107,7 +107,7 @@ impl<'a> Engine<'a> {
         let fabric = scenario.fabric;
         let topology = &fabric.topology;
         let tables = fabric.tables(scenario.pipelines.clone(), scenario.seed);
-        let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed));
+        let (routes, randomness) = (Arc::clone(scenario.routes), (scenario.spread, scenario.seed.into()));
         let kind = scenario.transport.kind;
         let notifies = kind == TransportKind::Linux && scenario.transport.linux.asks_for_ecn();
         let is_tuned = scenario.transport.window == ReceiveWindow::Auto;

@@ -13,13 +13,19 @@ use fabric::Fabric;
 use topology::{HostAddress, NodeId};
 use vswitch::spread::FlowHash;
 use vswitch::{Field, FlowKey, Forwarding, Pipelines};
-use wire::{Coverage, EthernetRepr, TAG_AT, ethertype, protocol, tcp_flags, vlan_tag};
+use wire::{
+    Coverage, EthernetPacketMut, EthernetRepr, MplsRepr, TAG_AT, ethertype, mpls_at, mpls_to_pop, protocol, tcp_flags,
+    vlan_tag,
+};
 
 /// The headers of a flow's frame, as far as bonds and switches look: Ethernet, IPv4, TCP.
 const BYTES: usize = 14 + IP_BYTES as usize;
-/// With an 802.1Q tag.
-const TAGGED_BYTES: usize = BYTES + TAG;
+/// With an 802.1Q tag and as many labels as a switch knows.
+const BYTES_MAX: usize = BYTES + TAG + LABELS_MAX * TAG;
+/// A tag, or a label.
 const TAG: usize = 4;
+const _: () = assert!(TAG == MplsRepr::LEN, "both are put in and taken out alike");
+const LABELS_MAX: usize = 4;
 const IP_BYTES: u16 = 20 + 20;
 /// IP addresses and ports, from and to each.
 const TUPLE: Range<usize> = 14 + 12..14 + 24;
@@ -61,28 +67,47 @@ impl Fields {
 /// The bytes of a header. At most one tag: switches take a frame with a second one for a malformed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
-    /// A tag is in its place behind the addresses; without one, the last bytes are 0.
-    bytes: [u8; TAGGED_BYTES],
+    /// A tag is in its place behind the addresses, labels behind it; without them, the last bytes are 0.
+    bytes: [u8; BYTES_MAX],
     is_tagged: bool,
+    labels: usize,
 }
 
 impl Frame {
+    /// Bytes of its tag and its labels.
+    const fn shift(&self) -> usize {
+        (self.is_tagged as usize + self.labels) * TAG
+    }
+
     fn bytes(&self) -> &[u8] {
-        &self.bytes[..if self.is_tagged { TAGGED_BYTES } else { BYTES }]
+        &self.bytes[..BYTES + self.shift()]
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..if self.is_tagged { TAGGED_BYTES } else { BYTES }]
+        let length = BYTES + self.shift();
+        &mut self.bytes[..length]
     }
 
-    /// What is behind the Ethernet header of a frame without a tag, by where it is there.
+    /// Puts a tag or a label in at a place.
+    fn put_in(&mut self, at: usize, tag: [u8; TAG]) {
+        self.bytes.copy_within(at..BYTES_MAX - TAG, at + TAG);
+        self.bytes[at..at + TAG].copy_from_slice(&tag);
+    }
+
+    /// Takes one out.
+    fn take_out(&mut self, at: usize) {
+        self.bytes.copy_within(at + TAG.., at);
+        self.bytes[BYTES_MAX - TAG..].fill(0);
+    }
+
+    /// What is behind the Ethernet header of a frame without a tag and labels, by where it is there.
     fn behind(&self, range: Range<usize>) -> &[u8] {
-        let shift = usize::from(self.is_tagged) * TAG;
+        let shift = self.shift();
         &self.bytes[range.start + shift..range.end + shift]
     }
 
     fn behind_mut(&mut self, range: Range<usize>) -> &mut [u8] {
-        let shift = usize::from(self.is_tagged) * TAG;
+        let shift = self.shift();
         &mut self.bytes[range.start + shift..range.end + shift]
     }
 }
@@ -197,10 +222,10 @@ impl Headers {
         }
     }
 
-    /// Whether it has the IP address of this host as its destination. Hosts are in no VLAN: what comes with a tag is for none of them.
+    /// Whether it has the IP address of this host as its destination. Hosts are in no VLAN and know no labels: what comes with either is for none of them.
     pub(crate) fn is_to(&self, header: u32, host: &HostAddress) -> bool {
         let frame = self.frame(header);
-        !frame.is_tagged && frame.behind(TUPLE)[4..8] == host.ipv4.octets()
+        frame.shift() == 0 && frame.behind(TUPLE)[4..8] == host.ipv4.octets()
     }
 
     /// Whether addresses and ports of one are those of the other in the other direction.
@@ -308,8 +333,7 @@ impl Headers {
             return Err(wire::Error::Truncated { header: "headroom", need: TAG, have: 0 });
         }
         wanted.is_tagged = true;
-        wanted.bytes.copy_within(TAG_AT..BYTES, TAG_AT + TAG);
-        wanted.bytes[TAG_AT..TAG_AT + TAG].copy_from_slice(&vlan_tag(tci));
+        wanted.put_in(TAG_AT, vlan_tag(tci));
         Ok(self.rewritten(header, wanted, self.get(header).bytes + TAG as u32))
     }
 
@@ -325,8 +349,40 @@ impl Headers {
             return Err(wire::Error::Field { header: "Ethernet", field: "ethertype", value, expected });
         }
         wanted.is_tagged = false;
-        wanted.bytes.copy_within(TAG_AT + TAG.., TAG_AT);
-        wanted.bytes[BYTES..].fill(0);
+        wanted.take_out(TAG_AT);
+        Ok(self.rewritten(header, wanted, self.get(header).bytes - TAG as u32))
+    }
+
+    /// The same header with one more label, and this ethertype.
+    ///
+    /// # Errors
+    /// If it has as many labels as switches know.
+    pub(crate) fn with_label(&mut self, header: u32, ethertype: u16, entry: u32) -> Result<u32, wire::Error> {
+        let mut wanted = *self.frame(header);
+        if wanted.labels == LABELS_MAX {
+            return Err(wire::Error::Truncated { header: "headroom", need: TAG, have: 0 });
+        }
+        let at = mpls_at(wanted.bytes())?;
+        wanted.put_in(at, entry.to_be_bytes());
+        wanted.labels += 1;
+        EthernetPacketMut::new_checked(wanted.bytes_mut())?.set_ethertype(ethertype);
+        Ok(self.rewritten(header, wanted, self.get(header).bytes + TAG as u32))
+    }
+
+    /// The same header without its uppermost label, and with this ethertype.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub(crate) fn without_label(&mut self, header: u32, ethertype: u16) -> Result<u32, wire::Error> {
+        let mut wanted = *self.frame(header);
+        let at = mpls_to_pop(wanted.bytes())?;
+        let Some(labels) = wanted.labels.checked_sub(1) else {
+            // It only has their ethertype, from whoever took the last one off.
+            return Err(wire::Error::Truncated { header: "MPLS", need: TAG, have: 0 });
+        };
+        wanted.take_out(at);
+        wanted.labels = labels;
+        EthernetPacketMut::new_checked(wanted.bytes_mut())?.set_ethertype(ethertype);
         Ok(self.rewritten(header, wanted, self.get(header).bytes - TAG as u32))
     }
 
@@ -362,7 +418,7 @@ fn leave_out_checksums(frame: &mut Frame) {
 
 /// The headers of a flow's frames, without checksums.
 fn frame(from: &HostAddress, to: &HostAddress, upper: Upper) -> Frame {
-    let mut frame = [0; TAGGED_BYTES];
+    let mut frame = [0; BYTES_MAX];
     EthernetRepr { dst: to.mac, src: from.mac, vlan: None, ethertype: ethertype::IPV4 }.emit(&mut frame);
     let ip = &mut frame[14..];
     ip[0] = 0x45;
@@ -386,5 +442,5 @@ fn frame(from: &HostAddress, to: &HostAddress, upper: Upper) -> Frame {
     ip[16..20].copy_from_slice(&to.ipv4.octets());
     ip[20..22].copy_from_slice(&src_port.to_be_bytes());
     ip[22..24].copy_from_slice(&dst_port.to_be_bytes());
-    Frame { bytes: frame, is_tagged: false }
+    Frame { bytes: frame, is_tagged: false, labels: 0 }
 }

@@ -293,6 +293,22 @@ impl Driver for Medium {
         Ok(())
     }
 
+    fn push_mpls(&mut self, packet: &mut Packet, ethertype: u16, entry: u32) -> Result<(), wire::Error> {
+        if packet.is_frame() {
+            return wire::push_mpls(&mut self.frame_of_mut(*packet).bytes, ethertype, entry);
+        }
+        packet.header = self.headers.with_label(packet.header, ethertype, entry)?;
+        Ok(())
+    }
+
+    fn pop_mpls(&mut self, packet: &mut Packet, ethertype: u16) -> Result<(), wire::Error> {
+        if packet.is_frame() {
+            return wire::pop_mpls(&mut self.frame_of_mut(*packet).bytes, ethertype);
+        }
+        packet.header = self.headers.without_label(packet.header, ethertype)?;
+        Ok(())
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
         if packet.is_frame() {
             return end.transmit_frame(now, &mut self.frame_of_mut(*packet).bytes);

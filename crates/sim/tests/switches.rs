@@ -86,7 +86,7 @@ fn run_text(text: String) -> Outcome {
     sim::run(&Scenario {
         warm_up: Span::from_ms(20),
         duration: Span::from_ms(100),
-        pipelines: &fabric.pipelines(1),
+        pipelines: &fabric.pipelines(1.into()),
         ..scenario::plain(&fabric, &routes, &reno(20), &[FlowSpec { from: CLIENT, to: VIRTUAL, start: Time::ZERO }])
     })
 }
@@ -115,6 +115,19 @@ fn a_trunk_carries_tags_that_hosts_do_not_see() {
     assert_eq!(per_packet(server.backward), per_packet(client.forward));
     let lost = run_text(pipelines::flows::trunk(RATE, &["priority=30,in_port=s1,dl_vlan=5,actions=output:h2"]));
     assert_eq!(lost.flows[0].delivered_bytes, 0);
+}
+
+/// The same with two labels.
+#[test]
+fn labels_are_put_on_and_taken_off_again() {
+    let labelled = run_text(pipelines::flows::labels(RATE, &[]));
+    let [client, server, between] = &labelled.links[..] else { panic!("three links") };
+    assert!(labelled.flows[0].delivered_bytes > 0);
+    let per_packet = |counted: link::Counters| counted.bytes / counted.packets;
+    assert_eq!(per_packet(between.forward), per_packet(client.forward) + 8);
+    assert_eq!(per_packet(server.backward), per_packet(client.forward));
+    let one_is_left = "priority=30,in_port=s1,mpls,actions=pop_mpls:0x8847,output:h2";
+    assert_eq!(run_text(pipelines::flows::labels(RATE, &[one_is_left])).flows[0].delivered_bytes, 0);
 }
 
 /// Between the switches, packets have the tag of their VLAN; hosts of two VLANs do not hear each other.

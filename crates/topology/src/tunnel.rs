@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use wire::Encapsulation;
 
-/// A tunnel. Its name is `vxlan:REMOTE[:PORT],vni=N` or `geneve:..`, with `,local=ADDRESS[:PORT]` behind it where frames come to one address of this machine, or to
+/// A tunnel. Its name is `vxlan:REMOTE[:PORT],vni=N` or `geneve:..`, or `vni=flow` if flows say which network each frame is of, with `,local=ADDRESS[:PORT]` behind it where frames come to one address of this machine, or to
 /// another port than they are sent to. An IPv6 address with a port stands in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelDevice<'a> {
@@ -13,8 +13,8 @@ pub struct TunnelDevice<'a> {
     pub kind: Encapsulation,
     /// Where the other end is.
     pub remote: Endpoint,
-    /// Which network it is (VXLAN Network Identifier, Virtual Network Identifier): 24 bits.
-    pub vni: u32,
+    /// Which network it is (VXLAN Network Identifier, Virtual Network Identifier): 24 bits; `None` if it carries all, and flows say which one a frame leaves by.
+    pub vni: Option<u32>,
     /// Where datagrams come to.
     pub local: Option<Endpoint>,
     /// The whole name.
@@ -80,11 +80,12 @@ impl<'a> TunnelDevice<'a> {
         let (mut vni, mut local) = (None, None);
         for option in options {
             match option.split_once('=') {
+                Some(("vni", "flow")) if vni.is_none() => vni = Some(None),
                 Some(("vni", number)) if vni.is_none() => {
                     let is_plain =
                         number.bytes().all(|byte| byte.is_ascii_digit()) && (number == "0" || !number.starts_with('0'));
                     let parsed = number.parse().ok().filter(|vni| is_plain && *vni < 1 << 24);
-                    vni = Some(parsed.ok_or(NotTunnel::Vni(number))?);
+                    vni = Some(Some(parsed.ok_or(NotTunnel::Vni(number))?));
                 }
                 Some(("local", endpoint)) if local.is_none() => local = Some(Endpoint::parse(endpoint)?),
                 _ => return Err(NotTunnel::Unknown(option)),
@@ -116,7 +117,7 @@ impl fmt::Display for NotTunnel<'_> {
             Self::Address(text) => write!(f, "`{text}` is no address, and no address with a port"),
             Self::NotUnicast(address) => write!(f, "{address} is no address of one machine"),
             Self::NoVni => f.write_str("it does not say which network (`vni=`)"),
-            Self::Vni(text) => write!(f, "`{text}` is no network: 0 to 16777215"),
+            Self::Vni(text) => write!(f, "`{text}` is no network: 0 to 16777215, or `flow`"),
             Self::Unknown(option) => write!(f, "`{option}` is no option, or is there twice"),
             Self::Families => f.write_str("one address is of IPv4, the other of IPv6"),
             Self::Itself => f.write_str("it leads to itself"),
@@ -132,7 +133,8 @@ mod tests {
     fn tunnels_have_two_ends_and_a_network() {
         let of = |name| TunnelDevice::parse(name).unwrap().unwrap();
         let tunnel = of("vxlan:192.0.2.7,vni=42");
-        assert_eq!((tunnel.kind, tunnel.vni, tunnel.local), (Encapsulation::Vxlan, 42, None));
+        assert_eq!((tunnel.kind, tunnel.vni, tunnel.local), (Encapsulation::Vxlan, Some(42), None));
+        assert_eq!(of("geneve:192.0.2.7,vni=flow").vni, None);
         assert_eq!(tunnel.remote, Endpoint { address: "192.0.2.7".parse().unwrap(), port: None });
         let tunnel = of("geneve:[2001:db8::7]:7000,vni=0,local=[2001:db8::1]");
         assert_eq!((tunnel.kind, tunnel.remote.port), (Encapsulation::Geneve, Some(7000)));
@@ -164,6 +166,7 @@ mod tests {
         assert_eq!(why("vxlan:192.0.2.7,vni=1,local=192.0.2.7"), NotTunnel::Itself);
         assert_eq!(why("vxlan:192.0.2.7:4790,vni=1,local=192.0.2.7:4790"), NotTunnel::Itself);
         assert_eq!(why("vxlan:192.0.2.7,vni=1,vni=1"), NotTunnel::Unknown("vni=1"));
+        assert_eq!(why("vxlan:192.0.2.7,vni=flow,vni=1"), NotTunnel::Unknown("vni=1"));
         assert_eq!(why("vxlan:192.0.2.7,vni=1,key=2"), NotTunnel::Unknown("key=2"));
         assert_eq!(why("vxlan:192.0.2.7,vni=1,local=::1"), NotTunnel::Families);
     }

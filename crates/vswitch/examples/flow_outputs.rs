@@ -15,8 +15,8 @@ use topology::{HostAddress, NodeId, PortId, Topology};
 use vswitch::Action;
 use vswitch::flow_table::{Flow, FlowTables, Group, Ports, TableChange};
 use wire::{
-    Coverage, EthernetRepr, Ipv4Repr, Ipv6Repr, Pseudo, TAG_AT, TcpRepr, UdpRepr, ethertype, protocol, tcp_flags,
-    vlan_tag,
+    Coverage, EthernetRepr, Ipv4Repr, Ipv6Repr, MplsRepr, Pseudo, TAG_AT, TcpRepr, UdpRepr, ethertype, protocol,
+    tcp_flags, vlan_tag,
 };
 
 /// Ports of the switch, from 1 on as Open vSwitch counts them. What leaves by port 0, which is here as well, is left out.
@@ -95,7 +95,7 @@ fn run(dir: &Path) -> Result<(), Box<dyn Error>> {
             Flow::parse(line, &ports).map_err(|error| format!("{line}: {error} ({})", error.hint))?,
         )));
     }
-    let mut tables = FlowTables::new(Time::ZERO, ports, 1, &changes)?;
+    let mut tables = FlowTables::new(Time::ZERO, ports, 1.into(), &changes)?;
     let mut out = vec![String::new(); usize::from(PORTS) + 1];
     for line in fs::read_to_string(dir.join("packets.txt"))?.lines() {
         let (in_port, frame) = line.split_once(' ').ok_or("a port and a packet")?;
@@ -133,6 +133,16 @@ fn carry_out(actions: &[Action], mut frame: Vec<u8>, in_port: PortId, out: &mut 
             }
             Action::PopVlan => {
                 frame.drain(TAG_AT..TAG_AT + vlan_tag(0).len());
+            }
+            Action::PushMpls { ethertype, entry } => {
+                if wire::push_mpls(&mut frame, ethertype, entry).is_err() {
+                    return;
+                }
+            }
+            Action::PopMpls(ethertype) => {
+                if wire::pop_mpls(&mut frame, ethertype).is_err() {
+                    return;
+                }
             }
             Action::Clone(length) => {
                 let end = number + 1 + usize::from(length);
@@ -337,7 +347,7 @@ impl Random {
     /// No two have the same priority: of two that match a packet, only one may count.
     fn flow(&mut self, number: u32) -> String {
         let table = self.below(3);
-        let kind = self.one(&["tcp", "udp", "icmp", "ip", "tcp6", "udp6", "ipv6", "icmp6", "arp", ""]);
+        let kind = self.one(&["tcp", "udp", "icmp", "ip", "tcp6", "udp6", "ipv6", "icmp6", "arp", "mpls", ""]);
         let mut text = format!("table={table},priority={}", 100 + number);
         let (is_v4, is_v6) =
             (matches!(kind, "tcp" | "udp" | "icmp" | "ip"), matches!(kind, "tcp6" | "udp6" | "ipv6" | "icmp6"));
@@ -392,6 +402,9 @@ impl Random {
                 "icmp_type=136,nd_tll=00:00:00:00:00:00",
             ]);
         }
+        if kind == "mpls" {
+            fields.extend(["mpls_label=16", "mpls_tc=1", "mpls_ttl=64", "mpls_bos=1", "mpls_bos=1", "mpls_bos=0"]);
+        }
         if kind == "arp" {
             fields.extend(["arp_op=1", "arp_spa=10.0.0.1", "arp_tha=02:00:00:00:00:02"]);
         }
@@ -440,6 +453,15 @@ impl Random {
         if has_ports {
             actions.extend(["mod_tp_src:2", "mod_tp_dst:81"]);
         }
+        if kind == "icmp6" && text.contains("icmp_type=135") {
+            actions.extend(["set_field:fd00::9->nd_target", "set_field:02:00:00:00:00:09->nd_sll"]);
+        }
+        if kind == "icmp6" && text.contains("icmp_type=136") {
+            actions.extend(["set_field:fd00::8->nd_target", "set_field:02:00:00:00:00:08->nd_tll"]);
+        }
+        if kind == "mpls" {
+            actions.extend(["set_mpls_label:17", "set_mpls_tc:2", "set_mpls_ttl:9", "dec_mpls_ttl"]);
+        }
         let mut chosen: Vec<String> = Vec::new();
         for _ in 0..=self.below(3) {
             let of = if self.below(2) == 0 { &outputs } else { &actions };
@@ -449,11 +471,27 @@ impl Random {
                 chosen.push(action.to_owned());
             }
         }
+        // Behind it, the packet is of another kind. Open vSwitch knows three labels: one comes in, and two tables put one on.
+        let mut labels = Vec::new();
+        if table < 2 && (is_v4 || is_v6 || kind == "mpls") {
+            labels.extend(["push_mpls:0x8847", "push_mpls:0x8847,set_mpls_label:16,dec_mpls_ttl"]);
+        }
+        if text.contains("mpls_bos=1") {
+            labels.extend(["pop_mpls:0x0800", "pop_mpls:0x0800,dec_ttl", "pop_mpls:0x0800,mod_nw_dst:10.0.0.7"]);
+        }
+        if text.contains("mpls_bos=0") {
+            labels.extend(["pop_mpls:0x8847", "pop_mpls:0x8847,set_mpls_tc:3"]);
+        }
+        let has_labels = !labels.is_empty() && self.below(3) == 0;
+        if has_labels {
+            chosen.push(self.one(&labels).to_owned());
+            chosen.push(self.one(&outputs).to_owned());
+        }
         if self.below(4) == 0 {
             chosen.push("clear_actions".to_owned());
         }
         if self.below(3) == 0 {
-            let set = if is_v4 {
+            let set = if is_v4 && !has_labels {
                 self.one(&["output:4,dec_ttl", "mod_nw_dst:10.0.0.7,output:3", "group:2,output:3"])
             } else {
                 "mod_dl_dst:02:00:00:00:00:0a,output:3"
@@ -479,7 +517,16 @@ impl Random {
             repr.emit(&mut bytes);
             bytes
         };
-        let frame = match self.below(10) {
+        let frame = match self.below(12) {
+            10 | 11 => {
+                let entry = MplsRepr {
+                    label: self.one(&[16, 16, 18]),
+                    traffic_class: self.one(&[0, 1]),
+                    is_bottom: true,
+                    ttl: self.one(&[64, 64, 2]),
+                };
+                [ethernet(ethertype::MPLS), entry.bits().to_be_bytes().to_vec(), self.ipv4()].concat()
+            }
             0 => [ethernet(ethertype::ARP), self.arp()].concat(),
             1 => [ethernet(0x88b5), vec![7; 46]].concat(),
             2..=6 => [ethernet(ethertype::IPV4), self.ipv4()].concat(),

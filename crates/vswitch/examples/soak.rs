@@ -99,7 +99,7 @@ struct Soak {
 impl Soak {
     fn new(seed: u64) -> Result<Self, Box<dyn Error>> {
         let ports = ports();
-        let mut tables = FlowTables::new(Time::ZERO, ports.clone(), seed, &[])?;
+        let mut tables = FlowTables::new(Time::ZERO, ports.clone(), seed.into(), &[])?;
         let rules = (0..RULES).map(rule);
         for line in FIREWALL.lines().map(str::to_owned).chain(rules) {
             let flow = Flow::parse(&line, &ports).map_err(|error| format!("{line}: {error}"))?;

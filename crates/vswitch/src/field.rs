@@ -1,5 +1,8 @@
 //! Header fields that a switch can write.
 
+mod discovery;
+mod label;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,6 +10,8 @@ use wire::{
     Coverage, Error, EthernetPacket, EthernetPacketMut, Ipv4Packet, Ipv4PacketMut, Ipv6Packet, Ipv6PacketMut,
     TransportPacketMut, ethertype, protocol,
 };
+
+use discovery::LinkLayer;
 
 /// A header field and what it is to be: the set-field action of `OpenFlow`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +44,22 @@ pub enum Field {
     Ecn(u8),
     /// Time to live of an IPv4 packet, hop limit of an IPv6 packet.
     Ttl(u8),
+    /// Label of the uppermost entry of a label stack: 20 bits.
+    MplsLabel(u32),
+    /// Traffic class of the uppermost entry of a label stack (RFC 5462): 3 bits.
+    MplsTrafficClass(u8),
+    /// Time to live of the uppermost entry of a label stack.
+    MplsTtl(u8),
+    /// Time to live of what is behind the uppermost entry of a label stack: another one, or an IP packet.
+    LabelledTtl(u8),
+    /// Whom a neighbour solicitation asks for, or an advertisement is about.
+    NdTarget(Ipv6Addr),
+    /// The source's link-layer address of a neighbour solicitation, if it has one.
+    NdSourceLinkLayer([u8; 6]),
+    /// The target's link-layer address of a neighbour advertisement, if it has one.
+    NdTargetLinkLayer([u8; 6]),
+    /// The network of the tunnel that it leaves by. It stands in no header of the frame itself.
+    TunnelId(u32),
     /// Source address of the packet that an ICMP error quotes.
     QuotedSrc(IpAddr),
     /// Destination address of the packet that an ICMP error quotes.
@@ -78,6 +99,12 @@ impl Field {
             Self::Dscp(dscp) => write_ip(frame, IpField::TrafficClass { bits: dscp << 2, mask: 0xfc })?,
             Self::Ecn(ecn) => write_ip(frame, IpField::TrafficClass { bits: ecn, mask: 0x03 })?,
             Self::Ttl(ttl) => write_ip(frame, IpField::Ttl(ttl))?,
+            Self::MplsLabel(_) | Self::MplsTrafficClass(_) | Self::MplsTtl(_) => label::write(frame, self)?,
+            Self::LabelledTtl(ttl) => label::write_inner_ttl(frame, ttl)?,
+            Self::NdTarget(target) => discovery::write_target(frame, target, coverage)?,
+            Self::NdSourceLinkLayer(mac) => discovery::write_link_layer(frame, (LinkLayer::Source, mac), coverage)?,
+            Self::NdTargetLinkLayer(mac) => discovery::write_link_layer(frame, (LinkLayer::Target, mac), coverage)?,
+            Self::TunnelId(_) => {}
             Self::QuotedSrc(address) => write_quoted(frame, Quoted::Address(Endpoint::Source, address))?,
             Self::QuotedDst(address) => write_quoted(frame, Quoted::Address(Endpoint::Destination, address))?,
             Self::QuotedPorts(src, dst) => write_quoted(frame, Quoted::Ports(src, dst))?,
@@ -105,6 +132,14 @@ impl fmt::Display for Field {
             Self::Dscp(dscp) => write!(f, "mod_nw_tos:{}", dscp << 2),
             Self::Ecn(ecn) => write!(f, "mod_nw_ecn:{ecn}"),
             Self::Ttl(ttl) => write!(f, "mod_nw_ttl:{ttl}"),
+            Self::MplsLabel(label) => write!(f, "set_mpls_label:{label}"),
+            Self::MplsTrafficClass(class) => write!(f, "set_mpls_tc:{class}"),
+            Self::MplsTtl(ttl) => write!(f, "set_mpls_ttl:{ttl}"),
+            Self::LabelledTtl(ttl) => write!(f, "copy_ttl_in ({ttl})"),
+            Self::NdTarget(address) => write!(f, "set_field:{address}->nd_target"),
+            Self::NdSourceLinkLayer(address) => write!(f, "set_field:{}->nd_sll", mac(address)),
+            Self::NdTargetLinkLayer(address) => write!(f, "set_field:{}->nd_tll", mac(address)),
+            Self::TunnelId(vni) => write!(f, "set_tunnel:{vni:#x}"),
             // No flow writes these, but `ct` with `nat`, and services.
             Self::TcpSeq(number) => write!(f, "sequence number {number}"),
             Self::TcpAck(number) => write!(f, "acknowledgement number {number}"),
@@ -478,10 +513,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_written_or_refused(
-            mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..4, which in 0_usize..19, value: [u8; 16],
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..5, which in 0_usize..27, value: [u8; 16],
         ) {
             if let Some(place) = bytes.get_mut(12..15) {
-                place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0], [0x81, 0, 0]][ip]);
+                place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0], [0x81, 0, 0], [0x88, 0x47, 0]][ip]);
             }
             let four = Ipv4Addr::new(value[0], value[1], value[2], value[3]);
             let mac = [value[0], value[1], value[2], value[3], value[4], value[5]];
@@ -492,7 +527,10 @@ mod tests {
                 Field::Dscp(value[0] & 0x3f), Field::Ecn(value[0] & 3), Field::Ttl(value[0]),
                 Field::VlanTci(port), Field::QuotedSrc(four.into()), Field::QuotedDst(four.into()),
                 Field::QuotedSrc(IpAddr::V6(value.into())), Field::QuotedDst(IpAddr::V6(value.into())), Field::QuotedPorts(port, !port),
-                Field::TcpSeq(u32::from(four)), Field::TcpAck(u32::from(four)),
+                Field::TcpSeq(u32::from(four)), Field::TcpAck(u32::from(four)), Field::MplsLabel(u32::from(four) >> 12),
+                Field::MplsTrafficClass(value[0] >> 5), Field::MplsTtl(value[0]), Field::LabelledTtl(value[0]),
+                Field::NdTarget(value.into()), Field::NdSourceLinkLayer(mac), Field::NdTargetLinkLayer(mac),
+                Field::TunnelId(u32::from(four) >> 8),
             ][which];
             let before = FlowKey::parse(&bytes).ok();
             if field.write(&mut bytes, Coverage::Complete).is_ok() && let Some(before) = before {
@@ -514,7 +552,15 @@ mod tests {
                     | Field::QuotedDst(_)
                     | Field::QuotedPorts(..)
                     | Field::TcpSeq(_)
-                    | Field::TcpAck(_) => before,
+                    | Field::TcpAck(_)
+                    | Field::MplsLabel(_)
+                    | Field::MplsTrafficClass(_)
+                    | Field::MplsTtl(_)
+                    | Field::LabelledTtl(_)
+                    | Field::NdTarget(_)
+                    | Field::NdSourceLinkLayer(_)
+                    | Field::NdTargetLinkLayer(_)
+                    | Field::TunnelId(_) => before,
                 };
                 prop_assert_eq!(key, expected);
             }

@@ -53,6 +53,8 @@ pub trait Pipeline: fmt::Debug + Send + Rebase {
 pub struct PacketIn<'a> {
     /// The port of the switch that it came in by. A bond is known by the port of its first member.
     pub in_port: PortId,
+    /// The network of the tunnel by which it has come in; 0 if it has come by none.
+    pub tunnel: u32,
     /// The fields by which switches spread packets.
     pub key: &'a FlowKey,
     /// Its bytes from the destination address on, as many as there are; headers at least.
@@ -72,7 +74,7 @@ pub struct PacketOut {
 
 impl Pipeline for FlowTables {
     fn process(&mut self, now: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) {
-        Self::process(self, now, packet.in_port, (packet.headers, packet.bytes), actions);
+        self.process_from(now, (packet.in_port, packet.tunnel), (packet.headers, packet.bytes), actions);
     }
 
     fn has_metered(&self) -> bool {

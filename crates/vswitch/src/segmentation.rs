@@ -6,7 +6,7 @@
 //! checksum stays to be done, with a header that says so, as it was before.
 
 use wire::checksum::internet;
-use wire::{SegmentationKind, VirtioNetLayout, VirtioNetPacket, ethertype, tcp_flags};
+use wire::{MplsPacket, SegmentationKind, VirtioNetLayout, VirtioNetPacket, ethertype, mpls_at, tcp_flags};
 
 /// Bytes of the virtio-net header.
 const VNET: usize = VirtioNetLayout::Short.len();
@@ -14,6 +14,8 @@ const VNET: usize = VirtioNetLayout::Short.len();
 const ADDRESSES: usize = 12;
 /// VLAN tags that are looked behind.
 const TAGS_MAX: usize = 2;
+/// Labels that are looked behind: as many as a worker's buffer has room for.
+const LABELS_MAX: usize = 4;
 /// 802.1ad's ethertype of an outer tag.
 const ETHERTYPE_QINQ: u16 = 0x88a8;
 /// Pieces of one segment at most: those of 64 KiB in pieces of 128 bytes. Smaller pieces would only keep the worker busy.
@@ -73,7 +75,7 @@ impl<'a> LargeSegment<'a> {
 
     fn read(header: &VirtioNetPacket<'a>, is_tcp: bool, is_v4: Option<bool>) -> Option<Self> {
         let frame = header.frame();
-        let network = network_header(frame)?;
+        let network = labelled_header(frame)?;
         let transport = usize::from(header.checksum_start());
         let checksum = transport + usize::from(header.checksum_offset());
         let ip = if network.1 { IPV4 } else { IPV6 };
@@ -316,6 +318,21 @@ pub(crate) fn network_header(frame: &[u8]) -> Option<(usize, bool)> {
         }
     }
     None
+}
+
+/// The same behind a label stack, if there is one.
+fn labelled_header(frame: &[u8]) -> Option<(usize, bool)> {
+    let at = mpls_at(frame).ok()?;
+    if !ethertype::is_mpls(word(frame, at - 2)) {
+        return network_header(frame);
+    }
+    let packet = MplsPacket::behind_stack(&frame[at..], LABELS_MAX)?;
+    let is_v4 = match packet.first()? >> 4 {
+        4 => true,
+        6 => false,
+        _ => return None,
+    };
+    (packet.len() >= if is_v4 { IPV4 } else { IPV6 }).then_some((frame.len() - packet.len(), is_v4))
 }
 
 pub(crate) fn word(bytes: &[u8], at: usize) -> u16 {

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use topology::{HostAddress, Topology};
 use wire::{
-    ArpOperation, ArpRepr, EthernetRepr, Ipv4Repr, Ipv6Repr, NeighbourRepr, Pseudo, TcpRepr, Timestamps, UdpRepr,
-    ethertype, multicast_mac, protocol, tcp_flags,
+    ArpOperation, ArpRepr, EthernetRepr, Ipv4Repr, Ipv6Repr, MplsRepr, NeighbourRepr, Pseudo, TcpRepr, Timestamps,
+    UdpRepr, ethertype, multicast_mac, protocol, tcp_flags,
 };
 
 /// The timestamps of every segment made here.
@@ -102,6 +102,15 @@ pub fn tcp_v6(from: &HostAddress, to: &HostAddress, src_port: u16, dst_port: u16
     let segment = segment(src_port, dst_port, payload_len, &pseudo);
     let header = ipv6(from.ipv6, to.ipv6, protocol::TCP, segment.len(), 64);
     [ethernet(from.mac, to.mac, None, ethertype::IPV6), header, segment].concat()
+}
+
+/// A frame with this label stack on it, the uppermost entry first; the last one, and no other one, says that it is.
+pub fn labelled(mut frame: Vec<u8>, entries: &[u32]) -> Vec<u8> {
+    for (number, entry) in entries.iter().rev().enumerate() {
+        let entry = MplsRepr { is_bottom: number == 0, ..MplsRepr::parse(*entry) };
+        wire::push_mpls(&mut frame, ethertype::MPLS, entry.bits()).expect("it has an Ethernet header");
+    }
+    frame
 }
 
 /// A datagram of UDP over IPv4 with identification 7; or a fragment of that length, at an offset in units of eight bytes, and whether more follow.

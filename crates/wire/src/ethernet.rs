@@ -32,6 +32,15 @@ pub mod ethertype {
     pub const SERVICE_VLAN: u16 = 0x88a8;
     /// LLDP (IEEE 802.1AB).
     pub const LLDP: u16 = 0x88cc;
+    /// A label stack follows (RFC 3032).
+    pub const MPLS: u16 = 0x8847;
+    /// A label stack follows, whose uppermost label was assigned upstream (RFC 5332).
+    pub const MPLS_UPSTREAM: u16 = 0x8848;
+
+    /// Whether a label stack follows.
+    pub const fn is_mpls(ethertype: u16) -> bool {
+        matches!(ethertype, MPLS | MPLS_UPSTREAM)
+    }
 
     /// Whether a tag follows. Linux takes off all that have no VLAN, however many there are, and looks at what is behind them.
     pub const fn is_tag(ethertype: u16) -> bool {
@@ -144,6 +153,14 @@ impl<'a> EthernetPacketMut<'a> {
         };
         *old = tci.to_be_bytes();
         Ok(())
+    }
+
+    /// Changes what the payload is said to be; behind a tag, the tagged type.
+    pub fn set_ethertype(&mut self, ethertype: u16) {
+        let place = self.tag.last_chunk_mut::<2>().or_else(|| self.header.last_chunk_mut::<2>());
+        if let Some(place) = place {
+            *place = ethertype.to_be_bytes();
+        }
     }
 
     /// Changes the destination address.

@@ -24,6 +24,7 @@
 //! | [`LacpPacket`] | IEEE 802.1AX-2014, 6.4.2: LACPDU, version 1 |
 //! | [`MarkerPacket`] | IEEE 802.1AX-2014, 6.5.3: marker and marker response |
 //! | [`LldpPacket`] | IEEE 802.1AB-2016: mandatory TLVs, and those of organisations |
+//! | [`MplsPacket`] | RFC 3032: label stacks |
 //! | [`Encapsulation`] | RFC 7348 (VXLAN), RFC 8926 (Geneve) |
 //! | [`VrrpPacket`] | RFC 9568: VRRP, version 3 |
 //! | [`VirtioNetPacket`] | virtio 1.2, 5.1.6: what a TAP puts before each frame |
@@ -37,6 +38,7 @@ mod ipv4;
 mod ipv6;
 mod lacp;
 mod lldp;
+mod mpls;
 mod neighbour;
 mod offload;
 mod slow;
@@ -59,6 +61,7 @@ pub use ipv6::{
 };
 pub use lacp::{LacpInfo, LacpPacket, LacpRepr, LacpState};
 pub use lldp::{LLDP_NEAREST_BRIDGE, LLDP_VALUE_MAX, LldpPacket, LldpRepr};
+pub use mpls::{MplsPacket, MplsPacketMut, MplsRepr, mpls_at, mpls_to_pop, pop_mpls, push_mpls};
 pub use neighbour::{NeighbourPacket, NeighbourRepr, kind};
 pub use offload::undone_checksum;
 pub use slow::{MarkerPacket, MarkerRepr, SLOW_PAYLOAD, SLOW_PROTOCOLS, subtype as slow_subtype};

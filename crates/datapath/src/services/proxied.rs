@@ -129,7 +129,12 @@ impl ServiceState {
         let numbers = segment.numbers?;
         let Proxied { cookie, first, window, offset, .. } = *proxied;
         if segment.tcp_flags & (SYN | ACK | RST) == SYN | ACK {
-            proxied.offset = Some(cookie.wrapping_sub(numbers.seq));
+            let said = cookie.wrapping_sub(numbers.seq);
+            // Whoever makes this up does not know the client's number; and what was said once holds, whoever says otherwise.
+            if numbers.ack != first.wrapping_add(1) || offset.is_some_and(|known| known != said) {
+                return Some(Decision::Drop);
+            }
+            proxied.offset = Some(said);
             if offset.is_none() {
                 self.joining -= 1;
                 if let Some(original) = tracked.tuple.unwrap_or(segment.tuple).reversed() {

@@ -12,7 +12,7 @@ use wire::{protocol, tcp_flags};
 
 use super::balancers::BalancerView;
 use super::counters::{ServerCounters, ServiceCounters};
-use super::segment::{is_first_segment, may_be_first, parse};
+use super::segment::{destination, is_first_segment, may_be_first, parse};
 use super::syn_cookies::{CookieKey, MadeUp, Proxied};
 use super::sync::Stage;
 use super::{ForwardingMethod, Service, Services, VirtualAddress};
@@ -342,8 +342,9 @@ impl ServiceState {
     ) -> Decision {
         self.sweep(now);
         let Some(segment) = parse(headers) else {
-            // It does not say whose it is.
-            if let Some(own) = self.by_number.first() {
+            // It does not say of which connection it is, but whose address it goes to.
+            let number = destination(headers).and_then(|(is_ipv6, address)| services.with_address(is_ipv6, address));
+            if let Some(own) = number.and_then(|number| self.by_number.get(number)) {
                 self.running[*own as usize].counters.fragments += 1;
             }
             return Decision::Drop;
@@ -423,7 +424,7 @@ impl ServiceState {
                 (opened.waits, opened.asked_at) = (true, now);
                 self.running[running].machine.asked(now, opened.server);
             }
-            self.note_end(now, place, tracked.tcp, false);
+            self.note_end(now, place, tracked.tcp, None);
             self.note_stage(place, tracked);
         }
         let running = &mut self.running[running];
@@ -473,7 +474,7 @@ impl ServiceState {
                 let (server, latency) = (opened.server, now.since(opened.asked_at));
                 self.running[running].machine.answered(now, server, latency);
             }
-            self.note_end(now, place, tracked.tcp, true);
+            self.note_end(now, place, tracked.tcp, Some(segment.tcp_flags));
             self.note_stage(place, &tracked);
         }
         let before = fields.len();
@@ -531,9 +532,11 @@ impl ServiceState {
         }
     }
 
-    /// A packet may have ended a connection.
-    fn note_end(&mut self, now: Time, place: u32, tcp: Option<TcpState>, is_from_server: bool) {
+    /// A packet may have ended a connection; `of_server`: the flags of one that came from its server.
+    fn note_end(&mut self, now: Time, place: u32, tcp: Option<TcpState>, of_server: Option<u8>) {
         let opened = &mut self.opened[place as usize];
+        // A reset that acknowledges nothing is what a server answers with that was sent a wrong number (RFC 9293, 3.10.7): a client may do that, to have it held for dead.
+        let is_fault = of_server.is_some_and(|flags| flags & tcp_flags::ACK != 0) && opened.is_from_host;
         let machine = &mut self.running[opened.running as usize].machine;
         match (opened.phase, tcp) {
             (Phase::Active, Some(TcpState::LastAck | TcpState::TimeWait)) => {
@@ -541,7 +544,7 @@ impl ServiceState {
                 machine.idle(now, opened.server);
             }
             (Phase::Active | Phase::Idle, Some(TcpState::Close)) => {
-                let outcome = match (is_from_server && opened.phase == Phase::Active, opened.is_answered) {
+                let outcome = match (is_fault && opened.phase == Phase::Active, opened.is_answered) {
                     (true, false) => Outcome::Refused,
                     (true, true) if opened.waits => Outcome::Reset,
                     // Whoever has had his answer may be sent away so.

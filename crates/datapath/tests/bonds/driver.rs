@@ -97,6 +97,14 @@ impl Driver for Clock {
         unreachable!("no switch has a pipeline")
     }
 
+    fn push_mpls(&mut self, _: &mut Packet, _: u16, _: u32) -> Result<(), wire::Error> {
+        unreachable!("no switch has a pipeline")
+    }
+
+    fn pop_mpls(&mut self, _: &mut Packet, _: u16) -> Result<(), wire::Error> {
+        unreachable!("no switch has a pipeline")
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
         end.transmit_frame(now, &mut packet.bytes)
     }

@@ -232,9 +232,21 @@ impl Read for ServerText {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         match node.value {
             Value::Map(_) => ServerLong::read(node, problems).map(|long| Self::Long(Box::new(long))),
-            _ => At::read(node, problems).map(Self::Short),
+            Value::Scalar(ref text) => {
+                let Some((host, port)) = with_port(text) else { return At::read(node, problems).map(Self::Short) };
+                let hint = format!("write `{{ host: {host}, port: {port} }}`");
+                problems.add(node.place, format!("`{text}` is no name of a host"), "a host and a port", hint);
+                None
+            }
+            Value::List(_) => At::read(node, problems).map(Self::Short),
         }
     }
+}
+
+/// A server as other balancers' files have it: `h5:8080`.
+fn with_port(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    Some((host, port.parse().ok()?)).filter(|(host, _)| crate::names::is_name(host))
 }
 
 /// What a service carries.

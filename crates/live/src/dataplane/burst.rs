@@ -46,10 +46,23 @@ impl<'a> RxBurst<'a> {
     /// As `read`.
     #[inline]
     pub fn receive(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<Option<usize>>) -> io::Result<bool> {
+        self.receive_from_tunnel(|buffer| Ok(read(buffer)?.map(|len| (len, 0))))
+    }
+
+    /// [`RxBurst::receive`] of a frame that has come by a network of a tunnel, of which `read` says the number as well.
+    ///
+    /// # Errors
+    /// As `read`.
+    #[inline]
+    pub fn receive_from_tunnel(
+        &mut self,
+        read: impl FnOnce(&mut [u8]) -> io::Result<Option<(usize, u32)>>,
+    ) -> io::Result<bool> {
         let len = if let Some(mut packet) = self.pool.take() {
             match read(packet.buffer()) {
-                Ok(Some(len)) => {
+                Ok(Some((len, tunnel))) => {
                     packet.set_len(len);
+                    packet.tunnel = tunnel;
                     self.packets.push(packet);
                     len
                 }
@@ -59,7 +72,7 @@ impl<'a> RxBurst<'a> {
                 }
             }
         } else {
-            let Some(len) = read(self.spare)? else { return Ok(false) };
+            let Some((len, _)) = read(self.spare)? else { return Ok(false) };
             self.read.lost += 1;
             len
         };
@@ -82,6 +95,11 @@ impl<'a> TxFrames<'a> {
     /// In their order.
     pub fn iter(self) -> impl ExactSizeIterator<Item = &'a [u8]> {
         self.0.iter().map(|packet| packet.bytes())
+    }
+
+    /// The same, each with the network of the tunnel by which it is to leave.
+    pub fn with_tunnels(self) -> impl ExactSizeIterator<Item = (&'a [u8], u32)> {
+        self.0.iter().map(|packet| (packet.bytes(), packet.tunnel))
     }
 }
 

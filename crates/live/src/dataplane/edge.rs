@@ -295,7 +295,7 @@ impl Edge {
         }
         let port =
             self.state.ports[key.host].as_mut().expect("what comes to a host is carried to a worker that has its port");
-        if port.join(key.device, packet.bytes()) {
+        if port.join(key.device, packet.bytes(), packet.tunnel) {
             self.waiting.push(key);
         }
         self.pool.put(packet);
@@ -407,7 +407,15 @@ impl Driver for Edge {
         Cow::Owned(frame)
     }
 
+    fn tunnel(&self, packet: &Packet) -> u32 {
+        packet.tunnel
+    }
+
     fn rewrite(&mut self, packet: &mut Packet, field: Field) -> Result<(), wire::Error> {
+        if let Field::TunnelId(vni) = field {
+            packet.tunnel = vni;
+            return Ok(());
+        }
         let coverage = VirtioNetPacket::new_checked(packet.bytes(), VNET_LAYOUT)?.coverage();
         field.write(packet.frame(), coverage)
     }
@@ -431,6 +439,14 @@ impl Driver for Edge {
     fn cut_to(&self, packet: &Packet) -> Option<u16> {
         let header = VirtioNetPacket::new_checked(packet.bytes(), VNET_LAYOUT).ok()?;
         header.segmentation_kind().map(|_| header.segment_bytes())
+    }
+
+    fn push_mpls(&mut self, packet: &mut Packet, ethertype: u16, entry: u32) -> Result<(), wire::Error> {
+        packet.push_mpls(ethertype, entry)
+    }
+
+    fn pop_mpls(&mut self, packet: &mut Packet, ethertype: u16) -> Result<(), wire::Error> {
+        packet.pop_mpls(ethertype)
     }
 
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
@@ -473,7 +489,7 @@ impl Driver for Edge {
         room.copy_from_slice(bytes);
         copy.set_len(bytes.len());
         (copy.forwarding, copy.number, copy.tag) = (packet.forwarding, packet.number, packet.tag);
-        (copy.entered, copy.is_corrupt) = (packet.entered, packet.is_corrupt);
+        (copy.entered, copy.is_corrupt, copy.tunnel) = (packet.entered, packet.is_corrupt, packet.tunnel);
         Some(copy)
     }
 

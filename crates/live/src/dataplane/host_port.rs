@@ -122,6 +122,11 @@ impl HostPort {
         }
     }
 
+    /// The network of the tunnel by which the frame has come that was read last.
+    pub fn tunnel(&self, device: usize) -> u32 {
+        self.sockets.get(device).map_or(0, |socket| socket.tunnel())
+    }
+
     /// Writes frames. Whether the device has something that waits now and had nothing before: [`HostPort::hand_over`] is to be called.
     #[inline]
     pub fn tx_burst(&mut self, device: usize, frames: TxFrames<'_>) -> bool {
@@ -165,7 +170,15 @@ impl HostPort {
     /// Takes a frame to hand it over together with others, and hands over what it does not go with. Whether the device has something that
     /// waits now and had nothing before: [`HostPort::hand_over`] is to be called.
     #[inline]
-    pub fn join(&mut self, device: usize, frame: &[u8]) -> bool {
+    pub fn join(&mut self, device: usize, frame: &[u8], tunnel: u32) -> bool {
+        if tunnel != 0
+            && let Some(socket) = self.sockets.get_mut(device)
+            && socket.has_networks()
+        {
+            let written = socket.write_to_network(frame, tunnel);
+            self.traffic.count_received(written.is_ok(), 1, (frame.len() - VNET_HEADER) as u64);
+            return self.socket_waits(device) && self.is_news(device);
+        }
         if !self.joining[device].offer(frame) && !self.collect(device, frame) {
             self.write_joined(device);
             if !self.joining[device].offer(frame) && !self.collect(device, frame) {

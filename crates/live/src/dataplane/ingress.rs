@@ -116,12 +116,13 @@ impl Worker {
                 return None;
             }
         };
+        let tunnel = port.tunnel(key.device);
         let spare = std::mem::take(&mut self.edge.spare);
         match LargeSegment::find(&spare[..len]) {
-            Ok(None) => self.enter_bytes(entry, now, |out| copied(&spare[..len], out)),
+            Ok(None) => self.enter_bytes(entry, now, tunnel, |out| copied(&spare[..len], out)),
             Ok(Some(segment)) => {
                 for piece in 0..segment.count() {
-                    self.enter_bytes(entry, now, |out| segment.emit(piece, out));
+                    self.enter_bytes(entry, now, tunnel, |out| segment.emit(piece, out));
                 }
             }
             Err(_) => self.edge.refuse_of(key.host, |refused| &mut refused.malformed),
@@ -131,8 +132,8 @@ impl Worker {
         Some(len)
     }
 
-    /// Lets a frame come in that `fill` writes; `None`: it is longer than a link takes.
-    fn enter_bytes(&mut self, entry: Entry, now: Time, fill: impl FnOnce(&mut [u8]) -> Option<usize>) {
+    /// Lets a frame come in that `fill` writes, by a network of a tunnel or by none; `None`: it is longer than a link takes.
+    fn enter_bytes(&mut self, entry: Entry, now: Time, tunnel: u32, fill: impl FnOnce(&mut [u8]) -> Option<usize>) {
         let key = entry.key;
         let Some(mut packet) = self.edge.pool.take() else {
             return self.edge.refuse_of(key.host, |refused| &mut refused.no_buffer);
@@ -142,6 +143,7 @@ impl Worker {
             return self.edge.pool.put(packet);
         };
         packet.set_len(len);
+        packet.tunnel = tunnel;
         if let Some(port) = &mut self.edge.state.ports[key.host] {
             port.traffic.sent_packets += 1;
             port.traffic.sent_bytes += len.saturating_sub(VNET_HEADER) as u64;
@@ -293,11 +295,14 @@ impl Worker {
     #[cold]
     fn answer(&mut self, Entry { key, port, .. }: Entry, now: Time, mut packet: Packet, answer: &[u8]) {
         let end = VNET_HEADER + answer.len();
+        // It goes back by the network that the question has come by.
+        let tunnel = packet.tunnel;
         let buffer = packet.buffer();
         // An all-zero virtio-net header leaves nothing to be done.
         buffer[..VNET_HEADER].fill(0);
         buffer[VNET_HEADER..end].copy_from_slice(answer);
         packet.set_len(end);
+        packet.tunnel = tunnel;
         self.edge.show_at_edge(self.plan.map().far(port), now, &packet);
         self.edge.hand_to_host(key, packet);
     }

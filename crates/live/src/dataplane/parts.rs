@@ -10,6 +10,7 @@ use super::plan::Plan;
 use super::pool::Packet;
 use crate::device::Attached;
 use crate::log_quota::LogQuota;
+use crate::secret::seeds;
 
 /// What a worker has of one network. When the network changes, others are made beside them, and what goes on is moved into those.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl Parts {
         is_kept: impl Fn(usize) -> bool,
     ) -> Vec<Self> {
         let fabric = plan.fabric();
-        let randomness = (fabric.spread, fabric.seed);
+        let randomness = (fabric.spread, seeds(fabric));
         let mut graph = Graph::new(now, &fabric.topology, plan.tables(), plan.routes(down), randomness);
         graph.set_generation(generation);
         graph.start_without(plan.tables(), now, down);

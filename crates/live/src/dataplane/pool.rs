@@ -9,12 +9,18 @@ use machine::Time;
 use topology::NodeId;
 use vswitch::Forwarding;
 use vswitch::spread::FlowHash;
-use wire::{EthernetPacket, TAG_AT, VirtioNetPacket, VirtioNetRepr, vlan_tag};
+use wire::{
+    EthernetPacket, EthernetPacketMut, MplsRepr, TAG_AT, VirtioNetPacket, VirtioNetRepr, mpls_at, mpls_to_pop, vlan_tag,
+};
 
 use crate::tap::{VNET_HEADER, VNET_LAYOUT};
 
 /// Room in front of a frame that has come in: for six tags, or two and an IP header. So large that headers stay where the processor's loads like them.
 const HEADROOM: usize = 64;
+
+/// Bytes of an 802.1Q tag, and of an entry of a label stack.
+const TAG_BYTES: usize = vlan_tag(0).len();
+const _: () = assert!(TAG_BYTES == MplsRepr::LEN, "both are put in and taken out alike");
 
 /// A frame in its buffer, with what has been found out about it where it came in. It goes through the graph, queues and rings by value: so it is one
 /// pointer, which stays in a register.
@@ -34,6 +40,8 @@ pub struct Content {
     pub entered: Time,
     /// Whether a link has flipped one of its bits since.
     pub is_corrupt: bool,
+    /// The network of the tunnel by which it has come in, or is to leave. 0: of none.
+    pub tunnel: u32,
     /// Where the part of the buffer begins that is in use: in front of it is room for tags.
     start: u32,
     /// How much of the buffer is in use.
@@ -50,6 +58,7 @@ impl Packet {
             number: 0,
             entered: Time::ZERO,
             is_corrupt: false,
+            tunnel: 0,
             start: HEADROOM as u32,
             len: 0,
             buffer: vec![0; HEADROOM + capacity].into(),
@@ -78,7 +87,7 @@ impl Content {
     /// The whole buffer, to be filled.
     #[inline]
     pub fn buffer(&mut self) -> &mut [u8] {
-        self.start = HEADROOM as u32;
+        (self.start, self.tunnel) = (HEADROOM as u32, 0);
         &mut self.buffer[HEADROOM..]
     }
 
@@ -150,7 +159,33 @@ impl Content {
             let expected = "33024 (802.1Q)";
             return Err(wire::Error::Field { header: "Ethernet", field: "ethertype", value, expected });
         }
-        self.remove(TAG_AT, vlan_tag(0).len())
+        self.remove(TAG_AT, TAG_BYTES)
+    }
+
+    /// Puts an entry on the label stack, or as one behind Ethernet and its tag, which have this ethertype then.
+    ///
+    /// # Errors
+    /// If there is no Ethernet header, or the headroom is used up.
+    pub fn push_mpls(&mut self, ethertype: u16, entry: u32) -> Result<(), wire::Error> {
+        self.insert(mpls_at(self.ethernet())?, &entry.to_be_bytes())?;
+        EthernetPacketMut::new_checked(self.ethernet_mut())?.set_ethertype(ethertype);
+        Ok(())
+    }
+
+    /// Takes the uppermost entry of the label stack away: the frame has this ethertype then.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn pop_mpls(&mut self, ethertype: u16) -> Result<(), wire::Error> {
+        self.remove(mpls_to_pop(self.ethernet())?, TAG_BYTES)?;
+        EthernetPacketMut::new_checked(self.ethernet_mut())?.set_ethertype(ethertype);
+        Ok(())
+    }
+
+    #[inline]
+    fn ethernet_mut(&mut self) -> &mut [u8] {
+        let (start, len) = (self.start as usize, self.len as usize);
+        &mut self.buffer[start + VNET_HEADER..start + len]
     }
 
     /// Headers behind the addresses lie elsewhere now: the virtio-net header says where.
@@ -190,8 +225,7 @@ impl DerefMut for Packet {
 impl Framed for Packet {
     #[inline]
     fn frame(&mut self) -> &mut [u8] {
-        let (start, len) = (self.start as usize, self.len as usize);
-        &mut self.buffer[start + VNET_HEADER..start + len]
+        self.ethernet_mut()
     }
 }
 
@@ -333,6 +367,7 @@ impl Pool {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use wire::ethertype;
 
     #[test]
     fn a_pool_is_bounded_and_gives_the_warmest_buffer() {
@@ -379,6 +414,17 @@ mod tests {
         for _ in 1..=4 {
             packet.pop_vlan().unwrap();
         }
+        assert_eq!(packet.bytes(), before);
+        packet.push_vlan(7).unwrap();
+        packet.push_mpls(ethertype::MPLS, 0x0001_0140).unwrap();
+        let ethernet = EthernetPacket::new_checked(packet.ethernet()).unwrap();
+        assert_eq!((ethernet.vlan(), ethernet.ethertype()), (Some(7), ethertype::MPLS));
+        assert_eq!(ethernet.payload()[..4], [0, 1, 1, 0x40]);
+        assert_eq!(ethernet.payload()[4..], before[VNET_HEADER + 14..]);
+        let original = u16::from_be_bytes([before[VNET_HEADER + 12], before[VNET_HEADER + 13]]);
+        packet.pop_mpls(original).unwrap();
+        assert!(packet.pop_mpls(original).is_err());
+        packet.pop_vlan().unwrap();
         assert_eq!(packet.bytes(), before);
         packet.push_vlan(7).unwrap();
         assert_eq!(packet.buffer().len(), 200, "it begins anew");

@@ -1,5 +1,7 @@
 //! The end of a tunnel as a port: frames come and go in UDP datagrams, by VXLAN (RFC 7348) or Geneve (RFC 8926).
 //!
+//! With `vni=flow` a tunnel carries frames of all networks: flows match which one a frame has come by (`tun_id`), and write which one it leaves by.
+//!
 //! A socket is of one tunnel, so two of one machine need different ports. What comes from another address than the other end's, or is of another network, is lost and
 //! counted: whoever can forge that address can send frames all the same, as in every tunnel that is not encrypted. Datagrams that are longer than what the way takes are
 //! cut and put together again by the kernels, which costs; `mtu: 1450` keeps them whole where it takes 1,500 bytes.
@@ -16,7 +18,7 @@ use topology::TunnelDevice;
 use vswitch::segmentation::LargeSegment;
 use wire::{Encapsulation, VirtioNetPacket};
 
-use crate::port::Port;
+use crate::port::{Port, RxBurst, TxFrames, Unsent};
 use crate::tap::{VNET_HEADER, VNET_LAYOUT, header_of_undone};
 
 /// The longest frame, in bytes: jumbo frames with a tag.
@@ -39,7 +41,10 @@ const FRAME_MIN: usize = 14;
 pub struct TunnelPort {
     socket: UdpSocket,
     kind: Encapsulation,
-    vni: u32,
+    /// The only network that it carries, if there is but one.
+    vni: Option<u32>,
+    /// The network of the frame that was read last.
+    from: u32,
     remote: SocketAddr,
     /// A frame as it is sent.
     frame: Box<[u8]>,
@@ -93,7 +98,7 @@ impl TunnelPort {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
         }
         let frame = vec![0; VNET_HEADER + FRAME_MAX].into();
-        Ok(Self { socket, kind: tunnel.kind, vni: tunnel.vni, remote, frame, lost: 0 })
+        Ok(Self { socket, kind: tunnel.kind, vni: tunnel.vni, from: 0, remote, frame, lost: 0 })
     }
 
     /// Readable when a frame waits.
@@ -104,30 +109,31 @@ impl TunnelPort {
         Ok(Arc::new(self.socket.as_fd().try_clone_to_owned()?))
     }
 
-    /// Sends a frame that `fill` writes behind its virtio-net header, which may ask for a checksum, but for nothing else.
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]) -> Option<usize>) -> io::Result<()> {
+    /// Sends a frame of a network that `fill` writes behind its virtio-net header, which may ask for a checksum, but for nothing else.
+    fn send(&mut self, vni: u32, fill: impl FnOnce(&mut [u8]) -> Option<usize>) -> io::Result<()> {
         let len = fill(&mut self.frame).ok_or(io::ErrorKind::InvalidInput)?;
         let header = VirtioNetPacket::new_checked(&self.frame[..len], VNET_LAYOUT);
         if let Some((at, sum)) = header.ok().and_then(|header| header.missing_checksum()) {
             self.frame[VNET_HEADER + at..VNET_HEADER + at + 2].copy_from_slice(&sum.to_be_bytes());
         }
-        self.frame[HEADER_AT..VNET_HEADER].copy_from_slice(&self.kind.emit(self.vni));
+        self.frame[HEADER_AT..VNET_HEADER].copy_from_slice(&self.kind.emit(vni));
         self.socket.send_to(&self.frame[HEADER_AT..len], self.remote).map(drop)
     }
 
-    /// The length of the frame in a datagram that came from `from`, and is then where it belongs, behind an empty virtio-net header; `None` if it is none of the tunnel.
-    fn unwrap(&self, buffer: &mut [u8], datagram: usize, from: SocketAddr) -> Option<usize> {
+    /// The length of the frame in a datagram that came from `from`, and is then where it belongs, behind an empty virtio-net header, and its network; `None` if it is none of the tunnel.
+    fn unwrap(&self, buffer: &mut [u8], datagram: usize, from: SocketAddr) -> Option<(usize, u32)> {
         let (vni, at) = self.kind.parse(&buffer[HEADER_AT..HEADER_AT + datagram])?;
         let len = datagram - at;
         // One that was cut off fills the buffer.
         let is_whole = HEADER_AT + datagram < buffer.len();
-        if vni != self.vni || from.ip() != self.remote.ip() || !(FRAME_MIN..=FRAME_MAX).contains(&len) || !is_whole {
+        let is_carried = self.vni.is_none_or(|own| own == vni);
+        if !is_carried || from.ip() != self.remote.ip() || !(FRAME_MIN..=FRAME_MAX).contains(&len) || !is_whole {
             return None;
         }
         buffer.copy_within(HEADER_AT + at..HEADER_AT + datagram, VNET_HEADER);
         let header = header_of_undone(&buffer[VNET_HEADER..VNET_HEADER + len]);
         buffer[..VNET_HEADER].copy_from_slice(&header);
-        Some(len)
+        Some((len, vni))
     }
 }
 
@@ -145,7 +151,8 @@ impl Port for TunnelPort {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error),
             };
-            if let Some(len) = self.unwrap(buffer, datagram, from) {
+            if let Some((len, vni)) = self.unwrap(buffer, datagram, from) {
+                self.from = vni;
                 return Ok(Some(VNET_HEADER + len));
             }
             self.lost += 1;
@@ -153,11 +160,41 @@ impl Port for TunnelPort {
         Ok(None)
     }
 
+    fn rx_burst(&mut self, burst: &mut RxBurst<'_>) -> io::Result<()> {
+        while burst.receive_from_tunnel(|buffer| Ok(self.read(buffer)?.map(|len| (len, self.from))))? {}
+        Ok(())
+    }
+
+    fn tx_burst(&mut self, frames: TxFrames<'_>) -> Unsent {
+        let mut unsent = Unsent::default();
+        for (frame, vni) in frames.with_tunnels() {
+            if self.write_to_network(frame, vni).is_err() {
+                unsent.add(frame);
+            }
+        }
+        unsent
+    }
+
+    fn tunnel(&self) -> u32 {
+        self.from
+    }
+
+    fn has_networks(&self) -> bool {
+        self.vni.is_none()
+    }
+
     fn write(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.write_to_network(frame, 0)
+    }
+
+    fn write_to_network(&mut self, frame: &[u8], vni: u32) -> io::Result<()> {
+        let vni = self.vni.unwrap_or(vni);
         match LargeSegment::find(frame) {
-            Ok(Some(segment)) => (0..segment.count()).try_for_each(|piece| self.send(|out| segment.emit(piece, out))),
+            Ok(Some(segment)) => {
+                (0..segment.count()).try_for_each(|piece| self.send(vni, |out| segment.emit(piece, out)))
+            }
             // What claims to be a segment and is none goes as it is, as to a wire.
-            Ok(None) | Err(_) => self.send(|out| {
+            Ok(None) | Err(_) => self.send(vni, |out| {
                 out.get_mut(..frame.len())?.copy_from_slice(frame);
                 Some(frame.len())
             }),
@@ -228,6 +265,23 @@ mod tests {
             }
             assert_eq!(one.write(&frame(FRAME_MAX + 1, 1)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         }
+    }
+
+    #[test]
+    fn a_tunnel_of_all_networks_says_which_one_a_frame_has_come_by() {
+        let port = free_port();
+        let [mut one, mut other] = [(HERE, THERE), (THERE, HERE)]
+            .map(|(from, to)| open(&format!("geneve:{to}:{port},vni=flow,local={from}:{port}")).unwrap());
+        assert!(one.has_networks());
+        for vni in [0, 7, 0x00ff_ffff] {
+            one.write_to_network(&frame(60, 1), vni).unwrap();
+            assert_eq!((receive(&mut other), other.tunnel()), (frame(60, 1), vni));
+        }
+        one.write(&frame(60, 2)).unwrap();
+        assert_eq!((receive(&mut other), other.tunnel()), (frame(60, 2), 0));
+        let [mut one, mut other] = ends("geneve");
+        one.write_to_network(&frame(60, 1), 9).unwrap();
+        assert_eq!((receive(&mut other), other.tunnel()), (frame(60, 1), 7), "it has a network of its own");
     }
 
     #[test]

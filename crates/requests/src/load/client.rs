@@ -206,9 +206,13 @@ impl Client {
         (self.is_closed, self.has_unread) = (false, false);
     }
 
-    /// Lets go of a connection after its last answer.
+    /// Lets go of a connection after its last answer, if it has not yet.
     pub fn part(&mut self) {
-        self.parted = self.stream.take().filter(|_| !self.is_closed);
+        if let Some(stream) = self.stream.take()
+            && !self.is_closed
+        {
+            self.parted = Some(stream);
+        }
         self.disconnect();
     }
 

@@ -51,20 +51,33 @@ flows:
 
 /// Hosts h1 at s1 and h2 at s2. Between the switches goes what is in VLAN 5 only: each puts in what its host sends, and takes it out for the other one.
 pub fn trunk(rate: &str, more: &[&str]) -> String {
+    let between = ("dl_vlan=0xffff,actions=push_vlan:0x8100,set_field:4101->vlan_vid", "dl_vlan=5,actions=pop_vlan");
+    between_switches("trunk", rate, between, more)
+}
+
+/// The same with labels, of IPv4 alone: one that both know, and one in front of it.
+pub fn labels(rate: &str, more: &[&str]) -> String {
+    let between = (
+        "ip,actions=push_mpls:0x8847,set_mpls_label:16,push_mpls:0x8847,set_mpls_label:17,dec_mpls_ttl",
+        "mpls,mpls_label=17,mpls_bos=0,mpls_ttl=63,actions=pop_mpls:0x8847,pop_mpls:0x0800,dec_ttl",
+    );
+    between_switches("labels", rate, between, more)
+}
+
+/// What each switch does with what its host sends to the other one, and with what comes from there.
+fn between_switches(name: &str, rate: &str, (there, here): (&str, &str), more: &[&str]) -> String {
     let more: Vec<String> = more.iter().map(|flow| format!("    - {flow}\n")).collect();
     let of = |switch: &str, host: &str, other: &str| {
         let flows = [
-            format!(
-                "priority=20,in_port={host},dl_vlan=0xffff,actions=push_vlan:0x8100,set_field:4101->vlan_vid,output:{other}"
-            ),
-            format!("priority=20,in_port={other},dl_vlan=5,actions=pop_vlan,output:{host}"),
+            format!("priority=20,in_port={host},{there},output:{other}"),
+            format!("priority=20,in_port={other},{here},output:{host}"),
             format!("priority=10,in_port={other},actions=drop"),
         ];
         format!("  {switch}:\n    - {}\n", flows.join("\n    - "))
     };
     format!(
         "\
-name: trunk
+name: {name}
 nodes:
   h1: {{ kind: host, mac: \"02:00:00:00:00:01\", ipv4: 10.0.0.1 }}
   h2: {{ kind: host, mac: \"02:00:00:00:00:02\", ipv4: 10.0.0.2 }}

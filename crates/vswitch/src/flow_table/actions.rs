@@ -49,6 +49,16 @@ pub enum FlowAction {
     VlanId(u16),
     /// The priority of its tag is written; it gets one if it has none.
     VlanPriority(u8),
+    /// It gets an entry on its label stack, and this ethertype.
+    PushMpls(u16),
+    /// It loses the uppermost entry of its label stack, and gets this ethertype.
+    PopMpls(u16),
+    /// The time to live of its label stack is one less; if none is left, it goes no further.
+    DecMplsTtl,
+    /// The time to live of what is behind the uppermost entry of its label stack becomes that of the entry.
+    CopyTtlIn,
+    /// The time to live of the uppermost entry of its label stack becomes that of what is behind it.
+    CopyTtlOut,
     /// Its time to live is one less; if none is left, it goes no further.
     DecTtl,
     /// This group says.
@@ -76,8 +86,8 @@ pub struct Instructions {
     pub goto_table: Option<u8>,
 }
 
-/// Actions that write a field, in the words of `OpenFlow` 1.0.
-pub const MODIFIERS: [(&str, &str); 9] = [
+/// Actions that write a field, in the words of `OpenFlow` 1.0 and of Open vSwitch.
+pub const MODIFIERS: [(&str, &str); 13] = [
     ("mod_dl_src", "dl_src"),
     ("mod_dl_dst", "dl_dst"),
     ("mod_nw_src", "nw_src"),
@@ -87,10 +97,14 @@ pub const MODIFIERS: [(&str, &str); 9] = [
     ("mod_nw_ttl", "nw_ttl"),
     ("mod_tp_src", "tp_src"),
     ("mod_tp_dst", "tp_dst"),
+    ("set_mpls_label", "mpls_label"),
+    ("set_mpls_tc", "mpls_tc"),
+    ("set_mpls_ttl", "mpls_ttl"),
+    ("set_tunnel", "tun_id"),
 ];
 
 /// Words of actions and instructions, for hints.
-pub const WORDS: [&str; 24] = [
+pub const WORDS: [&str; 29] = [
     "meter",
     "output",
     "normal",
@@ -106,6 +120,11 @@ pub const WORDS: [&str; 24] = [
     "strip_vlan",
     "mod_vlan_vid",
     "mod_vlan_pcp",
+    "push_mpls",
+    "pop_mpls",
+    "dec_mpls_ttl",
+    "copy_ttl_in",
+    "copy_ttl_out",
     "dec_ttl",
     "ct",
     "ct_clear",
@@ -129,6 +148,16 @@ impl Context<'_> {
     /// What comes behind an action finds the packet so.
     fn follow(&mut self, action: &FlowAction) {
         let Some(Match { key, mask }) = &mut self.matching else { return };
+        if let FlowAction::PushMpls(ethertype) | FlowAction::PopMpls(ethertype) = action {
+            // Of what is behind the labels, nothing was matched.
+            for slot in [Slot::IP_PROTO, Slot::TP_SRC, Slot::TP_DST, Slot::MPLS] {
+                mask.set(slot, 0);
+                key.set(slot, 0);
+            }
+            key.set(Slot::ETH_TYPE, u64::from(*ethertype));
+            mask.set(Slot::ETH_TYPE, Slot::ETH_TYPE.all());
+            return;
+        }
         let (tci, known) = match action {
             FlowAction::PushVlan => (VLAN_PRESENT, u16::MAX),
             FlowAction::PopVlan => (0, u16::MAX),
@@ -143,7 +172,7 @@ impl Context<'_> {
 /// Fields that can be written, and which packets have them. ARP's addresses are matched by the same names, and not written.
 pub fn needs_of_set(field: &MatchField) -> Option<Needs> {
     let needs = match field.name {
-        "dl_src" | "dl_dst" => Needs::Nothing,
+        "dl_src" | "dl_dst" | "tun_id" => Needs::Nothing,
         "dl_vlan" | "dl_vlan_pcp" | "vlan_vid" => Needs::Vlan,
         "nw_src" | "nw_dst" => Needs::Ipv4,
         "ipv6_src" | "ipv6_dst" => Needs::Ipv6,
@@ -151,6 +180,10 @@ pub fn needs_of_set(field: &MatchField) -> Option<Needs> {
         "tp_src" | "tp_dst" => Needs::Transport,
         "tcp_src" | "tcp_dst" => Needs::Tcp,
         "udp_src" | "udp_dst" => Needs::Udp,
+        "mpls_label" | "mpls_tc" | "mpls_ttl" => Needs::Mpls,
+        "nd_target" => Needs::Neighbour,
+        "nd_sll" => Needs::Solicitation,
+        "nd_tll" => Needs::Advertisement,
         _ => return None,
     };
     Some(needs)
@@ -163,8 +196,10 @@ impl FlowAction {
             Self::Set(field, _) => needs_of_set(field).unwrap_or(Needs::Nothing),
             Self::DecTtl | Self::Track(_) => Needs::Ip,
             Self::PopVlan => Needs::Vlan,
+            Self::PopMpls(_) | Self::DecMplsTtl | Self::CopyTtlIn | Self::CopyTtlOut => Needs::Mpls,
             Self::ForgetConnection
             | Self::PushVlan
+            | Self::PushMpls(_)
             | Self::VlanId(_)
             | Self::VlanPriority(_)
             | Self::Output(_)
@@ -181,16 +216,21 @@ impl FlowAction {
     /// written.
     pub const fn kind(&self) -> (u8, &'static str) {
         match self {
-            Self::PopVlan => (0, ""),
-            Self::PushVlan => (1, ""),
-            Self::DecTtl => (2, ""),
-            Self::VlanId(_) => (3, "dl_vlan"),
-            Self::VlanPriority(_) => (3, "dl_vlan_pcp"),
-            Self::Set(field, _) => (3, field.name),
-            Self::Group(_) => (4, ""),
+            Self::CopyTtlIn => (0, ""),
+            Self::PopVlan => (1, ""),
+            Self::PopMpls(_) => (2, ""),
+            Self::PushMpls(_) => (3, ""),
+            Self::PushVlan => (4, ""),
+            Self::CopyTtlOut => (5, ""),
+            Self::DecTtl => (6, ""),
+            Self::DecMplsTtl => (7, ""),
+            Self::VlanId(_) => (8, "dl_vlan"),
+            Self::VlanPriority(_) => (8, "dl_vlan_pcp"),
+            Self::Set(field, _) => (8, field.name),
+            Self::Group(_) => (9, ""),
             // They stand in no action set.
-            Self::Track(_) => (6, "ct"),
-            Self::ForgetConnection => (6, "ct_clear"),
+            Self::Track(_) => (11, "ct"),
+            Self::ForgetConnection => (11, "ct_clear"),
             Self::Output(_) | Self::InPort | Self::Normal | Self::Flood | Self::All | Self::Controller(_) => {
                 (Self::OUTPUT, "")
             }
@@ -198,7 +238,7 @@ impl FlowAction {
     }
 
     /// The rank of outputs among actions of a set.
-    pub const OUTPUT: u8 = 5;
+    pub const OUTPUT: u8 = 10;
 
     /// Reads one; `None` if it is an instruction, or no word of flows at all.
     fn parse(pair: &Pair<'_>, context: Context<'_>) -> Result<Option<Self>, FlowError> {
@@ -234,9 +274,35 @@ impl FlowAction {
                 let (text, at) = pair.needed("group:1")?;
                 whole(text, &at, u64::from(GROUP_MAX), "group:1").map(|group| Some(Self::Group(group as u32)))
             }
-            "dec_ttl" => {
+            "dec_ttl" | "dec_mpls_ttl" | "copy_ttl_in" | "copy_ttl_out" => {
                 pair.alone()?;
-                Self::DecTtl.checked(pair, context).map(Some)
+                let action = match word.as_str() {
+                    "dec_ttl" => Self::DecTtl,
+                    "dec_mpls_ttl" => Self::DecMplsTtl,
+                    "copy_ttl_in" => Self::CopyTtlIn,
+                    _ => Self::CopyTtlOut,
+                };
+                action.checked(pair, context).map(Some)
+            }
+            "push_mpls" => {
+                let (text, at) = pair.needed("push_mpls:0x8847")?;
+                let found = number(text).and_then(|number| u16::try_from(number).ok());
+                found
+                    .filter(|ethertype| ethertype::is_mpls(*ethertype))
+                    .map(|ethertype| Some(Self::PushMpls(ethertype)))
+                    .ok_or_else(|| {
+                        let message = format!("`{}` is no ethertype of MPLS", shown(text));
+                        FlowError::new(
+                            at,
+                            message,
+                            "write `push_mpls:0x8847`, or 0x8848 where the label was assigned upstream",
+                        )
+                    })
+            }
+            "pop_mpls" => {
+                let (text, at) = pair.needed("pop_mpls:0x0800")?;
+                let ethertype = whole(text, &at, u64::from(u16::MAX), "pop_mpls:0x0800")? as u16;
+                Self::PopMpls(ethertype).checked(pair, context).map(Some)
             }
             "set_field" => Self::set_field(pair, context).map(Some),
             "ct" => Self::Track(Box::new(TrackAction::parse(pair, TABLES)?)).checked(pair, context).map(Some),
@@ -309,7 +375,7 @@ impl FlowAction {
             return Err(FlowError::new(
                 name_at,
                 format!("`{name}` can be matched, but not written"),
-                "Ethernet and IP addresses, dl_vlan, dl_vlan_pcp, ip_dscp, nw_ecn, nw_ttl and ports of TCP and UDP can be written",
+                "Ethernet and IP addresses, dl_vlan, dl_vlan_pcp, ip_dscp, nw_ecn, nw_ttl, ports of TCP and UDP, mpls_label, mpls_tc, mpls_ttl, nd_target, nd_sll, nd_tll and tun_id can be written",
             ));
         }
         // The mask of what is written need not be one that can be matched.
@@ -535,6 +601,11 @@ impl fmt::Display for FlowAction {
             Self::All => f.write_str("ALL"),
             Self::Controller(bytes) => write!(f, "CONTROLLER:{bytes}"),
             Self::DecTtl => f.write_str("dec_ttl"),
+            Self::PushMpls(ethertype) => write!(f, "push_mpls:{ethertype:#06x}"),
+            Self::PopMpls(ethertype) => write!(f, "pop_mpls:{ethertype:#06x}"),
+            Self::DecMplsTtl => f.write_str("dec_mpls_ttl"),
+            Self::CopyTtlIn => f.write_str("copy_ttl_in"),
+            Self::CopyTtlOut => f.write_str("copy_ttl_out"),
             Self::PushVlan => write!(f, "push_vlan:{:#06x}", ethertype::VLAN),
             Self::PopVlan => f.write_str("pop_vlan"),
             Self::Track(track) => write!(f, "{track}"),

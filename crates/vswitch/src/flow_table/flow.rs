@@ -8,6 +8,7 @@ use topology::PortId;
 
 use super::actions::{Context, FlowAction, Instructions, TABLES, whole};
 use super::error::FlowError;
+use super::key::Slot;
 use super::matching::{Match, MatchReader, unknown_field};
 use super::ports::Ports;
 use super::scan::{Pair, Scan, TEXT_MAX};
@@ -239,8 +240,18 @@ pub fn parse_packet(text: &str, ports: &Ports) -> Result<Match, FlowError> {
             return Err(FlowError::new(pair.at, message, hint));
         }
     }
-    head.matching.finish()
+    let mut packet = head.matching.finish()?;
+    let names_bottom = packet.mask.get(Slot::MPLS) & MPLS_BOTTOM != 0;
+    if packet.key.is_labelled() && !names_bottom {
+        // Who names one label means that there is one.
+        packet.key.add(Slot::MPLS, MPLS_BOTTOM);
+        packet.mask.add(Slot::MPLS, MPLS_BOTTOM);
+    }
+    Ok(packet)
 }
+
+/// The bit of an entry of a label stack that says that it is the last one.
+const MPLS_BOTTOM: u64 = 1 << 8;
 
 /// Which flows of a table are meant: as `ovs-ofctl del-flows` and `dump-flows` read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,10 @@
 //! The header fields that flow tables match on, as words that are masked and compared at once.
 
 use machine::mix;
-use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, TcpPacket, ethertype, kind, protocol};
+use wire::{
+    ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, MplsPacket, MplsRepr, TcpPacket, ethertype, kind,
+    protocol,
+};
 
 use crate::field::Field;
 use crate::flow_key::FlowKey;
@@ -9,10 +12,10 @@ use crate::flow_key::FlowKey;
 /// Words of a [`Key`].
 pub const WORDS: usize = 14;
 
-/// Of those, the ones that most packets have something in. Behind them is what only neighbour discovery has.
+/// Of those, the ones that most packets have something in. Behind them is what only neighbour discovery and label stacks have.
 const COMMON_WORDS: usize = 12;
 
-/// Where the stages of a look-up end, in words: what is known without the packet's headers and of its first ones, and of its connection; Ethernet addresses, network addresses, ports.
+/// Where the stages of a look-up end, in words: what is known without the packet's headers and of its first ones, and of its connection; Ethernet, network addresses, ports.
 /// Whoever is told apart by an earlier one need not be looked at further (as in Open vSwitch's staged look-up).
 pub const STAGES: [usize; 4] = [3, 5, 11, WORDS];
 
@@ -25,8 +28,20 @@ pub const FRAGMENT: u8 = 1;
 pub const LATER_FRAGMENT: u8 = 2;
 
 /// What is known of a packet that does not stand in its headers.
-const OUTSIDE_HEADERS: [Slot; 6] =
-    [Slot::METADATA, Slot::IN_PORT, Slot::RECIRCULATION, Slot::CT_STATE, Slot::CT_ZONE, Slot::CT_MARK];
+const OUTSIDE_HEADERS: [Slot; 7] =
+    [Slot::METADATA, Slot::IN_PORT, Slot::TUN_ID, Slot::RECIRCULATION, Slot::CT_STATE, Slot::CT_ZONE, Slot::CT_MARK];
+
+/// Entries of a label stack that are known; what is behind more is not.
+pub const LABELS: usize = 4;
+
+/// What is behind the label stack of a packet, as far as its fields are known ([`Slot::LABELLED`]).
+mod labelled {
+    pub const NOTHING: u64 = 0;
+    pub const IPV4: u64 = 1;
+    pub const IPV6: u64 = 2;
+    /// Of packets that have got their labels here: nobody can tell it by its first bytes.
+    pub const ARP: u64 = 3;
+}
 
 /// The SCTP protocol's number (RFC 9260).
 pub const SCTP: u8 = 132;
@@ -61,20 +76,18 @@ impl Slot {
     pub const METADATA: Self = Self::new(0, 0, 64);
     pub const IN_PORT: Self = Self::new(1, 48, 16);
     pub const ETH_TYPE: Self = Self::new(1, 32, 16);
-    pub const VLAN_TCI: Self = Self::new(1, 16, 16);
-    pub const CT_STATE: Self = Self::new(1, 8, 8);
+    /// The network of a tunnel: the one that the packet has come by, or is to leave by.
+    pub const TUN_ID: Self = Self::new(1, 8, 24);
     /// IP protocol; of ARP its operation.
     pub const IP_PROTO: Self = Self::new(1, 0, 8);
     pub const CT_MARK: Self = Self::new(2, 32, 32);
-    pub const CT_ZONE: Self = Self::new(2, 16, 16);
     /// 0 of a packet that has come in; behind `ct`, the number of what goes on with it.
-    pub const RECIRCULATION: Self = Self::new(2, 0, 16);
+    pub const RECIRCULATION: Self = Self::new(2, 16, 16);
+    pub const CT_STATE: Self = Self::new(2, 0, 8);
     pub const ETH_SRC: Self = Self::new(3, 16, 48);
-    pub const IP_FRAG: Self = Self::new(3, 8, 2);
-    pub const TCP_FLAGS: Self = Self::new(3, 0, 8);
+    pub const VLAN_TCI: Self = Self::new(3, 0, 16);
     pub const ETH_DST: Self = Self::new(4, 16, 48);
-    pub const IP_TOS: Self = Self::new(4, 8, 8);
-    pub const IP_TTL: Self = Self::new(4, 0, 8);
+    pub const CT_ZONE: Self = Self::new(4, 0, 16);
     /// IPv4, and the sender's of ARP. IPv6 has the word before as well.
     pub const SRC_LOW: Self = Self::new(6, 0, 64);
     pub const IPV4_SRC: Self = Self::new(6, 0, 32);
@@ -82,15 +95,27 @@ impl Slot {
     pub const IPV4_DST: Self = Self::new(8, 0, 32);
     /// The sender's hardware address of ARP; of neighbour discovery the source's link-layer address.
     pub const ARP_SHA: Self = Self::new(9, 16, 48);
+    pub const IP_TOS: Self = Self::new(9, 8, 8);
+    pub const IP_TTL: Self = Self::new(9, 0, 8);
     /// The target's hardware address of ARP; of neighbour discovery the target's link-layer address.
     pub const ARP_THA: Self = Self::new(10, 16, 48);
-    /// Whom a neighbour solicitation asks for, or an advertisement is about. The word before is its upper half.
-    pub const ND_TARGET_LOW: Self = Self::new(13, 0, 64);
+    pub const IP_FRAG: Self = Self::new(10, 0, 2);
     /// Source port, or the type of ICMP.
     pub const TP_SRC: Self = Self::new(11, 48, 16);
     /// Destination port, or the code of ICMP.
     pub const TP_DST: Self = Self::new(11, 32, 16);
+    pub const TCP_FLAGS: Self = Self::new(11, 24, 8);
+    /// Behind a label stack: whose fields the others are. 0 of all packets without labels.
+    pub const LABELLED: Self = Self::new(11, 20, 2);
     pub const IPV6_LABEL: Self = Self::new(11, 0, 20);
+    /// Whom a neighbour solicitation asks for, or an advertisement is about. The word before is its upper half.
+    pub const ND_TARGET_LOW: Self = Self::new(13, 0, 64);
+    /// The label stack, the uppermost entry in the highest bits, in the place of what only neighbour discovery has. The word before is its upper half.
+    pub const MPLS_STACK_LOW: Self = Self::ND_TARGET_LOW;
+    /// The uppermost entry of the label stack.
+    pub const MPLS: Self = Self::new(12, 32, 32);
+    /// The one behind it.
+    pub const MPLS_SECOND: Self = Self::new(12, 0, 32);
 
     const fn new(word: usize, shift: u32, bits: u32) -> Self {
         Self { word, shift, bits }
@@ -171,12 +196,8 @@ impl Key {
     /// The packet has one more tag in front of those that it has: what is behind a second one is payload.
     pub fn push_vlan(&mut self) {
         if self.get(Slot::VLAN_TCI) != 0 {
-            let mut outer = Self::default();
-            for slot in OUTSIDE_HEADERS.into_iter().chain([Slot::ETH_SRC, Slot::ETH_DST]) {
-                outer.set(slot, self.get(slot));
-            }
-            outer.set(Slot::ETH_TYPE, u64::from(ethertype::VLAN));
-            *self = outer;
+            *self = self.without_payload();
+            self.set(Slot::ETH_TYPE, u64::from(ethertype::VLAN));
         }
         self.set(Slot::VLAN_TCI, u64::from(VLAN_PRESENT));
     }
@@ -188,6 +209,80 @@ impl Key {
             inner.set(slot, self.get(slot));
         }
         *self = inner;
+    }
+
+    /// Nothing but the Ethernet addresses and what does not stand in headers.
+    fn without_payload(&self) -> Self {
+        let mut outer = Self::default();
+        for slot in OUTSIDE_HEADERS.into_iter().chain([Slot::ETH_SRC, Slot::ETH_DST]) {
+            outer.set(slot, self.get(slot));
+        }
+        outer
+    }
+
+    /// Whether the packet has a label stack.
+    pub const fn is_labelled(&self) -> bool {
+        ethertype::is_mpls(self.get(Slot::ETH_TYPE) as u16)
+    }
+
+    /// Whether one entry is all of its label stack.
+    pub const fn has_last_label(&self) -> bool {
+        MplsRepr::parse(self.get(Slot::MPLS) as u32).is_bottom
+    }
+
+    /// Where the time to live is that is behind the uppermost entry of the label stack, if it is known.
+    pub const fn inner_ttl(&self) -> Option<Slot> {
+        match self.get(Slot::LABELLED) {
+            _ if !self.has_last_label() && self.get(Slot::MPLS_SECOND) != 0 => {
+                Some(Slot { bits: 8, ..Slot::MPLS_SECOND })
+            }
+            labelled::IPV4 | labelled::IPV6 if self.has_last_label() => Some(Slot::IP_TTL),
+            _ => None,
+        }
+    }
+
+    /// The packet has one more entry in front of its label stack. The fields of what it is put on stay for who takes it off, but for those of neighbour discovery.
+    pub const fn push_mpls(&mut self, ethertype: u16, entry: u32) {
+        let mut stack = self.wide(Slot::MPLS_STACK_LOW) >> 32;
+        if !self.is_labelled() {
+            stack = 0;
+            let what = match self.get(Slot::ETH_TYPE) as u16 {
+                ethertype::IPV4 => labelled::IPV4,
+                ethertype::IPV6 => labelled::IPV6,
+                ethertype::ARP => labelled::ARP,
+                _ => labelled::NOTHING,
+            };
+            self.set(Slot::LABELLED, what);
+        }
+        self.set_wide(Slot::MPLS_STACK_LOW, (entry as u128) << 96 | stack);
+        self.set(Slot::ETH_TYPE, ethertype as u64);
+    }
+
+    /// The packet loses the uppermost entry of its label stack, and has this ethertype then. False if there is another entry behind it that is not known.
+    pub fn pop_mpls(&mut self, ethertype: u16) -> bool {
+        let rest = self.wide(Slot::MPLS_STACK_LOW) << 32;
+        let is_last = self.has_last_label();
+        if !is_last && rest >> 96 == 0 {
+            return false;
+        }
+        let fits = match self.get(Slot::LABELLED) {
+            labelled::IPV4 => ethertype == ethertype::IPV4,
+            labelled::IPV6 => ethertype == ethertype::IPV6,
+            labelled::ARP => ethertype == ethertype::ARP,
+            _ => false,
+        };
+        if is_last && fits {
+            self.set(Slot::LABELLED, labelled::NOTHING);
+            self.set_wide(Slot::MPLS_STACK_LOW, 0);
+        } else if !is_last && ethertype::is_mpls(ethertype) {
+            self.set_wide(Slot::MPLS_STACK_LOW, rest);
+        } else {
+            let tag = self.get(Slot::VLAN_TCI);
+            *self = self.without_payload();
+            self.set(Slot::VLAN_TCI, tag);
+        }
+        self.set(Slot::ETH_TYPE, u64::from(ethertype));
+        true
     }
 
     /// A header field has been written.
@@ -212,6 +307,19 @@ impl Key {
                 self.set(Slot::IP_TOS, tos & !3 | u64::from(ecn));
             }
             Field::Ttl(ttl) => self.set(Slot::IP_TTL, u64::from(ttl)),
+            Field::MplsLabel(_) | Field::MplsTrafficClass(_) | Field::MplsTtl(_) => {
+                let written = field.in_entry(MplsRepr::parse(self.get(Slot::MPLS) as u32));
+                self.set(Slot::MPLS, u64::from(written.bits()));
+            }
+            Field::LabelledTtl(ttl) => {
+                if let Some(slot) = self.inner_ttl() {
+                    self.set(slot, u64::from(ttl));
+                }
+            }
+            Field::NdTarget(target) => self.set_wide(Slot::ND_TARGET_LOW, target.to_bits()),
+            Field::NdSourceLinkLayer(mac) => self.set(Slot::ARP_SHA, mac_bits(mac)),
+            Field::NdTargetLinkLayer(mac) => self.set(Slot::ARP_THA, mac_bits(mac)),
+            Field::TunnelId(vni) => self.set(Slot::TUN_ID, u64::from(vni)),
             Field::SrcPort(_)
             | Field::DstPort(_)
             | Field::QuotedSrc(_)
@@ -253,7 +361,7 @@ impl Key {
         key
     }
 
-    /// Reads a frame's headers. All fragments of a datagram have ports 0, also the first one; a transport header that is cut off has ports 0 as well.
+    /// Reads a frame's headers, those behind a label stack as well, if they are of IP. All fragments of a datagram have ports 0, also the first one; a transport header that is cut off has ports 0 as well.
     ///
     /// # Errors
     /// If the Ethernet, ARP or IP header is malformed.
@@ -269,9 +377,44 @@ impl Key {
             ethertype::IPV4 => key.read_ipv4(&Ipv4Packet::new_checked(ethernet.payload())?),
             ethertype::IPV6 => key.read_ipv6(&Ipv6Packet::new_checked(ethernet.payload())?)?,
             ethertype::ARP => key.read_arp(&ArpPacket::new_checked(ethernet.payload())?),
+            ethertype::MPLS | ethertype::MPLS_UPSTREAM => key.read_mpls(ethernet.payload()),
             _ => {}
         }
         Ok(key)
+    }
+
+    /// Reads a label stack, and the fields of the packet that it was put on: whoever takes the labels off finds them known. What is malformed has none, as what is no IP.
+    fn read_mpls(&mut self, payload: &[u8]) {
+        let (mut stack, mut rest) = (0, payload);
+        for number in 0..LABELS {
+            let Ok(entry) = MplsPacket::new_checked(rest) else { break };
+            stack |= u128::from(entry.bits()) << (96 - 32 * number);
+            rest = entry.payload();
+            if entry.is_bottom() {
+                self.read_labelled(rest);
+                break;
+            }
+        }
+        self.set_wide(Slot::MPLS_STACK_LOW, stack);
+    }
+
+    fn read_labelled(&mut self, packet: &[u8]) {
+        let mut inner = *self;
+        let what = match packet.first().map(|first| first >> 4) {
+            Some(4) => Ipv4Packet::new_checked(packet).map(|packet| {
+                inner.read_ipv4(&packet);
+                labelled::IPV4
+            }),
+            Some(6) => Ipv6Packet::new_checked(packet).and_then(|packet| {
+                inner.read_ipv6(&packet)?;
+                Ok(labelled::IPV6)
+            }),
+            _ => return,
+        };
+        if let Ok(what) = what {
+            inner.set(Slot::LABELLED, what);
+            *self = inner;
+        }
     }
 
     fn read_ipv4(&mut self, packet: &Ipv4Packet<'_>) {
@@ -348,7 +491,10 @@ impl Key {
             }
             options = rest;
         }
-        self.set_wide(Slot::ND_TARGET_LOW, u128::from_be_bytes(*target));
+        // Behind labels, these have its place.
+        if !self.is_labelled() {
+            self.set_wide(Slot::ND_TARGET_LOW, u128::from_be_bytes(*target));
+        }
         for (slot, mac) in [Slot::ARP_SHA, Slot::ARP_THA].into_iter().zip(addresses) {
             self.set(slot, mac.map_or(0, mac_bits));
         }
@@ -377,7 +523,7 @@ pub const fn mac_of(bits: u64) -> [u8; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{address, arp, ipv4_udp, solicitation, tcp, tcp_v6};
+    use crate::testing::{address, arp, ipv4_udp, labelled, solicitation, tcp, tcp_v6};
     use proptest::prelude::*;
     use wire::{ArpOperation, BROADCAST};
 
@@ -433,17 +579,48 @@ mod tests {
     }
 
     #[test]
+    fn what_is_behind_labels_is_known_when_they_are_taken_off() {
+        let (a, b) = (address(1), address(2));
+        for (plain, ethertype) in
+            [(tcp(&a, &b, 4_000, 80, 10), ethertype::IPV4), (tcp_v6(&a, &b, 4_000, 80, 10), ethertype::IPV6)]
+        {
+            let known = Key::parse(3, &plain).unwrap();
+            let mut key = Key::parse(3, &labelled(plain.clone(), &[0x5140, 0x6020, 0x7103])).unwrap();
+            assert_eq!(
+                (key.get(Slot::ETH_TYPE), key.get(Slot::MPLS)),
+                (0x8847, 0x5040),
+                "only the last one has the bit"
+            );
+            assert!(key.pop_mpls(ethertype::MPLS_UPSTREAM));
+            assert_eq!((key.get(Slot::ETH_TYPE), key.get(Slot::MPLS), key.has_last_label()), (0x8848, 0x6020, false));
+            assert!(key.pop_mpls(ethertype::MPLS) && key.has_last_label());
+            let mut wrong = key;
+            assert!(key.pop_mpls(ethertype));
+            assert_eq!(key, known);
+            let other = if ethertype == ethertype::IPV4 { ethertype::IPV6 } else { ethertype::IPV4 };
+            assert!(wrong.pop_mpls(other));
+            assert_eq!((wrong.get(Slot::TP_DST), wrong.get(Slot::IP_PROTO)), (0, 0), "it is no such packet");
+            key.push_mpls(ethertype::MPLS, 0x9120);
+            assert!(key.pop_mpls(ethertype));
+            assert_eq!(key, known, "labels are put on what is known");
+            let mut deep = Key::parse(3, &labelled(plain, &[1, 2, 3, 4, 5])).unwrap();
+            assert!((0..3).all(|_| deep.pop_mpls(ethertype::MPLS)));
+            assert!(!deep.pop_mpls(ethertype::MPLS), "nobody knows the fifth one");
+        }
+    }
+
+    #[test]
     fn a_field_that_is_written_leaves_the_others() {
         let mut key = Key::ALL;
         key.set(Slot::IP_TTL, 0x107);
-        assert_eq!((key.get(Slot::IP_TTL), key.get(Slot::IP_TOS), key.get(Slot::ETH_DST)), (7, 0xff, (1 << 48) - 1));
+        assert_eq!((key.get(Slot::IP_TTL), key.get(Slot::IP_TOS), key.get(Slot::ARP_SHA)), (7, 0xff, (1 << 48) - 1));
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..3) {
+        fn any_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ip in 0_usize..4) {
             if let Some(place) = bytes.get_mut(12..15) {
-                place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0]][ip]);
+                place.copy_from_slice(&[[8, 0, 0x45], [0x86, 0xdd, 0x60], [8, 6, 0], [0x88, 0x47, 0]][ip]);
             }
             let _ = Key::parse(1, &bytes);
         }

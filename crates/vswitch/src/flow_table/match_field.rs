@@ -39,6 +39,8 @@ pub enum Needs {
     Ipv4,
     Ipv6,
     Arp,
+    /// A label stack.
+    Mpls,
     /// IPv4, or as its sender's and target's addresses ARP.
     Ipv4OrArp,
     Transport,
@@ -63,6 +65,7 @@ impl Needs {
             Self::Ipv4 => ("ip", "ip"),
             Self::Ipv6 => ("ipv6", "ipv6"),
             Self::Arp => ("arp", "arp"),
+            Self::Mpls => ("mpls", "mpls or mplsm"),
             Self::Ipv4OrArp => ("ip", "ip or arp"),
             Self::Transport => ("tcp", "tcp, udp, sctp, tcp6, udp6 or sctp6"),
             Self::Tcp => ("tcp", "tcp or tcp6"),
@@ -98,6 +101,7 @@ impl Needs {
             Self::Ipv4 => ethertype == ethertype::IPV4,
             Self::Ipv6 => ethertype == ethertype::IPV6,
             Self::Arp => matches!(ethertype, ethertype::ARP | RARP),
+            Self::Mpls => ethertype::is_mpls(ethertype),
             Self::Ipv4OrArp => matches!(ethertype, ethertype::IPV4 | ethertype::ARP | RARP),
             Self::Transport => is_upper(protocol::TCP) || is_upper(protocol::UDP) || is_upper(SCTP),
             Self::Tcp => is_upper(protocol::TCP),
@@ -164,10 +168,11 @@ const fn tagged(field: MatchField) -> MatchField {
 use Form::{Decimal, Hex};
 
 /// All of them; in this order they are printed.
-pub static FIELDS: [MatchField; 44] = [
+pub static FIELDS: [MatchField; 49] = [
     field("ct_state", &[], Slot::CT_STATE, Form::CtState, Needs::Nothing),
     field("ct_zone", &[], Slot::CT_ZONE, Decimal, Needs::Nothing),
     field("ct_mark", &[], Slot::CT_MARK, Hex, Needs::Nothing),
+    field("tun_id", &["tunnel_id"], Slot::TUN_ID, Hex, Needs::Nothing),
     field("metadata", &[], Slot::METADATA, Hex, Needs::Nothing),
     exact("in_port", &[], Slot::IN_PORT, Form::Port, Needs::Nothing),
     tagged(within(0, 12, exact("dl_vlan", &[], Slot::VLAN_TCI, Decimal, Needs::Nothing))),
@@ -192,6 +197,10 @@ pub static FIELDS: [MatchField; 44] = [
     within(2, 6, exact("ip_dscp", &[], Slot::IP_TOS, Decimal, Needs::Ip)),
     within(0, 2, exact("nw_ecn", &["ip_ecn"], Slot::IP_TOS, Decimal, Needs::Ip)),
     exact("nw_ttl", &["ip_ttl"], Slot::IP_TTL, Decimal, Needs::Ip),
+    within(12, 20, exact("mpls_label", &[], Slot::MPLS, Decimal, Needs::Mpls)),
+    within(9, 3, exact("mpls_tc", &[], Slot::MPLS, Decimal, Needs::Mpls)),
+    within(0, 8, exact("mpls_ttl", &[], Slot::MPLS, Decimal, Needs::Mpls)),
+    within(8, 1, exact("mpls_bos", &[], Slot::MPLS, Decimal, Needs::Mpls)),
     field("nw_frag", &["ip_frag"], Slot::IP_FRAG, Form::Fragment, Needs::Ip),
     field("tp_src", &[], Slot::TP_SRC, Decimal, Needs::Transport),
     field("tp_dst", &[], Slot::TP_DST, Decimal, Needs::Transport),

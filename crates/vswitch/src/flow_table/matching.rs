@@ -24,7 +24,7 @@ pub struct Match {
 }
 
 /// Words for kinds of packets: ethertype, and protocol above it.
-const KINDS: [(&str, u16, Option<u8>); 12] = [
+const KINDS: [(&str, u16, Option<u8>); 14] = [
     ("icmp", ethertype::IPV4, Some(protocol::ICMP)),
     ("tcp", ethertype::IPV4, Some(protocol::TCP)),
     ("udp", ethertype::IPV4, Some(protocol::UDP)),
@@ -37,6 +37,8 @@ const KINDS: [(&str, u16, Option<u8>); 12] = [
     ("ipv6", ethertype::IPV6, None),
     ("arp", ethertype::ARP, None),
     ("rarp", RARP, None),
+    ("mpls", ethertype::MPLS, None),
+    ("mplsm", ethertype::MPLS_UPSTREAM, None),
 ];
 
 /// The words for kinds of packets.
@@ -191,9 +193,9 @@ impl Match {
         bits & self.mask.get(Slot::IP_PROTO) == 0
     }
 
-    /// A field that is matched though it is none of a packet's, but what a switch knows of one: its port, its connection, its metadata. [`Match::has_frame`] has none of them.
+    /// A field that is matched though it is none of a packet's, but what a switch knows of one: its port and the tunnel behind it, its connection, its metadata. [`Match::has_frame`] has none of them.
     pub fn of_switch(&self) -> Option<&'static str> {
-        let slots = [Slot::CT_STATE, Slot::CT_ZONE, Slot::CT_MARK, Slot::METADATA, Slot::IN_PORT];
+        let slots = [Slot::CT_STATE, Slot::CT_ZONE, Slot::CT_MARK, Slot::METADATA, Slot::IN_PORT, Slot::TUN_ID];
         let slot = slots.into_iter().find(|slot| self.mask.get(*slot) != 0)?;
         FIELDS.iter().find(|field| field.slot == slot).map(|field| field.name)
     }

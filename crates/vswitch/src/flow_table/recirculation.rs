@@ -4,9 +4,9 @@
 //! for each time that it goes on in a table behind `ct`: as a packet that has [`Slot::RECIRCULATION`] and the fields of its connection in its key, which is found in
 //! the same caches. What comes of all of it is one list of actions, in which copies are what goes on.
 
-use wire::{EthernetPacket, ethertype, protocol};
+use wire::{EthernetPacket, MplsPacket, ethertype, protocol};
 
-use super::key::{Key, Slot};
+use super::key::{Key, LABELS, Slot};
 use super::meter::{Metered, remarked};
 use super::walk::{Continuation, Inquiry, Subject};
 use crate::action::Action;
@@ -139,6 +139,11 @@ impl<'a, P: Pass> Run<'a, P> {
                     walker.key.push_vlan();
                 }
                 Action::PopVlan => walker.key.pop_vlan(walker.inner.take()),
+                Action::PushMpls { ethertype, entry } => walker.key.push_mpls(ethertype, entry),
+                Action::PopMpls(ethertype) => {
+                    // Whoever has decided that has known what is behind it.
+                    walker.key.pop_mpls(ethertype);
+                }
                 Action::Output(_) | Action::Normal | Action::Flood | Action::Controller => {}
             }
             self.out.push(action);
@@ -231,6 +236,15 @@ impl<'a, P: Pass> Run<'a, P> {
     }
 }
 
+/// What a frame carries, behind the labels that it has come in with.
+fn network_packet(headers: &[u8]) -> Option<&[u8]> {
+    let ethernet = EthernetPacket::new_checked(headers).ok()?;
+    if ethertype::is_mpls(ethernet.ethertype()) {
+        return MplsPacket::behind_stack(ethernet.payload(), LABELS);
+    }
+    Some(ethernet.payload())
+}
+
 /// What connection tracking looks at of a packet that is known by its key; `None` for what does not say which connection it belongs to.
 fn segment(key: &Key, headers: Option<&[u8]>, quoted: Option<Tuple>) -> Option<Segment> {
     if key.get(Slot::IP_FRAG) != 0 {
@@ -253,7 +267,7 @@ fn segment(key: &Key, headers: Option<&[u8]>, quoted: Option<Tuple>) -> Option<S
         let tcp_flags = if protocol == protocol::TCP { key.get(Slot::TCP_FLAGS) as u8 } else { 0 };
         let numbers = headers
             .filter(|_| protocol == protocol::TCP)
-            .and_then(|headers| SequenceNumbers::of(is_ipv6, EthernetPacket::new_checked(headers).ok()?.payload()));
+            .and_then(|headers| SequenceNumbers::of(is_ipv6, network_packet(headers)?));
         return Some(Segment { tuple, tcp_flags, quoted: None, numbers });
     }
     let Some(headers) = headers else {
@@ -261,7 +275,7 @@ fn segment(key: &Key, headers: Option<&[u8]>, quoted: Option<Tuple>) -> Option<S
         let tuple = Tuple { src_port: 0, dst_port: src_port << 8 | dst_port & 0xff, ..tuple };
         return Some(Segment { tuple, tcp_flags: 0, quoted: None, numbers: None });
     };
-    let mut segment = Segment::parse(is_ipv6, EthernetPacket::new_checked(headers).ok()?.payload())?;
+    let mut segment = Segment::parse(is_ipv6, network_packet(headers)?)?;
     (segment.tuple.src, segment.tuple.dst) = (src, dst);
     segment.quoted = quoted.or(segment.quoted);
     Some(segment)

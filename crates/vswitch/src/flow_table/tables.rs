@@ -18,13 +18,14 @@ use super::flow::{Flow, Selection};
 use super::frozen::FrozenStates;
 use super::group::Group;
 use super::group_counters::{GroupCounters, GroupStatus};
-use super::key::Key;
+use super::key::{Key, Slot};
 use super::meter::{MeterState, MeterStatus, Metered};
 use super::ports::Ports;
 use super::recirculation::{Pass, Run, Stacks};
 use super::walk::{Decision, Lookup, walk};
 use crate::action::Action;
 use crate::conntrack::{Conntrack, Request, Segment, Tracked};
+use crate::seeds::Seeds;
 
 /// Entries that expire at once: what is left follows a moment later.
 const EXPIRED_AT_ONCE: usize = 1_024;
@@ -79,7 +80,7 @@ pub struct FlowTables {
     /// When entries may have to go.
     deadlines: BTreeSet<(Time, u32)>,
     cache: Cache,
-    seed: u64,
+    seeds: Seeds,
     /// Packets that would have come to more actions than a packet may.
     too_long: u64,
     /// Since the first flow that asks for it.
@@ -91,11 +92,11 @@ pub struct FlowTables {
 }
 
 impl FlowTables {
-    /// Tables of a switch with these ports and flows, from this time on. `seed` is where hashes start.
+    /// Tables of a switch with these ports and flows, from this time on.
     ///
     /// # Errors
     /// As [`FlowTables::change`].
-    pub fn new(now: Time, ports: Ports, seed: u64, changes: &[TableChange]) -> Result<Self, ChangeError> {
+    pub fn new(now: Time, ports: Ports, seeds: Seeds, changes: &[TableChange]) -> Result<Self, ChangeError> {
         let mut tables = Self {
             ports,
             tables: Vec::new(),
@@ -107,8 +108,8 @@ impl FlowTables {
             users: BTreeMap::new(),
             down: BTreeSet::new(),
             deadlines: BTreeSet::new(),
-            cache: Cache::new(seed),
-            seed,
+            cache: Cache::new(seeds.tables),
+            seeds,
             too_long: 0,
             conntrack: None,
             frozen: FrozenStates::default(),
@@ -122,9 +123,21 @@ impl FlowTables {
     }
 
     /// A packet of so many bytes has come in by this port. Adds what is to be done; without any action it is dropped. Headers that are malformed have none.
-    pub fn process(&mut self, now: Time, in_port: PortId, (headers, bytes): (&[u8], u32), actions: &mut Vec<Action>) {
+    pub fn process(&mut self, now: Time, in_port: PortId, packet: (&[u8], u32), actions: &mut Vec<Action>) {
+        self.process_from(now, (in_port, 0), packet, actions);
+    }
+
+    /// [`FlowTables::process`] of a packet that has come by this network of a tunnel, or by none (0).
+    pub fn process_from(
+        &mut self,
+        now: Time,
+        (in_port, tunnel): (PortId, u32),
+        (headers, bytes): (&[u8], u32),
+        actions: &mut Vec<Action>,
+    ) {
         self.has_metered = false;
-        let Ok(key) = Key::parse(in_port.0, headers) else { return };
+        let Ok(mut key) = Key::parse(in_port.0, headers) else { return };
+        key.set(Slot::TUN_ID, u64::from(tunnel));
         let mut stacks = std::mem::take(&mut self.stacks);
         let has_inquiries = self.decide((now, bytes), &key, |decision| {
             if decision.inquiries.is_empty() {
@@ -154,8 +167,8 @@ impl FlowTables {
     /// Decides about a packet, and counts it.
     #[inline]
     fn decide<T>(&mut self, (now, bytes): (Time, u32), key: &Key, take: impl FnOnce(&Cached<'_>) -> T) -> T {
-        let Self { cache, frozen, tables, entries, groups, group_counters, ports, seed, down, too_long, .. } = self;
-        let seed = *seed;
+        let Self { cache, frozen, tables, entries, groups, group_counters, ports, seeds, down, too_long, .. } = self;
+        let seed = seeds.choices;
         let decision = cache.find(key, |decision| {
             let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
             let (instructions, counters) = (&instructions, &*group_counters);
@@ -175,9 +188,9 @@ impl FlowTables {
 
     /// Looks a packet up, past the caches; nothing is counted.
     pub(super) fn look_up(&self, frozen: &mut FrozenStates, key: &Key, decision: &mut Decision) {
-        let Self { tables, entries, groups, group_counters, ports, seed, down, .. } = self;
+        let Self { tables, entries, groups, group_counters, ports, seeds, down, .. } = self;
         let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
-        let (instructions, counters, seed) = (&instructions, group_counters, *seed);
+        let (instructions, counters, seed) = (&instructions, group_counters, seeds.choices);
         let lookup = Lookup { tables, instructions, groups, counters, ports, seed, down };
         walk(lookup, frozen, key, decision);
     }
@@ -230,7 +243,7 @@ impl FlowTables {
             | TableChange::DeleteMeter(_) => false,
         };
         if is_asked && self.conntrack.is_none() {
-            self.conntrack = Some(Box::new(Conntrack::new(self.seed, CONNECTIONS_MAX)));
+            self.conntrack = Some(Box::new(Conntrack::new(self.seeds.tables, CONNECTIONS_MAX)));
         }
     }
 
@@ -345,7 +358,7 @@ impl FlowTables {
     fn add(&mut self, now: Time, flow: &Arc<Flow>) {
         let table = usize::from(flow.table);
         while self.tables.len() <= table {
-            self.tables.push(Classifier::new(self.seed));
+            self.tables.push(Classifier::new(self.seeds.tables));
         }
         let mut state =
             EntryState { flow: Arc::clone(flow), made_at: now, used_at: now, listed_at: None, packets: 0, bytes: 0 };
@@ -609,7 +622,7 @@ impl Rebase for FlowTables {
             down: _,
             deadlines,
             cache: _,
-            seed: _,
+            seeds: _,
             too_long: _,
             conntrack,
             frozen: _,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use machine::mix;
 use topology::PortId;
-use wire::{ethertype, protocol};
+use wire::{MplsRepr, ethertype, protocol};
 
 use super::actions::{FlowAction, Instructions};
 use super::classifier::Classifier;
@@ -28,6 +28,10 @@ const ACTIONS_MAX: usize = 1_024;
 
 /// Groups within groups.
 const GROUPS_DEEP_MAX: u32 = 32;
+
+/// Labels that say what is behind them, and nothing else (RFC 3032, 2.1).
+const IPV4_EXPLICIT_NULL: u32 = 0;
+const IPV6_EXPLICIT_NULL: u32 = 2;
 
 /// What a packet is looked up in.
 #[derive(Clone, Copy)]
@@ -260,6 +264,28 @@ impl Walk<'_, '_> {
             }
             FlowAction::PushVlan => self.push_vlan(),
             FlowAction::PopVlan => self.pop_vlan(),
+            FlowAction::PushMpls(ethertype) => self.push_mpls(*ethertype),
+            FlowAction::PopMpls(ethertype) => return self.pop_mpls(*ethertype),
+            FlowAction::DecMplsTtl => {
+                if self.has(Needs::Mpls) {
+                    self.out.looked_at.add(Slot::MPLS, 0xff);
+                    let ttl = MplsRepr::parse(self.key.get(Slot::MPLS) as u32).ttl;
+                    if ttl <= 1 {
+                        return Then::Stop;
+                    }
+                    self.write(Field::MplsTtl(ttl - 1));
+                }
+            }
+            FlowAction::CopyTtlIn => {
+                if self.inner_ttl().is_some() {
+                    self.write(Field::LabelledTtl(self.key.get(Slot::MPLS) as u8));
+                }
+            }
+            FlowAction::CopyTtlOut => {
+                if let Some(ttl) = self.inner_ttl() {
+                    self.write(Field::MplsTtl(ttl));
+                }
+            }
             FlowAction::VlanId(vlan) => self.write_vlan(u64::from(*vlan), 0xfff),
             FlowAction::VlanPriority(priority) => self.write_vlan(u64::from(*priority) << 13, 0xe000),
             FlowAction::Group(group) => self.group(*group),
@@ -274,6 +300,15 @@ impl Walk<'_, '_> {
         match needs {
             Needs::Nothing => return true,
             Needs::Vlan => return self.is_tagged(),
+            Needs::Mpls => {
+                self.out.looked_at.add(Slot::ETH_TYPE, Slot::ETH_TYPE.all());
+                return self.key.is_labelled();
+            }
+            Needs::Neighbour | Needs::Solicitation | Needs::Advertisement => {
+                for slot in [Slot::TP_SRC, Slot::TP_DST] {
+                    self.out.looked_at.add(slot, slot.all());
+                }
+            }
             _ => {}
         }
         for slot in [Slot::ETH_TYPE, Slot::IP_PROTO, Slot::IP_FRAG] {
@@ -341,6 +376,65 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// The entry is like the one that is there, or as Open vSwitch makes it: time to live and class of the packet, and the label that says of which version of IP it is (RFC 3032, 2.1).
+    fn push_mpls(&mut self, ethertype: u16) {
+        self.out.looked_at.add(Slot::ETH_TYPE, Slot::ETH_TYPE.all());
+        let entry = if self.key.is_labelled() {
+            self.out.looked_at.add(Slot::MPLS, Slot::MPLS.all());
+            MplsRepr { is_bottom: false, ..MplsRepr::parse(self.key.get(Slot::MPLS) as u32) }
+        } else {
+            let mut entry = MplsRepr { label: 0, traffic_class: 0, is_bottom: true, ttl: 64 };
+            let carried = self.key.get(Slot::ETH_TYPE) as u16;
+            if matches!(carried, ethertype::IPV4 | ethertype::IPV6) {
+                for slot in [Slot::IP_TOS, Slot::IP_TTL] {
+                    self.out.looked_at.add(slot, slot.all());
+                }
+                entry.label = if carried == ethertype::IPV6 { IPV6_EXPLICIT_NULL } else { IPV4_EXPLICIT_NULL };
+                entry.traffic_class = (self.key.get(Slot::IP_TOS) >> 2) as u8 & 7;
+                entry.ttl = match self.key.get(Slot::IP_TTL) as u8 {
+                    0 => entry.ttl,
+                    ttl => ttl,
+                };
+            }
+            entry
+        };
+        self.key.push_mpls(ethertype, entry.bits());
+        self.out.actions.push(Action::PushMpls { ethertype, entry: entry.bits() });
+    }
+
+    /// A packet with more labels than are known goes no further when the last one that is known is taken off.
+    fn pop_mpls(&mut self, ethertype: u16) -> Then {
+        if !self.has(Needs::Mpls) {
+            return Then::GoOn;
+        }
+        let mut looked_at = Key::default();
+        looked_at.set_wide(Slot::MPLS_STACK_LOW, u128::MAX);
+        looked_at.set(Slot::LABELLED, Slot::LABELLED.all());
+        self.out.looked_at.unite(&looked_at);
+        if !self.key.pop_mpls(ethertype) {
+            return Then::Stop;
+        }
+        self.out.actions.push(Action::PopMpls(ethertype));
+        Then::GoOn
+    }
+
+    /// The time to live of what is behind the uppermost entry of the label stack, if that is known.
+    fn inner_ttl(&mut self) -> Option<u8> {
+        if !self.has(Needs::Mpls) {
+            return None;
+        }
+        for slot in [Slot::MPLS, Slot::MPLS_SECOND, Slot::LABELLED, Slot::IP_TTL] {
+            self.out.looked_at.add(slot, slot.all());
+        }
+        self.key.inner_ttl().map(|slot| self.key.get(slot) as u8)
+    }
+
+    /// Writes a field, all of it.
+    fn write(&mut self, field: Field) {
+        self.key.write(field);
+        self.out.actions.push(Action::Set(field));
+    }
+
     /// Writes bits of the tag's control information; a packet without a tag gets one.
     fn write_vlan(&mut self, value: u64, mask: u64) {
         if !self.is_tagged() {
@@ -387,6 +481,13 @@ impl Walk<'_, '_> {
             "nw_tos" | "ip_dscp" => Field::Dscp((key.get(Slot::IP_TOS) >> 2) as u8),
             "nw_ecn" => Field::Ecn(value as u8),
             "nw_ttl" => Field::Ttl(value as u8),
+            "mpls_label" => Field::MplsLabel(value as u32),
+            "mpls_tc" => Field::MplsTrafficClass(value as u8),
+            "mpls_ttl" => Field::MplsTtl(value as u8),
+            "nd_target" => Field::NdTarget(value.into()),
+            "nd_sll" => Field::NdSourceLinkLayer(mac_of(value as u64)),
+            "nd_tll" => Field::NdTargetLinkLayer(mac_of(value as u64)),
+            "tun_id" => Field::TunnelId(value as u32),
             // SCTP's checksum covers its ports, and is not corrected: `actions.rs` offers no others.
             _ => return,
         };
@@ -439,8 +540,7 @@ impl Walk<'_, '_> {
         self.carry_out(&group.buckets[number].actions);
         (self.key, self.inner) = (key, inner);
         let made = &self.out.actions[at + 1..];
-        let changes = |action: &Action| matches!(action, Action::Set(_) | Action::PushVlan(_) | Action::PopVlan);
-        if self.out.inquiries.len() > inquiries || made.iter().any(changes) {
+        if self.out.inquiries.len() > inquiries || made.iter().any(Action::is_change) {
             self.out.actions[at] = Action::Clone(made.len() as u16);
         } else {
             self.out.actions.remove(at);

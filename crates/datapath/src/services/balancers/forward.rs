@@ -78,7 +78,8 @@ impl<P> Graph<P> {
     ) -> bool {
         let to = driver.forwarding(packet).to;
         let at = if to == FLOOD { None } else { self.balancers.at(to) };
-        if at.is_none() && !is_group(driver.destination(packet)) {
+        // What no switch knows the port of comes to all that ask for it, whatever its destination.
+        if at.is_none() && to != FLOOD && !is_group(driver.destination(packet)) {
             return false;
         }
         let Some(frame) = driver.frame(packet) else { return false };

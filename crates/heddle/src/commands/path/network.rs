@@ -94,8 +94,8 @@ impl Network {
     pub fn tracer(&self) -> Tracer {
         let fabric = &self.fabric;
         let pipelines = match &self.tables {
-            Some(tables) => fabric.pipelines_with(tables.clone(), fabric.seed),
-            None => fabric.pipelines(fabric.seed),
+            Some(tables) => fabric.pipelines_with(tables.clone(), fabric.seed.into()),
+            None => fabric.pipelines(fabric.seed.into()),
         };
         let down: Vec<LinkId> = self.down.iter().copied().collect();
         let tables = fabric.tables(pipelines, fabric.seed);

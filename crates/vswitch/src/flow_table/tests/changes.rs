@@ -28,7 +28,7 @@ fn delete(text: &str) -> TableChange {
 fn crowd(count: u32) -> FlowTables {
     let changes: Vec<TableChange> =
         (0..count).map(|n| add(&format!("tcp,tp_src={},tp_dst={},actions=output:1", n % 1_000, n / 1_000))).collect();
-    FlowTables::new(NOW, ports(), 7, &changes).unwrap()
+    FlowTables::new(NOW, ports(), 7.into(), &changes).unwrap()
 }
 
 /// Makes all changes: how much has changed in each piece.
@@ -78,7 +78,7 @@ fn flows_go_with_their_group_in_short_pieces() {
     let mut tables = FlowTables::new(
         NOW,
         ports(),
-        7,
+        7.into(),
         &["group_id=1,bucket=output:1", "group_id=2,bucket=group:1", "group_id=3,bucket=output:2"]
             .map(|text| TableChange::AddGroup(group(text))),
     )
@@ -101,7 +101,7 @@ fn flows_go_with_their_group_in_short_pieces() {
 fn flows_that_expire_together_go_in_short_pieces() {
     let changes: Vec<TableChange> =
         (0..3_000).map(|n| add(&format!("hard_timeout=5,udp,tp_src={n},actions=drop"))).collect();
-    let mut tables = FlowTables::new(NOW, ports(), 7, &changes).unwrap();
+    let mut tables = FlowTables::new(NOW, ports(), 7.into(), &changes).unwrap();
     let then = NOW + Span::from_secs(5);
     let mut left = Vec::new();
     while tables.expire(then) <= then {
@@ -130,7 +130,7 @@ fn deadlines_of_flows_that_are_gone_are_forgotten() {
 #[test]
 fn full_tables_take_what_replaces_a_flow() {
     let (old, new) = (add("udp,tp_src=1,actions=drop"), add("udp,tp_src=2,actions=drop"));
-    let mut tables = FlowTables::new(NOW, ports(), 7, std::slice::from_ref(&old)).unwrap();
+    let mut tables = FlowTables::new(NOW, ports(), 7.into(), std::slice::from_ref(&old)).unwrap();
     let known = tables.known(&[old.clone(), new.clone()]);
     assert_eq!(
         known,

@@ -22,7 +22,7 @@ fn at(s: u64) -> Time {
 
 fn tables(flows: &[&str]) -> FlowTables {
     let changes: Vec<TableChange> = flows.iter().map(|text| TableChange::Add(Arc::new(flow(text)))).collect();
-    FlowTables::new(at(0), ports(), 7, &changes).unwrap()
+    FlowTables::new(at(0), ports(), 7.into(), &changes).unwrap()
 }
 
 fn process(tables: &mut FlowTables, in_port: u16, frame: &[u8]) -> Vec<Action> {
@@ -143,7 +143,7 @@ fn a_copy_goes_on_and_so_do_the_actions_behind() {
     ];
     let flows = flows.iter().map(|text| TableChange::Add(Arc::new(flow(text))));
     let changes: Vec<TableChange> = std::iter::once(group).chain(flows).collect();
-    let mut tables = FlowTables::new(at(0), ports(), 7, &changes).unwrap();
+    let mut tables = FlowTables::new(at(0), ports(), 7.into(), &changes).unwrap();
     let frame = ipv4_udp(&address(1), &address(2), (1, 2), 64, (0, false));
     let src = Action::Set(Field::EthSrc([2, 0, 0, 0, 0, 9]));
     let ttl = Action::Set(Field::Ttl(9));
@@ -168,7 +168,7 @@ fn groups_of_groups_take_no_longer_than_others() {
     });
     let flows = ["priority=1,udp,actions=group:6,output:3"].map(|text| TableChange::Add(Arc::new(flow(text))));
     let changes: Vec<TableChange> = groups.chain(flows).collect();
-    let mut tables = FlowTables::new(at(0), ports(), 7, &changes).unwrap();
+    let mut tables = FlowTables::new(at(0), ports(), 7.into(), &changes).unwrap();
     let frame = ipv4_udp(&address(1), &address(2), (1, 2), 64, (0, false));
     assert_eq!((process(&mut tables, 0, &frame), tables.too_long()), (vec![], 1));
 }

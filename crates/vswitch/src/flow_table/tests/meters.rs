@@ -88,7 +88,7 @@ fn tables(texts: &[&str], flows: &[&str]) -> FlowTables {
     let meters = texts.iter().map(|text| TableChange::AddMeter(meter(text)));
     let flow = |text: &&str| TableChange::Add(Arc::new(Flow::parse(text, &Ports::default()).expect("it is a flow")));
     let changes: Vec<TableChange> = meters.chain(flows.iter().map(flow)).collect();
-    FlowTables::new(at(0), Ports::default(), 1, &changes).expect("nothing is refused")
+    FlowTables::new(at(0), Ports::default(), 1.into(), &changes).expect("nothing is refused")
 }
 
 fn process(tables: &mut FlowTables, ms: u64, frame: &[u8]) -> Vec<Action> {

@@ -2,6 +2,7 @@
 
 mod changes;
 mod connections;
+mod labels;
 mod meters;
 mod model;
 mod reference;

@@ -21,7 +21,7 @@ fn at(s: u64) -> Time {
 
 fn tables(flows: &[&str]) -> FlowTables {
     let changes: Vec<TableChange> = flows.iter().map(|text| TableChange::Add(Arc::new(flow(text)))).collect();
-    FlowTables::new(at(0), ports(), 7, &changes).unwrap()
+    FlowTables::new(at(0), ports(), 7.into(), &changes).unwrap()
 }
 
 fn process(tables: &mut FlowTables, now: Time, in_port: u16, frame: &[u8]) -> Vec<Action> {
@@ -106,7 +106,7 @@ fn groups_copy_choose_and_go_round_what_is_down() {
     let mut tables = FlowTables::new(
         at(0),
         ports(),
-        7,
+        7.into(),
         &[
             group("group_id=1,type=all,bucket=mod_dl_dst:02:00:00:00:00:09,output:1,bucket=output:2"),
             group("group_id=2,type=ff,bucket=watch_port:3,output:3,bucket=watch_port:4,output:4"),
@@ -145,7 +145,7 @@ fn groups_count_what_comes_to_them_and_to_each_bucket() {
     let mut tables = FlowTables::new(
         at(0),
         ports(),
-        7,
+        7.into(),
         &[
             group("group_id=1,type=all,bucket=output:1,bucket=output:2"),
             group("group_id=2,type=ff,bucket=watch_port:3,output:3,bucket=watch_port:4,group:1"),

@@ -36,6 +36,7 @@ const fn value(field: &MatchField) -> &'static str {
     match field.form {
         Form::Decimal if field.bits == 8 && field.low == 0 => "184",
         Form::Decimal if field.bits == 13 => "4101",
+        Form::Decimal if field.bits == 1 => "1",
         Form::Decimal => "3",
         Form::Hex => "0x806",
         Form::Mac => "02:00:00:00:00:01",

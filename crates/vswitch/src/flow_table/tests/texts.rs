@@ -66,6 +66,26 @@ fn flows_are_printed_as_they_are_dumped() {
             "ipv6,actions=ct(commit,nat(dst=[fd00::1]-[fd00::9]:80)),ct(commit,nat(dst=fd00::1)),ct(nat)",
             "ipv6 actions=ct(commit,nat(dst=[fd00::1]-[fd00::9]:80)),ct(commit,nat(dst=fd00::1)),ct(nat)",
         ),
+        (
+            "dl_type=0x8847,mpls_bos=1,mpls_ttl=64,mpls_label=16,mpls_tc=3,actions=pop_mpls:0x0800,dec_ttl,output:1",
+            "mpls,mpls_label=16,mpls_tc=3,mpls_ttl=64,mpls_bos=1 actions=pop_mpls:0x0800,dec_ttl,output:1",
+        ),
+        (
+            "ip,actions=push_mpls:0x8847,set_field:16->mpls_label,set_mpls_ttl:9,copy_ttl_out,dec_mpls_ttl,copy_ttl_in",
+            "ip actions=push_mpls:0x8847,set_mpls_label:16,set_mpls_ttl:9,copy_ttl_out,dec_mpls_ttl,copy_ttl_in",
+        ),
+        (
+            "mplsm,actions=write_actions(set_mpls_tc:7,pop_mpls:34887)",
+            "mplsm actions=write_actions(set_mpls_tc:7,pop_mpls:0x8847)",
+        ),
+        (
+            "in_port=1,metadata=3,tunnel_id=0x5/0xf,actions=set_tunnel:7,set_field:0x10/0xf0->tun_id",
+            "tun_id=0x5/0xf,metadata=0x3,in_port=1 actions=set_tunnel:0x7,set_field:0x10/0xf0->tun_id",
+        ),
+        (
+            "icmp6,icmp_type=135,actions=set_field:fd00::9->nd_target,set_field:2:0:0:0:0:9->nd_sll",
+            "icmp6,icmp_type=135 actions=set_field:fd00::9->nd_target,set_field:02:00:00:00:00:09->nd_sll",
+        ),
         ("actions=1,clear_actions,write_actions(output:2,dec_ttl),write_metadata:1/0xff,goto_table:3", ""),
         (
             "ip,actions=output:1,clear_actions,write_actions(output:2,dec_ttl),write_metadata:1/0xff,goto_table:3",
@@ -114,6 +134,14 @@ fn a_wrong_flow_is_refused_with_the_place_of_the_mistake() {
             "tcp,actions=set_field:80->udp_dst",
             "tcp,actions=set_field:80",
             "arp,actions=set_field:10.0.0.1->arp_spa",
+            "mpls_label=5,actions=drop",
+            "mpls,mpls_label=1048576,actions=drop",
+            "mpls,actions=set_field:1->mpls_bos",
+            "mpls,actions=pop_mpls:0x0800,mod_tp_dst:80",
+            "ip,actions=push_mpls:0x0800",
+            "ip,actions=dec_mpls_ttl",
+            "icmp6,actions=set_field:fd00::9->nd_target",
+            "tun_id=0x1000000,actions=drop",
             "table=3,actions=goto_table:3",
             "actions=goto_table:1,output:2",
             "actions=resubmit(,1)",
