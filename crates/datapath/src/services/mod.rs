@@ -213,7 +213,7 @@ pub struct Services {
     /// Hosts where services are balanced, ascending.
     balancers: Vec<BalancerHost>,
     /// Where tunnels may end.
-    tunnel_ends: tunnel::Ends,
+    tunnel_ends: tunnel::TunnelEnds,
     /// The longest IP packet that a link carries.
     mtu: u32,
 }

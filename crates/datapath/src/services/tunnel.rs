@@ -26,14 +26,14 @@ const HEADER_V6: usize = 40;
 const CONGESTION: u8 = 3;
 
 /// By host: its addresses, IPv4 first. Empty where no service has tunnels.
-pub(super) type Ends = TiVec<NodeId, Option<[u128; 2]>>;
+pub(super) type TunnelEnds = TiVec<NodeId, Option<[u128; 2]>>;
 
 /// Where tunnels may end: a server that no service has any more may have connections.
-pub(super) fn ends(topology: &Topology, services: &[Service]) -> Ends {
+pub(super) fn ends(topology: &Topology, services: &[Service]) -> TunnelEnds {
     if !services.iter().any(|service| service.forwarding == ForwardingMethod::Tunnel) {
-        return Ends::new();
+        return TunnelEnds::new();
     }
-    let mut ends = Ends::new();
+    let mut ends = TunnelEnds::new();
     for (host, _) in topology.addressed_hosts() {
         let address = topology.address(host).expect("it has an address");
         ends.raw.resize(ends.len().max(usize::from(host) + 1), None);
@@ -129,7 +129,7 @@ pub(super) fn outer(
 
 /// The outer header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct OuterPlace {
     pub at: usize,
     pub length: usize,
     pub is_marked: bool,
@@ -143,7 +143,7 @@ impl Services {
     }
 
     /// The outer header of a frame that has come to a host, if a service's tunnel ends there.
-    pub(super) fn outer_header(&self, host: NodeId, frame: &[u8]) -> Option<Found> {
+    pub(super) fn outer_header(&self, host: NodeId, frame: &[u8]) -> Option<OuterPlace> {
         let own = (*self.tunnel_ends.get(host)?)?;
         let ethernet = EthernetPacket::new_checked(frame).ok()?;
         let packet = ethernet.payload();
@@ -173,7 +173,7 @@ impl Services {
         };
         let service = &self.all[self.with_address(virtual_address.0, virtual_address.1)?];
         let is_marked = traffic_class & CONGESTION == CONGESTION;
-        (service.forwarding == ForwardingMethod::Tunnel).then_some(Found { at, length, is_marked })
+        (service.forwarding == ForwardingMethod::Tunnel).then_some(OuterPlace { at, length, is_marked })
     }
 }
 
@@ -250,7 +250,7 @@ pub(super) fn unpack<D: Driver>(
     mut packet: D::Packet,
 ) -> Option<D::Packet> {
     let found = driver.frame(&packet).and_then(|frame| moment.tables.services.outer_header(host, frame));
-    let Some(Found { at, length, is_marked }) = found else { return Some(packet) };
+    let Some(OuterPlace { at, length, is_marked }) = found else { return Some(packet) };
     if driver.decapsulate(&mut packet, at, length).is_err() || is_marked && !driver.mark(&mut packet) {
         return lose(driver, Loss::Malformed, packet);
     }

@@ -1,6 +1,6 @@
 //! IP in IP: which packets go through tunnels, and which come out of them.
 
-use super::super::tunnel::{Found, outer};
+use super::super::tunnel::{OuterPlace, outer};
 use super::*;
 
 fn tunnels(service: &mut Service) {
@@ -52,7 +52,7 @@ fn only_what_a_service_has_sent_is_unpacked() {
     assert!(bed.services.has_tunnels() && !Bed::new(1, &[80]).services.has_tunnels());
     let packet = packed(&bed, 1);
     let found = |frame: &[u8], number| bed.services.outer_header(host(number), frame);
-    assert_eq!(found(&packet, 1), Some(Found { at: 14, length: 20, is_marked: false }));
+    assert_eq!(found(&packet, 1), Some(OuterPlace { at: 14, length: 20, is_marked: false }));
     assert_eq!(found(&packet, 2), None, "it is another one's");
     for at in 14..34 {
         let mut other = packet.clone();
