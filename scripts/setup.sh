@@ -36,15 +36,18 @@ needed=(
     iperf3:iperf3:live
     ip:iproute2:live
     ping:iputils-ping:live
-    # An ordinary user's hosts may have several users with it: tests of that need it, nothing else does.
-    newuidmap:uidmap:users
+    # Tests need these, nothing else does: an ordinary user's hosts with several users, uplinks, images, an election with somebody else's VRRP.
+    newuidmap:uidmap:tests
+    pasta:passt:tests
+    busybox:busybox-static:tests
+    keepalived:keepalived:tests
 )
 
 missing() {
     local entry program package purpose
     for entry in "${needed[@]}"; do
         IFS=: read -r program package purpose <<<"$entry"
-        if [[ $purpose == users ]] && ! as_root; then continue; fi
+        if [[ $purpose == tests ]] && ! as_root; then continue; fi
         PATH=$PATH:/usr/sbin:/sbin command -v "$program" >/dev/null || echo "$package:$purpose"
     done
     # A compiler without the C library's start files cannot link.

@@ -92,6 +92,8 @@ impl<P> Graph<P> {
         std::mem::swap(&mut self.bursts, &mut old.bursts);
         std::mem::swap(&mut self.released, &mut old.released);
         std::mem::swap(&mut self.pending, &mut old.pending);
+        let segments = old.first_segments.drain(..);
+        self.first_segments.extend(segments.filter_map(|(port, packet)| Some((renumbering.ports[port]?, packet))));
         std::mem::swap(&mut self.actions, &mut old.actions);
         (self.passed, self.unknown) = (old.passed, old.unknown);
         retimings

@@ -222,6 +222,30 @@ pub trait Driver {
     /// If it has none.
     fn pop_mpls(&mut self, packet: &mut Self::Packet, ethertype: u16) -> Result<(), wire::Error>;
 
+    /// Puts a header before its IP header, which begins at this byte of it. Only asked where services have tunnels.
+    ///
+    /// # Errors
+    /// If there is no room for it.
+    fn encapsulate(&mut self, packet: &mut Self::Packet, at: usize, header: &[u8]) -> Result<(), wire::Error> {
+        let _ = packet;
+        Err(wire::Error::Truncated { header: "headroom", need: header.len(), have: at })
+    }
+
+    /// Takes such a header away, which begins at this byte of it. The same holds.
+    ///
+    /// # Errors
+    /// If it has none.
+    fn decapsulate(&mut self, packet: &mut Self::Packet, at: usize, header: usize) -> Result<(), wire::Error> {
+        let _ = packet;
+        Err(wire::Error::Truncated { header: "frame", need: at + header, have: at })
+    }
+
+    /// How long the payloads are of the segments that it is to be cut into; `None`: it is not to be cut.
+    fn cut_to(&self, packet: &Self::Packet) -> Option<u16> {
+        let _ = packet;
+        None
+    }
+
     /// Has an end choose who sends it, and puts its source address right: [`End::transmit_frame`], or as much as that of [`End::transmit`].
     fn transmit(&mut self, now: Time, end: &mut End<Self::Packet>, packet: &mut Self::Packet) -> (Transmit, u32);
 

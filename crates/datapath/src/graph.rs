@@ -113,6 +113,8 @@ pub struct Graph<P> {
     /// Packets that have come in by a port in no time, besides the one that is followed: of copies, and of what bonds send. They wait their turn here, so
     /// that a long path is no deep recursion.
     pub(crate) pending: VecDeque<(NetPort, P)>,
+    /// First segments of connections that leave a balancer by a port, as soon as its peers have been told of them.
+    pub(crate) first_segments: Vec<(NetPort, P)>,
     /// How often routes have changed: what is for everybody goes by one tree, from its beginning to its end.
     pub(crate) generation: u64,
     /// What a pipeline wants, while it is carried out.
@@ -263,6 +265,7 @@ impl<P> Default for Graph<P> {
             balancers: Balancers::default(),
             released: Vec::new(),
             pending: VecDeque::new(),
+            first_segments: Vec::new(),
             generation: 0,
             actions: Vec::new(),
             passed: Passed::default(),

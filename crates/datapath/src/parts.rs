@@ -82,6 +82,7 @@ impl<P> Rebase for Graph<P> {
             released: _,
             pending: _,
             generation: _,
+            first_segments: _,
             actions: _,
             passed,
             unknown,

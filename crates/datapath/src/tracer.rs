@@ -182,6 +182,11 @@ impl Tracer {
         is_there
     }
 
+    /// The balancer at this host is the active one of the service of this name.
+    pub fn set_active_balancer(&mut self, service: &str, host: NodeId) {
+        self.graph.balancers.set_active(&self.tables.services, service, host);
+    }
+
     /// How services stand after what was sent, in the order of the file.
     pub fn services(&self) -> Vec<ServiceView<'_>> {
         self.graph.service_views(&self.tables.services)
@@ -352,6 +357,16 @@ impl Driver for Medium {
 
     fn pop_mpls(&mut self, packet: &mut Traced, ethertype: u16) -> Result<(), wire::Error> {
         wire::pop_mpls(&mut packet.bytes, ethertype)
+    }
+
+    fn encapsulate(&mut self, packet: &mut Traced, at: usize, header: &[u8]) -> Result<(), wire::Error> {
+        packet.bytes.splice(at..at, header.iter().copied());
+        Ok(())
+    }
+
+    fn decapsulate(&mut self, packet: &mut Traced, at: usize, header: usize) -> Result<(), wire::Error> {
+        packet.bytes.drain(at..at + header);
+        Ok(())
     }
 
     fn transmit(&mut self, now: Time, end: &mut End<Traced>, packet: &mut Traced) -> (Transmit, u32) {

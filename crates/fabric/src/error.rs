@@ -47,8 +47,10 @@ pub struct Problem {
     #[label("{label}")]
     marked: SourceSpan,
     /// How to fix it.
-    #[help]
     pub hint: String,
+    /// The same, unless the message says it.
+    #[help]
+    help: Option<String>,
     /// Whether the text is no YAML there.
     is_yaml: bool,
 }
@@ -133,14 +135,18 @@ impl<'a> Problems<'a> {
         let (line, column) = self.lines.position(place.offset);
         // The file's own words stand in all of them.
         let text = |text: String| escaped(&text).into_owned();
+        let (message, hint) = (text(message.into()), text(hint.into()));
+        // `expected a time, found `x``: that is how to fix it.
+        let is_said = hint.strip_prefix("write ").is_some_and(|what| message.starts_with(&format!("expected {what}")));
         let problem = Problem {
-            message: text(message.into()),
+            message,
             line,
             column,
             label: text(label.into()),
             span: place.into(),
             marked: place.into(),
-            hint: text(hint.into()),
+            help: (!is_said && !hint.is_empty()).then(|| hint.clone()),
+            hint,
             is_yaml: false,
         };
         // The same text can be read twice (an alias, a default that meets many links): once is enough.

@@ -264,7 +264,7 @@ impl<'a> Context<'a> {
         let (Some(faults), Some(axes)) = (&text.faults, axes) else { return Vec::new() };
         let members = bond_settings(axes)
             .filter_map(|setting| if let BondSetting::Members(members) = setting { Some(*members) } else { None });
-        let run = Run { graph: self.graph, duration, least_members: members.min() };
+        let run = Run { graph: self.graph, services: self.services, duration, least_members: members.min() };
         run.faults(faults, problems)
     }
 

@@ -11,6 +11,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use datapath::Service;
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use topology::{LinkId, NodeId};
@@ -93,6 +94,8 @@ impl JsonSchema for WhichLink {
 /// What faults are checked against.
 pub(crate) struct Run<'a> {
     pub graph: &'a Graph,
+    /// What has servers and balancers: that one of them is lost is what such a run is for.
+    pub services: &'a [Service],
     /// How long it is measured.
     pub duration: Span,
     /// The least number of members that bonds have in a case, where that varies.
@@ -209,7 +212,11 @@ impl Run<'_> {
         let topology = &self.graph.topology;
         let carries = |link: LinkId| !down.contains(&link) && self.is_in_every_case(link);
         let reached = topology.reached_by_routers(NodeId(0), carries);
-        let hosts = topology.end_hosts().map(|(id, host)| (host, reached[id]));
+        let is_replaced = |id: &NodeId| {
+            let has_it = |service: &Service| service.at.contains(id) || service.servers.iter().any(|it| it.host == *id);
+            self.services.iter().any(has_it)
+        };
+        let hosts = topology.end_hosts().map(|(id, host)| (host, reached[id] || is_replaced(&id)));
         // The first host is where the search began: if nobody else is reached, it is the one that is cut off.
         let others = hosts.clone().skip(1);
         let alone = topology.end_host_count() > 2 && others.clone().all(|(_, reached)| !reached);

@@ -55,9 +55,34 @@ pub fn host_hint(topology: &Topology, name: &str) -> String {
     }
     match (names().next(), names().next_back()) {
         (Some(first), Some(last)) if first == last => format!("the only host is `{first}`"),
-        (Some(first), Some(last)) => format!("the hosts are `{first}` to `{last}`"),
+        (Some(first), Some(last)) if are_counted(names()) => format!("the hosts are `{first}` to `{last}`"),
+        (Some(_), Some(_)) => {
+            let shown: Vec<String> = names().take(HOSTS_SHOWN).map(|name| format!("`{name}`")).collect();
+            let dots = if names().nth(HOSTS_SHOWN).is_some() { ", ..." } else { "" };
+            format!("the hosts are {}{dots}", shown.join(", "))
+        }
         _ => "there are no hosts".to_owned(),
     }
+}
+
+/// Hosts that a hint lists.
+const HOSTS_SHOWN: usize = 12;
+
+/// Whether names are one word with numbers behind it, one after the other: `h1`, `h2`, `h3`.
+fn are_counted<'a>(names: impl Iterator<Item = &'a str>) -> bool {
+    let parts = |name: &'a str| {
+        let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        Some((word, name[word.len()..].parse::<u64>().ok()?))
+    };
+    let mut before = None;
+    for name in names {
+        let Some((word, number)) = parts(name) else { return false };
+        if before.is_some_and(|(other, last): (&str, u64)| other != word || number != last.wrapping_add(1)) {
+            return false;
+        }
+        before = Some((word, number));
+    }
+    true
 }
 
 /// Addresses in the networks above that end in `position`; the MAC address is a locally administered one.

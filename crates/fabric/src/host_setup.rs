@@ -43,7 +43,7 @@ section! {
         "addresses" => addresses: Option<At<Vec<At<Subnet>>>>,
         /// Routes besides those to the subnets that the host is in, as ip-route(8) has them: `default via 10.0.1.254`, `10.9.0.0/16 via 10.0.1.254 dev eth0 metric 100`.
         "routes" => routes: Option<At<Vec<At<RouteText>>>>,
-        /// `nat`: the host reaches what this machine reaches, by IPv4, through a device `uplink`, as an ordinary user's programs do; nothing from outside reaches the host. It needs the program
+        /// `nat`: the host reaches what this machine reaches, by IPv4 and IPv6, through a device `uplink`, as an ordinary user's programs do; nothing from outside reaches the host. It needs the program
         /// pasta of the package passt.
         "uplink" => uplink: Option<At<Uplink>>,
     }

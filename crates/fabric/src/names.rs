@@ -53,7 +53,7 @@ fn is_address(name: &str) -> bool {
 }
 
 /// What others call it, and what it is called here.
-const OTHERS_WORDS: [(&str, &str); 21] = [
+const OTHERS_WORDS: [(&str, &str); 26] = [
     ("latency", "delay"),
     ("bw", "rate"),
     ("bandwidth", "rate"),
@@ -76,6 +76,12 @@ const OTHERS_WORDS: [(&str, &str); 21] = [
     ("random", "p2c"),
     ("least-request", "p2c"),
     ("ewma", "peak-ewma"),
+    // Ways to forward, of ipvsadm and keepalived.
+    ("ipip", "tunnel"),
+    ("tun", "tunnel"),
+    ("ip-in-ip", "tunnel"),
+    ("masquerading", "nat"),
+    ("gatewaying", "dr"),
 ];
 
 /// A word of so many letters is not the beginning of another one by chance.

@@ -1,11 +1,14 @@
 //! The file as a tree of scalars, lists and maps, each with its place. YAML's rules end here.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::granit_parser::ErrorKind;
-use serde_saphyr::{DefaultMessageFormatter, Error as Yaml, ExternalMessageSource, Localizer, Location, Spanned};
+use serde_saphyr::{
+    DefaultMessageFormatter, DuplicateKeyPolicy, Error as Yaml, ExternalMessageSource, Localizer, Location, Spanned,
+};
 
 use crate::error::Problems;
 use crate::read::shown;
@@ -17,6 +20,10 @@ pub(crate) const LONGEST_TEXT: usize = 1 << 20;
 
 /// The longest line, in bytes.
 const LONGEST_LINE: usize = 16_000;
+
+/// What is said of a key that was there before.
+const SECOND: &str = "the second one";
+const ONCE: &str = "each name and each key stands once in its map; remove or rename one";
 
 /// A value of the file.
 #[derive(Clone, Debug)]
@@ -57,21 +64,34 @@ pub(crate) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Node>
     if !lines_are_short(&source.text, problems) {
         return None;
     }
-    let options = serde_saphyr::options! {
-        with_snippet: false,
-        reject_unsupported_tags: true,
-        budget: serde_saphyr::budget! {
-            max_depth: 24,
-            flow_nesting_limit: 24,
-            max_documents: 1,
-            max_aliases: 1_000,
-            max_anchors: 1_000,
-            max_total_scalar_bytes: 4 * LONGEST_TEXT,
-        },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+    let read = |duplicate_keys| {
+        let options = serde_saphyr::options! {
+            with_snippet: false,
+            duplicate_keys: duplicate_keys,
+            reject_unsupported_tags: true,
+            budget: serde_saphyr::budget! {
+                max_depth: 24,
+                flow_nesting_limit: 24,
+                max_documents: 1,
+                max_aliases: 1_000,
+                max_anchors: 1_000,
+                max_total_scalar_bytes: 4 * LONGEST_TEXT,
+            },
+            alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+        };
+        serde_saphyr::from_str_with_options::<Spanned<Raw>>(&source.text, options)
     };
-    match serde_saphyr::from_str_with_options::<Spanned<Raw>>(&source.text, options) {
-        Ok(raw) => Some(place(raw, &source.text)),
+    match read(DuplicateKeyPolicy::Error) {
+        Ok(raw) => Some(place(raw, &source.text, problems)),
+        // What else is wrong with the file is said as well. Of keys that are numbers only the last one is handed over then.
+        Err(error @ Yaml::DuplicateMappingKey { .. }) => {
+            let noted = problems.noted();
+            let tree = read(DuplicateKeyPolicy::LastWins).ok().map(|raw| place(raw, &source.text, problems));
+            if problems.noted() == noted {
+                note(&error, source, problems);
+            }
+            tree
+        }
         Err(error) => {
             note(&error, source, problems);
             None
@@ -119,15 +139,7 @@ fn note(error: &Yaml, source: &Source, problems: &mut Problems<'_>) {
             "a fabric file is one document, nested less than 24 deep, with few aliases",
         ),
         Yaml::DuplicateMappingKey { key, .. } => {
-            let key = key.as_deref().unwrap_or("this");
-            let first = line_of_first(key, place, &source.text);
-            let first = first.map_or_else(String::new, |line| format!(": in line {line} already"));
-            problems.add(
-                place,
-                format!("`{}` is there twice{first}", shown(key)),
-                "the second one",
-                "each name and each key stands once in its map; remove or rename one",
-            );
+            problems.add(place, format!("`{}` is there twice", shown(key.as_deref().unwrap_or("this"))), SECOND, ONCE);
         }
         Yaml::UnknownAnchor { .. } => problems.add_yaml(
             place,
@@ -143,17 +155,6 @@ fn note(error: &Yaml, source: &Source, problems: &mut Problems<'_>) {
             "check indentation (spaces, no tabs), brackets, and the space after each colon",
         ),
     }
-}
-
-/// The line in which a key stands that is there again at `second`; `None` if they share a line.
-fn line_of_first(key: &str, second: Place, text: &str) -> Option<usize> {
-    let start = text[..second.offset].rfind('\n')? + 1;
-    let column = second.offset - start;
-    let is_it = |line: &&str| {
-        line.get(column..).and_then(|rest| rest.strip_prefix(key)).is_some_and(|rest| rest.starts_with(':'))
-    };
-    let above: Vec<&str> = text[..start].lines().collect();
-    Some(above.iter().rposition(is_it)? + 1)
 }
 
 /// What the parser stumbled over, if it was the parser.
@@ -284,7 +285,7 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 }
 
-fn place(raw: Spanned<Raw>, text: &str) -> Node {
+fn place(raw: Spanned<Raw>, text: &str, problems: &mut Problems<'_>) -> Node {
     let place_of_node = locate(raw.defined, text);
     let value = match raw.value {
         Raw::Text(scalar) => Value::Scalar(scalar),
@@ -293,19 +294,33 @@ fn place(raw: Spanned<Raw>, text: &str) -> Node {
             Value::Scalar(written.filter(|w| !w.is_empty() && !w.contains('\n')).map_or(scalar, str::to_owned))
         }
         Raw::Null => Value::Null,
-        Raw::List(items) => Value::List(items.into_iter().map(|item| place(item, text)).collect()),
-        Raw::Map(entries) => Value::Map(
-            entries
-                .into_iter()
-                .map(|(key, value)| Entry {
-                    key_place: locate(key.defined, text),
-                    key: key.value,
-                    value: place(value, text),
-                })
-                .collect(),
-        ),
+        Raw::List(items) => Value::List(items.into_iter().map(|item| place(item, text, problems)).collect()),
+        Raw::Map(entries) => {
+            let entries = entries.into_iter().map(|(key, value)| Entry {
+                key_place: locate(key.defined, text),
+                key: key.value,
+                value: place(value, text, problems),
+            });
+            Value::Map(each_once(entries.collect(), problems))
+        }
     };
     Node { place: place_of_node, value }
+}
+
+/// The entries without those whose key was there before, each of which is noted.
+fn each_once(entries: Vec<Entry>, problems: &mut Problems<'_>) -> Vec<Entry> {
+    let mut first: BTreeMap<String, Place> = BTreeMap::new();
+    let mut is_first = |entry: &Entry| {
+        let Some(known) = first.get(&entry.key) else {
+            first.insert(entry.key.clone(), entry.key_place);
+            return true;
+        };
+        let (line, second) = (problems.line(*known), problems.line(entry.key_place));
+        let where_first = if line == second { String::new() } else { format!(": in line {line} already") };
+        problems.add(entry.key_place, format!("`{}` is there twice{where_first}", shown(&entry.key)), SECOND, ONCE);
+        false
+    };
+    entries.into_iter().filter(|entry| is_first(entry)).collect()
 }
 
 /// The byte offset of a line and column, for places of which YAML knows no more.

@@ -94,6 +94,24 @@ fn each_mistake_in_a_fault_is_explained() {
 }
 
 #[test]
+fn a_balancer_or_a_server_may_be_lost_for_good() {
+    let text = "name: kill
+nodes: { c: host, lb1: host, lb2: host, w1: host, w2: host, s1: switch }
+links: [{ between: [c, s1] }, { between: [lb1, s1] }, { between: [lb2, s1] }, { between: [w1, s1] }, { between: [w2, s1] }]
+services: { web: { address: 10.1.0.80:80, servers: [w1, w2], forward: full-nat, at: [lb1, lb2] } }
+experiments:
+  kill:
+    traffic: { requests: { to: web, rate: 200/s, new-connections: true }, faults: [{ at: 500ms, down: [WHO, s1] }] }
+    for: 1s
+";
+    for who in ["lb1", "w2"] {
+        read(&text.replace("WHO", who));
+    }
+    let (said, _) = problem(&text.replace("WHO", "c"));
+    assert!(said.contains("nobody reaches `c`"), "{said}");
+}
+
+#[test]
 fn a_member_is_one_that_every_case_has() {
     let varied = |faults: &str| {
         file(&format!("traffic: {{ pattern: {{ pairs: [[h1, h2]] }}, faults: {faults} }}\nvary: {{ members: [1, 2] }}"))

@@ -25,13 +25,14 @@ services:
     scheduler: wlc
     slow-start: 10s
   dns: { address: 10.1.0.53:53, protocol: udp, servers: [h2], forward: dr }
+  far: { address: 10.1.0.54:53, protocol: udp, servers: [h2], forward: tunnel }
   full: { address: 10.1.0.81:80, servers: [h2], forward: full-nat, source: '10.1.0.200-10.1.0.203:5000-6000', at: [h1, h3], vrrp: { router: 7, interval: 100ms, partners: h1 } }
 ";
     let fabric = network::read(NETWORK, more).expect("it is a file");
     let json = serde_json::to_value(&fabric).expect("it is data");
     insta::assert_json_snapshot!(json["services"]);
     let aliases = fabric.aliases();
-    assert_eq!(aliases.len(), 5);
+    assert_eq!(aliases.len(), 6);
     assert!(aliases.iter().all(|alias| alias.mac.is_some()));
     // Whatever comes and goes, what hosts know of it holds.
     assert_eq!(aliases[0].mac, aliases[2].mac);
@@ -54,6 +55,9 @@ fn what_cannot_be_is_said_with_its_place() {
         "web: { address: 10.1.0.80:80, servers: [h2], scheduler: fastest }",
         "web: { address: 10.1.0.80:80, servers: [{ host: h2, weight: 70000 }] }",
         "web: { address: 10.1.0.80:80, servers: [{ host: h2, port: 81 }], forward: dr }",
+        "web: { address: 10.1.0.80:80, servers: [{ host: h2, port: 81 }], forward: tunnel }",
+        "web: { address: '[fd68:6564:646c::80]:80', servers: [h2], forward: tunnel }\nmtu: 1300",
+        "web: { address: 10.1.0.80:80, servers: [h2], forward: ipip }",
         "web: { address: 10.1.0.80:80, servers: [h2] }\n  other: { address: 10.1.0.80:80, servers: [h3] }",
         "web: { address: 10.1.0.80:80 }",
         "localhost: { address: 10.1.0.80:80, servers: [h2] }",

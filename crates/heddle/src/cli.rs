@@ -260,7 +260,7 @@ pub enum Command {
         after_help = "Examples:\n  heddle graph lab.fabric.yaml -w lab.svg\n  heddle graph lab.fabric.yaml --format dot | dot -Tpdf > lab.pdf"
     )]
     Graph(Graph),
-    /// Capture what crosses links of a running network, for Wireshark, tshark and tcpdump
+    /// Capture what crosses links of a network, running or simulated, for Wireshark, tshark and tcpdump
     ///
     /// At a host or a switch (`h1`: at all its ports), at one port by its number (`leaf1:2`; `heddle show links` has the numbers), or at a link (`h1-leaf1`, seen from h1;
     /// `h1-leaf1:2` is the second of parallel ones). It needs no root, and costs other links nothing. Both directions are captured, each frame when its last bit has left the port or has
@@ -273,8 +273,11 @@ pub enum Command {
     ///
     /// FILTER is a part of pcap-filter(7): `arp`, `ip`, `ip6`, `icmp`, `icmp6`, `tcp`, `udp`, `vlan`, `host A`, `net A/LENGTH`, `port N`, `portrange N-M`, with `src` or `dst` before the last
     /// four, joined by `and`, `or`, `not` and parentheses; words before a value may be left out where they are those of the value before (`port 80 or 443`). A is an address or the name of a host. Fragments of IP have no ports, the first one neither; what a link loses at random (`loss`) is at neither of its ends.
+    ///
+    /// With --sim FILE it is a simulated run of the file that is captured, the same one as in `heddle run --sim`, at simulated time (it begins at 0, and so do the times in the capture). Frames have the headers that Linux would have
+    /// written, with right lengths and checksums; what follows is zero, and is written only as far as --snaplen asks. SYNs have options and acknowledgements blocks (SACK) for which simulated links carry no bytes; a corrupted frame has lost its numbers. It ends when the run does, or after a million frames, unless --count says otherwise.
     #[command(
-        after_help = "Examples:\n  heddle capture h1 -w h1.pcapng\n  heddle capture leaf1:2 icmp or arp\n  heddle capture h1-leaf1 'tcp port 80 and host h2' -c 100\n  heddle capture h1 | tshark -r -\n  heddle capture h1 | wireshark -k -i -"
+        after_help = "Examples:\n  heddle capture h1 -w h1.pcapng\n  heddle capture leaf1:2 icmp or arp\n  heddle capture h1-leaf1 'tcp port 80 and host h2' -c 100\n  heddle capture h1 | tshark -r -\n  heddle capture h1 | wireshark -k -i -\n  heddle capture h1-leaf1 tcp --sim lab.fabric.yaml -e scatter --case ecmp -w lab.pcapng"
     )]
     Capture(Capture),
     /// Take a link of a running network down or up, or change its delay, loss, rate, ...

@@ -11,7 +11,9 @@ macro_rules! eprintln {
 mod cli;
 mod commands;
 mod failure;
+mod natural;
 mod output;
+mod usage;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -44,8 +46,9 @@ pub enum Ending {
 fn main() -> ExitCode {
     // A shell that asks what a word may become is answered, and nothing else is done.
     CompleteEnv::with_factory(Cli::command).var(commands::COMPLETE).complete();
-    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
+    // Before the first report is made, which would be printed otherwise.
     failure::install();
+    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     // A controller's operator wants to know of elections and lost peers without asking; a network's, of carriers and partners.
     let is_server = matches!(cli.command, Command::Controller(_) | Command::Daemon(_));
     log_to_stderr(cli.verbose.saturating_add(u8::from(is_server)));
@@ -64,6 +67,10 @@ fn main() -> ExitCode {
 
 /// Says what is wrong with the command line, or what was asked for by `--help`, and ends. What the arguments say is not for the terminal to obey.
 fn refuse(error: &clap::Error) -> ! {
+    if let Some(report) = usage::explain(error) {
+        let _ = writeln!(std::io::stderr(), "{report:?}");
+        std::process::exit(error.exit_code());
+    }
     let plain = error.render().to_string();
     let shown = output::harmless(&plain);
     if error.use_stderr() && shown != plain {

@@ -56,8 +56,13 @@ impl Rows {
 
     /// Adds a row with one cell a column.
     pub fn push<const N: usize>(&mut self, row: [Value; N]) {
-        assert_eq!(N, self.columns.len(), "a row has one cell a column");
-        self.cells.push(row.into());
+        self.push_row(row.into());
+    }
+
+    /// The same of a row whose columns are not known here.
+    pub fn push_row(&mut self, row: Vec<Value>) {
+        assert_eq!(row.len(), self.columns.len(), "a row has one cell a column");
+        self.cells.push(row);
     }
 
     /// The text to print, with a final line break.

@@ -333,6 +333,76 @@ fn a_reader_that_goes_ends_the_capture() {
     ping(desk, "h1", "h2", "1");
 }
 
+/// Two cases with two runs each.
+const SIMULATED: &str = "\
+topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 1 } }
+links: { rate: 100Mbit, delay: 50us, queue: 50 }
+experiments:
+  spread:
+    traffic: { pattern: { pairs: [[h1, h2]] } }
+    vary: { spread: [single, packet-scatter] }
+    for: 100ms
+    repeat: 2
+";
+
+#[test]
+fn a_simulated_run_is_captured_at_its_own_time_and_always_alike() {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", SIMULATED);
+    let capture = |args: &[&str]| desk.expect(0, &[&["capture"], args, &["--sim", "lab.fabric.yaml"]].concat());
+    let (_, said) = capture(&["h1-leaf1", "-w", "a.pcapng"]);
+    assert!(said.contains("Capturing at h1:0 (to leaf1) in a simulated run: spread, single, run 1"), "{said}");
+    assert!(said.contains("frames captured; the run has ended"), "{said}");
+    let whole = file(&desk, "a.pcapng");
+    let frames = read(&whole);
+    assert!(frames.len() > 500 && frames.is_sorted_by_key(|frame| frame.at_ns), "{}", frames.len());
+    assert!(frames.last().is_some_and(|last| last.at_ns < 150_000_000));
+    assert!(frames.iter().any(|frame| frame.length == 1_514 && frame.bytes.len() == 66));
+    capture(&["h1-leaf1", "-w", "a.pcapng"]);
+    assert!(file(&desk, "a.pcapng") == whole, "the same run has the same frames");
+
+    // Another run is another one; where packets are scattered, a link has some of them.
+    let other = ["--case", "packet-scatter", "--repeat", "2", "-e", "spread"];
+    let (_, said) = capture(&[&["leaf1-spine1", "-w", "b.pcapng", "tcp", "and", "src", "h1"], &other[..]].concat());
+    assert!(said.contains("spread, packet-scatter, run 2"), "{said}");
+    let scattered = read(&file(&desk, "b.pcapng"));
+    assert!(!scattered.is_empty() && scattered.iter().all(|frame| frame.direction == Some(Direction::Outbound)));
+
+    let (_, said) = capture(&["leaf1", "src h2", "-c", "10", "-s", "100", "-w", "c.pcapng"]);
+    assert!(said.ends_with("10 frames captured\n"), "{said}");
+    let counted = read(&file(&desk, "c.pcapng"));
+    assert!(counted.iter().all(|frame| frame.bytes.len() == 100.min(frame.length as usize)), "{counted:?}");
+    assert_eq!(counted.len(), 10);
+
+    let (lines, _) = capture(&["h1", "-c", "3", "-o", "json"]);
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let flags: Vec<&str> = rows.iter().filter_map(|row| row["summary"].as_str()?.split(['[', ']']).nth(1)).collect();
+    assert_eq!(flags, ["S", "S.", "."], "{lines}");
+    assert!(!desk.path().join("results").exists(), "what it measures is not kept");
+}
+
+#[test]
+fn what_cannot_be_captured_of_simulated_runs_is_explained() {
+    let controllers = "controllers: { nodes: 3 }\nexperiments: { e: { cluster: { operations: [read] } } }\n";
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", SIMULATED);
+    desk.write("controllers.fabric.yaml", controllers);
+    for (args, expected) in [
+        (vec!["h3", "--sim", "lab.fabric.yaml"], "there is no node `h3`"),
+        (vec!["h1", "host", "h3", "--sim", "lab.fabric.yaml"], "the name of a host"),
+        (vec!["h1", "--sim", "lab.fabric.yaml", "-e", "sprad"], "spread"),
+        (vec!["h1", "--sim", "lab.fabric.yaml", "--case", "ecmp"], "there are: single; packet-scatter"),
+        (vec!["h1", "--sim", "lab.fabric.yaml", "--repeat", "3"], "it has 2"),
+        (vec!["h1", "--sim", "controllers.fabric.yaml"], "nothing to capture"),
+        (vec!["h1", "--sim", "lab.fabric.yaml", "-n", "lab"], "cannot be used with"),
+        (vec!["h1", "--case", "single"], "--sim"),
+    ] {
+        let (_, stderr) = desk.expect(2, &[&["capture"], &*args].concat());
+        let stderr = stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(stderr.contains(expected), "{args:?}: {stderr}");
+    }
+}
+
 #[test]
 fn what_cannot_be_captured_is_explained() {
     if !may_run() {

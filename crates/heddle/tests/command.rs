@@ -219,7 +219,7 @@ fn what_can_not_be_simulated_is_reported_with_its_line() {
     let desk = desk_with(&unshaped);
     let (stdout, stderr) = desk.expect(0, &["check", "lab.fabric.yaml"]);
     assert!(stdout.contains("4 hosts"), "{stdout}");
-    assert!(stderr.starts_with("lab.fabric.yaml:3: note: `heddle run --sim` will refuse this:"), "{stderr}");
+    assert!(stderr.starts_with("lab.fabric.yaml:3: note: experiment \""), "{stderr}");
     assert!(
         stderr.contains("only links without rate and delay") && stderr.contains("hint: give the links"),
         "{stderr}"

@@ -284,7 +284,10 @@ fn links_are_changed_while_the_network_runs() {
     assert_eq!(said, "h1-leaf1 is up: delay=20ms; the file says delay=none\n");
     assert!(round_trips(desk).0 >= 40.0);
     let row = first_link(desk);
-    assert_eq!((&row["link"], &row["delay"], &row["rate-bps"]), (&"h1-leaf1".into(), &"20ms".into(), &Value::Null));
+    assert_eq!(
+        (&row["link"], &row["delay-ns"], &row["rate-bps"]),
+        (&"h1-leaf1".into(), &20_000_000.into(), &Value::Null)
+    );
     // By the name that `show links` prints, too.
     assert_eq!(desk.expect(0, &["link", "show", "h1-leaf1"]).0, said);
     assert_eq!(desk.expect(0, &["link", "set", "leaf1-h1", "1"]).0, said);

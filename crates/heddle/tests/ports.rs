@@ -97,7 +97,7 @@ fn what_is_said_of_ports_changes_while_the_network_runs() {
     let link = said(&["link", "set", "h2", "s1", "rate=20Mbit"]);
     assert!(link.contains("rate=20Mbit") && link.contains("back.rate=5Mbit"), "{link}");
     let links = json(&said(&["show", "links", "-o", "json"]));
-    assert_eq!(links[1]["back"], serde_json::json!({ "rate": "5Mbit" }), "{links}");
+    assert_eq!(links[1]["back"], serde_json::json!({ "rate-bps": 5_000_000 }), "{links}");
     let refused = |args: &[&str]| desk.expect(2, args).1;
     let wrong = refused(&["port", "set", "s1", "h9", "tag=5"]);
     assert!(wrong.contains("no port of s1 leads to `h9`"), "{wrong}");

@@ -26,6 +26,25 @@ pub enum Error {
         /// What there is, joined by commas.
         known: String,
     },
+    /// A run was to be captured, and no case is one of traffic that can be simulated.
+    #[error("there is nothing to capture: no experiment has traffic that can be simulated")]
+    NothingToCapture,
+    /// No experiment has a case of that name.
+    #[error("there is no case `{case}`; there are: {known}")]
+    UnknownCase {
+        /// What was asked for.
+        case: String,
+        /// What there is.
+        known: String,
+    },
+    /// A case has no such run.
+    #[error("there is no run {repeat} of that case; it has {repeats}")]
+    UnknownRepeat {
+        /// What was asked for.
+        repeat: u32,
+        /// How many there are.
+        repeats: u32,
+    },
     /// Live is to be held against simulated, and one of them is missing.
     #[error("{network}: nothing to compare, since no case ran both live and simulated{}{reasons}", if reasons.is_empty() { "" } else { ": " })]
     NothingToCompare {
@@ -309,7 +328,11 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NoExperiments { .. } => "add `experiments:`; `heddle new` writes a file with an example",
-            Self::UnknownExperiment { .. } => "use one of the names above",
+            Self::UnknownExperiment { .. } | Self::UnknownCase { .. } => "use one of the names above",
+            Self::UnknownRepeat { .. } => "runs are counted from 1; `repeat:` in the file says how many there are",
+            Self::NothingToCapture => {
+                "name an experiment with `traffic:`, or capture in a running network, without --sim"
+            }
             Self::NothingToCompare { reasons, .. } if reasons.is_empty() => {
                 "name a fabric file, or a folder of `heddle run` without --sim and --live"
             }

@@ -17,6 +17,7 @@
 //! | `calibrate` | what hosts cost this machine, by live runs, for simulated ones |
 //! | `cluster` | controllers that are asked, live and simulated |
 //! | `simulate` | simulated runs side by side |
+//! | `capture` | one of them again, and what passes ports in it |
 //! | `results` | runs summed up, compared, and judged by what the file expects |
 //! | `report` | results as tables, a page, data, and the folder that holds them |
 //!
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
+pub mod capture;
 mod cluster;
 mod disk;
 mod doubts;

@@ -13,6 +13,7 @@ use sim::{FlowOutcome, FlowSample, FlowSpec, LinkOutcome, Outcome, Sample, Scena
 use topology::{Routes, Side};
 use transport::transfers::OPEN_MAX;
 use transport::{TransportKind, TransportSpec};
+use vswitch::Pipelines;
 
 use crate::cluster;
 use crate::error::Error;
@@ -93,38 +94,71 @@ fn one_of_traffic(
     run: &PlannedRun,
     (options, journal): (&Options, &Journal),
 ) -> Result<(Record, Timing), Error> {
-    let time_series = options.step_of(experiment);
-    let fabric = overridden(fabric, case);
-    let flows = flows(&fabric, experiment, case, run)?;
-    let pipelines = fabric.pipelines(run.seed.into());
-    let scenario = Scenario {
-        pipelines: &pipelines,
-        fabric: &fabric,
-        routes,
-        spread: case.overrides.spread(&fabric),
-        transport: &traffic_of(case).transport,
-        flows: &flows,
-        warm_up: experiment.warm_up,
-        duration: experiment.duration,
-        rate_pps: traffic_of(case).rate_pps,
-        transfers: traffic_of(case).transfers.as_ref(),
-        requests: traffic_of(case).requests.as_deref(),
-        time_series,
-        faults: &traffic_of(case).faults,
-        hosts: options.hosts.map(|costs| costs.simulated(traffic_of(case).rate_pps.is_some())),
-        seed: run.seed,
-    };
+    let simulated = TrafficRun::new((fabric, routes), experiment, case, run, options)?;
+    let (scenario, fabric, flows) = (simulated.scenario(), &simulated.fabric, &simulated.flows);
+    let time_series = scenario.time_series;
     let started = (Instant::now(), thread_cpu());
     let outcome = sim::run_while(&scenario, &|| !journal.is_interrupted()).ok_or(Error::Interrupted)?;
     let timing = timing(run, started);
     let load = (traffic_of(case).transport.kind, traffic_of(case).streams);
-    let pairs = pairs_together(&fabric, &flows, &outcome, load, experiment.duration);
-    let mut record = record(&fabric, run, experiment.duration, pairs, &outcome);
+    let pairs = pairs_together(fabric, flows, &outcome, load, experiment.duration);
+    let mut record = record(fabric, run, experiment.duration, pairs, &outcome);
     let steps = time_series.map(|step| (step, experiment.duration));
     record.time_series =
-        steps.and_then(|steps| over_time(&fabric, &traffic_of(case).transport, steps, (&outcome, load)));
-    check_carried(&fabric, &scenario, &outcome, &record.links).map_err(|excess| run.more_than_carried(excess))?;
+        steps.and_then(|steps| over_time(fabric, &traffic_of(case).transport, steps, (&outcome, load)));
+    check_carried(fabric, &scenario, &outcome, &record.links).map_err(|excess| run.more_than_carried(excess))?;
     Ok((record, timing))
+}
+
+/// A run of traffic, and all that its scenario borrows.
+pub(crate) struct TrafficRun<'a> {
+    pub(crate) fabric: Cow<'a, Fabric>,
+    routes: &'a Arc<Routes>,
+    experiment: &'a Experiment,
+    case: &'a Case,
+    flows: Vec<FlowSpec>,
+    pipelines: Pipelines,
+    time_series: Option<Span>,
+    hosts: Option<sim::HostCosts>,
+    seed: u64,
+}
+
+impl<'a> TrafficRun<'a> {
+    pub(crate) fn new(
+        (fabric, routes): (&'a Fabric, &'a Arc<Routes>),
+        experiment: &'a Experiment,
+        case: &'a Case,
+        run: &PlannedRun,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let fabric = overridden(fabric, case);
+        let flows = flows(&fabric, experiment, case, run)?;
+        let pipelines = fabric.pipelines(run.seed.into());
+        let hosts = options.hosts.map(|costs| costs.simulated(traffic_of(case).rate_pps.is_some()));
+        let time_series = options.step_of(experiment);
+        Ok(Self { fabric, routes, experiment, case, flows, pipelines, time_series, hosts, seed: run.seed })
+    }
+
+    pub(crate) fn scenario(&self) -> Scenario<'_> {
+        let traffic = traffic_of(self.case);
+        Scenario {
+            pipelines: &self.pipelines,
+            fabric: &self.fabric,
+            routes: self.routes,
+            spread: self.case.overrides.spread(&self.fabric),
+            transport: &traffic.transport,
+            flows: &self.flows,
+            warm_up: self.experiment.warm_up,
+            duration: self.experiment.duration,
+            rate_pps: traffic.rate_pps,
+            transfers: traffic.transfers.as_ref(),
+            requests: traffic.requests.as_deref(),
+            time_series: self.time_series,
+            faults: &traffic.faults,
+            hosts: self.hosts,
+            seed: self.seed,
+        }
+    }
 }
 
 /// Holds what came to hosts against what their links can have carried.

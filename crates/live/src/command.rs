@@ -43,6 +43,9 @@ pub struct RootView<'a> {
     pub environment: &'a [String],
 }
 
+/// What programs of an image hear of the terminal that they write to.
+const KEPT: [&str; 3] = ["TERM", "COLORTERM", "LANG"];
+
 /// Where programs of an image are looked for that does not say it itself.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -63,7 +66,9 @@ pub fn enter(command: &mut Command, host: &str, descriptors: Vec<OwnedFd>, seen:
     });
     let mounts = mounts.collect::<Result<_, Error>>()?;
     let root = seen.root.map(|root| {
-        command.env("PATH", PATH);
+        // The machine's variables name folders that are not there, and may be secrets.
+        command.env_clear().env("PATH", PATH).env("HOME", "/root");
+        command.envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.envs(root.environment.iter().filter_map(|variable| variable.split_once('=')));
         let namespace = root.namespace.try_clone_to_owned();
         let namespace = namespace.map_err(|source| Error::System { step: "copy a descriptor", source })?;

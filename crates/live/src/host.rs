@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
-use datapath::{ForwardingMethod, Service};
+use datapath::Service;
 use fabric::{Fabric, HostRoute, HostSetup, InterfaceAddress, NetSysctl, socket_address};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::route::{RouteMessage, RouteProtocol, RouteScope};
@@ -512,9 +512,8 @@ fn device_index(device: &str) -> Result<u32, String> {
 
 /// The addresses of services that a host answers from.
 fn served(fabric: &Fabric, host: NodeId) -> Vec<IpAddr> {
-    let is_its = |service: &&Service| {
-        service.forwarding == ForwardingMethod::DirectRouting && service.servers.iter().any(|it| it.host == host)
-    };
+    let is_its =
+        |service: &&Service| service.forwarding.keeps_address() && service.servers.iter().any(|it| it.host == host);
     let addresses = fabric.services.iter().filter(is_its).flat_map(|service| &service.addresses);
     let mut served: Vec<IpAddr> = addresses.map(|address| socket_address(address).ip()).collect();
     served.sort_unstable();

@@ -5,6 +5,7 @@ mod blobs;
 mod root;
 pub mod tar;
 mod unpack;
+mod zstd;
 
 use std::fs;
 use std::io::{self, Read};
@@ -16,7 +17,7 @@ use ring::digest::{Context, SHA256};
 use serde::Deserialize;
 
 use blobs::Blobs;
-pub use root::Root;
+pub use root::{MOUNT, Root};
 use unpack::Unpacker;
 
 /// Layers of an image.
@@ -49,6 +50,8 @@ pub struct Unusable {
     /// What fixes it.
     pub hint: &'static str,
 }
+
+const BY_NAME_HINT: &str = "an image of a registry is written with `docker://`: `image: docker://debian:12`";
 
 const WRITE_ANEW: &str =
     "`skopeo copy docker://debian:12 oci-archive:debian.tar` or `docker save debian:12 -o debian.tar` writes one";
@@ -152,7 +155,11 @@ pub fn prepare(written: &str, folder: &Path) -> Result<Image, Unusable> {
         let archive = fetch(written, &cache)?;
         return unpack(&archive, &cache);
     }
-    unpack(&folder.join(written), &cache)
+    let path = folder.join(written);
+    if !path.exists() {
+        return Err(Unusable::new(format!("there is no {}", path.display()), BY_NAME_HINT));
+    }
+    unpack(&path, &cache)
 }
 
 /// Where unpacked images are.
@@ -233,6 +240,9 @@ fn tempfile_folder(cache: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
+/// Bytes behind the end of a layer's archive.
+const BEHIND_MAX: u64 = 16 << 20;
+
 fn unpack_layers(blobs: &Blobs, layers: &[String], ids: &[String], into: &Path) -> Result<(), Unusable> {
     let mut unpacker = Unpacker::new(into).map_err(Unusable::of(into.display().to_string()))?;
     for (layer, id) in layers.iter().zip(ids) {
@@ -241,8 +251,11 @@ fn unpack_layers(blobs: &Blobs, layers: &[String], ids: &[String], into: &Path) 
         let plain = decompressed(compressed).map_err(&of_layer)?;
         let mut hashed = Hashed { reader: plain, context: Context::new(&SHA256) };
         unpacker.layer(&mut hashed).map_err(&of_layer)?;
-        // What is behind the archive's end counts, too.
-        io::copy(&mut (&mut hashed).take(unpack::BYTES_MAX), &mut io::sink()).map_err(&of_layer)?;
+        // What is behind the archive's end counts, too: archives fill their last blocks with zeros.
+        if io::copy(&mut (&mut hashed).take(BEHIND_MAX + 1), &mut io::sink()).map_err(&of_layer)? > BEHIND_MAX {
+            let error = io::Error::new(io::ErrorKind::InvalidData, "it goes on behind the end of its archive");
+            return Err(of_layer(error));
+        }
         let is = format!("sha256:{}", hex(hashed.context.finish().as_ref()));
         if is != *id {
             return Err(Unusable::new(
@@ -254,17 +267,14 @@ fn unpack_layers(blobs: &Blobs, layers: &[String], ids: &[String], into: &Path) 
     Ok(())
 }
 
-/// A layer as an archive, whether it is compressed by gzip or not at all.
+/// A layer as an archive, whether it is compressed by gzip, by zstd, or not at all.
 fn decompressed<'a>(mut layer: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let mut magic = Vec::new();
     (&mut layer).take(4).read_to_end(&mut magic)?;
     let all = io::Cursor::new(magic.clone()).chain(layer);
     match magic.as_slice() {
         [0x1f, 0x8b, ..] => Ok(Box::new(MultiGzDecoder::new(io::BufReader::new(all)))),
-        [0x28, 0xb5, 0x2f, 0xfd] => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "it is compressed by zstd: `skopeo copy --dest-compress-format gzip` writes it anew",
-        )),
+        begin if zstd::begins(begin) => Ok(Box::new(zstd::Decoder::new(io::BufReader::new(all)))),
         _ => Ok(Box::new(all)),
     }
 }
@@ -403,7 +413,10 @@ mod tests {
             "{{\"config\": {{\"Env\": [\"PATH=/bin\", \"odd\"], \"WorkingDir\": \"/srv\"}}, \"rootfs\": {{\"diff_ids\": [{}]}}}}",
             ids.join(",")
         ));
-        let zipped: Vec<Vec<u8>> = layers.iter().map(|layer| gzip(layer)).collect();
+        let either = |(number, layer): (usize, &Vec<u8>)| {
+            if number % 2 == 0 { gzip(layer) } else { zstd::tests::compressed(layer) }
+        };
+        let zipped: Vec<Vec<u8>> = layers.iter().enumerate().map(either).collect();
         let part = |bytes: &[u8]| format!("{{\"digest\": \"sha256:{}\"}}", digest(bytes));
         let parts: Vec<String> = zipped.iter().map(|layer| part(layer)).collect();
         let manifest =

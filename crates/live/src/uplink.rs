@@ -34,6 +34,9 @@ pub const DEVICE: &str = UPLINK;
 const ADDRESS: [&str; 4] = ["192.0.0.2", "29", "192.0.0.1", NAME_SERVER];
 const NAME_SERVER: &str = "192.0.0.3";
 
+/// The same for IPv6, in a /64 of the prefix that hosts have (RFC 4193), where this machine has a way out by that. Programs that find both prefer IPv4 then (RFC 6724).
+const ADDRESS_V6: [&str; 2] = ["fd68:6564:646c:ffff::2", "fd68:6564:646c:ffff::1"];
+
 /// What a host with an uplink sees as `/etc/resolv.conf`.
 pub fn resolv_conf() -> HostFile {
     HostFile { path: "/etc/resolv.conf".to_owned(), text: format!("nameserver {NAME_SERVER}\n") }
@@ -227,11 +230,13 @@ fn launch(pasta: &Path, wanted: Wanted, namespace: &OwnedFd, user: Option<&Owned
     let path = |descriptor: &OwnedFd| format!("/proc/{own}/fd/{}", descriptor.as_raw_fd());
     let [address, prefix, gateway, name_server] = ADDRESS;
     let mut run: Vec<String> = vec![pasta.to_string_lossy().into_owned()];
-    let words = ["--foreground", "--stderr", "--config-net", "--ipv4-only", "--no-map-gw", "--no-netns-quit"];
+    let words = ["--foreground", "--stderr", "--config-net", "--no-map-gw", "--no-netns-quit"];
     run.extend(words.map(str::to_owned));
     // Nobody comes in by it: no port of the machine leads to the host, and none of the host's to the machine's loopback.
     run.extend(["-t", "none", "-u", "none", "-T", "none", "-U", "none"].map(str::to_owned));
     run.extend(["-a", address, "-n", prefix, "-g", gateway, "--dns-forward", name_server].map(str::to_owned));
+    let [address, gateway] = ADDRESS_V6;
+    run.extend(["-a", address, "-g", gateway].map(str::to_owned));
     run.extend(["--ns-ifname", DEVICE].map(str::to_owned));
     match user {
         Some(user) => run.extend(["--userns".to_owned(), path(user)]),

@@ -14,7 +14,7 @@ use live::{Instance, StartOptions};
 
 const USAGE: &str = "usage: heddle-live-testbed daemon --instance NAME [--ephemeral]
        heddle-live-testbed up NAME FILE | exec NAME HOST COMMAND... | counters NAME | down NAME | clean
-       heddle-live-testbed serve PORT | serve-once PORT | agent PORT TEXT | ask ADDRESS TIMES | ask-from ADDRESS TIMES | ask-much ADDRESS TIMES | ask-udp ADDRESS TIMES | hold ADDRESS
+       heddle-live-testbed serve PORT | serve-once PORT | agent PORT TEXT | ask ADDRESS TIMES | ask-from ADDRESS TIMES | ask-much ADDRESS TIMES | ask-long ADDRESS TIMES | ask-udp ADDRESS TIMES | hold ADDRESS
        heddle-live-testbed segments [SCRIPT|FILE.txt [PLAYS]] | trace SCRIPT | agree SCRIPT | random SEED COUNT";
 
 fn main() -> ExitCode {
@@ -69,6 +69,7 @@ fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
         ["ask", address, times] => served::ask(address, times.parse()?, "who"),
         ["ask-from", address, times] => served::ask(address, times.parse()?, "from"),
         ["ask-much", address, times] => served::ask(address, times.parse()?, "much"),
+        ["ask-long", address, times] => served::ask(address, times.parse()?, &"who ".repeat(1_000_000)),
         ["ask-udp", address, times] => served::ask_by_udp(address, times.parse()?)?,
         ["hold", address] => served::hold(address)?,
         ["clean"] => println!("{:?}", live::clean()?),

@@ -1,9 +1,9 @@
 //! Balancers at hosts: real connections outlive one of them, and keepalived takes part in an election.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
-use crate::bed::{self, Bed, Running};
+use crate::bed::{self, Bed, Holding, Running};
 use datapath::BalancerRole;
 use live::Instance;
 use live::control::ServiceStatus;
@@ -35,31 +35,6 @@ fn role(network: &Instance, balancer: &str) -> BalancerRole {
     balancers.iter().find(|it| it.balancer == balancer).expect("it is in the file").role
 }
 
-/// A client with one connection.
-struct Holding {
-    child: Child,
-    answers: Box<dyn Iterator<Item = String>>,
-}
-
-impl Holding {
-    fn open(network: &Instance, address: &str) -> Self {
-        let mut command = network.command("h1", bed::program(), ["hold", address]).unwrap();
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        Self { child, answers: Box::new(answers) }
-    }
-
-    fn ask(&mut self) -> String {
-        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-        self.answers.next().expect("it is answered")
-    }
-
-    fn ends(mut self) -> bool {
-        drop(self.child.stdin.take());
-        self.child.wait().unwrap().success()
-    }
-}
-
 fn asked(network: &Instance, address: &str, times: &str) -> Vec<String> {
     let answers = bed::output(network.command("h1", bed::program(), ["ask", address, times]));
     answers.lines().map(str::to_owned).collect()
@@ -76,7 +51,7 @@ fn connections_outlive_their_balancer() {
         let mut held: Vec<(Holding, String)> = (0..8)
             .map(|number| {
                 let address = if number % 2 == 0 { "10.1.0.80:80" } else { "[fd68:6564:646c::80]:80" };
-                let mut client = Holding::open(&network, address);
+                let mut client = Holding::open(&network, "h1", address);
                 let server = client.ask();
                 (client, server)
             })

@@ -106,7 +106,7 @@ fn what_is_no_image_is_refused_and_changes_nothing() {
     let Some(network) = up(&bed) else { return };
     std::fs::write(bed.folder.path().join("text.tar"), "no archive").unwrap();
     for (image, reason) in [
-        ("missing.tar", "No such file"),
+        ("missing.tar", "there is no "),
         ("text.tar", "text.tar"),
         ("first.tar", "neither index.json nor manifest.json"),
     ] {

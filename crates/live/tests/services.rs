@@ -1,10 +1,8 @@
 //! Services: real connections that one of several servers gets.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Stdio};
 
-use crate::bed::{self, Bed, Running, source};
+use crate::bed::{self, Bed, Holding, Running, source};
 use fabric::Overrides;
 use live::Instance;
 use live::control::{ServerChange, ServiceStatus};
@@ -29,6 +27,9 @@ fn network(services: &[&str]) -> String {
     [NETWORK, &services.concat()].concat()
 }
 
+/// Ways to forward, each with the last number of a service's address.
+const FORWARD: [(&str, u16); 4] = [("nat", 85), ("full-nat", 86), ("dr", 87), ("tunnel", 88)];
+
 /// Who answered, how often.
 fn asked(network: &Instance, host: &str, address: &str, times: &str) -> BTreeMap<String, usize> {
     count(&bed::output(network.command(host, bed::program(), ["ask", address, times])))
@@ -47,32 +48,6 @@ fn counts(expected: &[(&str, usize)]) -> BTreeMap<String, usize> {
 fn status(network: &Instance, service: &str) -> ServiceStatus {
     let services = network.counters().unwrap().services;
     services.into_iter().find(|status| status.service == service).expect("it is in the file")
-}
-
-/// A client with one connection.
-struct Holding {
-    child: Child,
-    answers: Box<dyn Iterator<Item = String>>,
-}
-
-impl Holding {
-    fn open(network: &Instance, host: &str, address: &str) -> Self {
-        let mut command = network.command(host, bed::program(), ["hold", address]).unwrap();
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        Self { child, answers: Box::new(answers) }
-    }
-
-    fn ask(&mut self) -> String {
-        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-        self.answers.next().expect("it is answered")
-    }
-
-    /// Whether it ends well, once nothing more is asked.
-    fn ends(mut self) -> bool {
-        drop(self.child.stdin.take());
-        self.child.wait().unwrap().success()
-    }
 }
 
 #[test]
@@ -156,18 +131,44 @@ fn servers_see_the_balancers_own_addresses() {
     network.down().unwrap();
 }
 
+/// Packets to servers have another IP header before theirs, with the server's address, and come out of it at its host. What does not fit with it is cut as the service says.
+#[test]
+fn packets_go_through_tunnels() {
+    let Some(bed) = Bed::new() else { return };
+    let web = "  web: { address: ['10.1.0.88:80', '[fd68:6564:646c::88]:80'], servers: [h2, h3, h4], scheduler: rr, forward: tunnel }\n";
+    let dns = "  dns: { address: '10.1.0.53:53', protocol: udp, servers: [h3], forward: tunnel }\n";
+    let network = bed.up("tunnels", &network(&[web, dns]));
+    let _servers = ["h2", "h3", "h4"].map(|host| Running::server(&network, host, "80"));
+    let _dns = Running::server(&network, "h3", "53");
+    for address in ["10.1.0.88:80", "[fd68:6564:646c::88]:80"] {
+        assert_eq!(asked(&network, "h1", address, "6"), counts(&[("h2", 2), ("h3", 2), ("h4", 2)]), "{address}");
+        let much = bed::output(network.command("h1", bed::program(), ["ask-much", address, "3"]));
+        assert_eq!(much, "8000000\n8000000\n8000000\n", "{address}");
+        // Full segments of the client do not fit: it hears what does, and cuts them anew.
+        let before = status(&network, "web").counters.too_big;
+        let long = count(&bed::output(network.command("h1", bed::program(), ["ask-long", address, "3"])));
+        assert_eq!(long, counts(&[("h2", 1), ("h3", 1), ("h4", 1)]), "{address}");
+        assert!(status(&network, "web").counters.too_big > before, "{address}");
+    }
+    let answers = bed::output(network.command("h1", bed::program(), ["ask-udp", "10.1.0.53:53", "4"]));
+    assert_eq!(count(&answers), counts(&[("h3", 4)]));
+    let counters = status(&network, "web").counters;
+    assert_eq!((counters.invalid, counters.refused, counters.unserved), (0, 0, 0), "{counters:?}");
+    network.down().unwrap();
+}
+
 /// Connections that begin with SYN cookies: their numbers are others at the server, in both directions.
 #[test]
 fn connections_begin_with_cookies() {
     let Some(bed) = Bed::new() else { return };
-    let services = [("nat", 85), ("full-nat", 86), ("dr", 87)].map(|(forward, number)| {
+    let services = FORWARD.map(|(forward, number)| {
         format!("  {forward}: {{ address: ['10.1.0.{number}:80', '[fd68:6564:646c::{number}]:80'], servers: [h2, h3], scheduler: rr, forward: {forward}, half-open: 0 }}\n")
     });
     let network = bed.up("cookies", &network(&services.each_ref().map(String::as_str)));
     // Nobody listens: that is heard, though the service has accepted.
     assert_eq!(asked(&network, "h1", "10.1.0.85:80", "1"), counts(&[("connection reset", 1)]));
     let _servers = ["h2", "h3"].map(|host| Running::server(&network, host, "80"));
-    for (name, number) in [("nat", 85), ("full-nat", 86), ("dr", 87)] {
+    for (name, number) in FORWARD {
         for address in [format!("10.1.0.{number}:80"), format!("[fd68:6564:646c::{number}]:80")] {
             assert_eq!(asked(&network, "h1", &address, "6"), counts(&[("h2", 3), ("h3", 3)]), "{address}");
             // Segments of all sizes, which the kernel has left to the card to cut.

@@ -1,6 +1,6 @@
 //! Uplinks of hosts to what is outside of their network.
 
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::process::Command;
 
 use fabric::Overrides;
@@ -31,6 +31,16 @@ fn own_address() -> Option<Ipv4Addr> {
     }
 }
 
+/// The same of IPv6.
+fn own_ipv6_address() -> Option<Ipv6Addr> {
+    let socket = UdpSocket::bind("[::]:0").ok()?;
+    socket.connect("[2001:db8::1]:9").ok()?;
+    match socket.local_addr().ok()?.ip() {
+        std::net::IpAddr::V6(own) if !own.is_loopback() && !own.is_unspecified() => Some(own),
+        _ => None,
+    }
+}
+
 #[test]
 fn a_host_with_an_uplink_reaches_what_the_machine_reaches() {
     let Some(bed) = Bed::new() else { return };
@@ -52,10 +62,22 @@ fn a_host_with_an_uplink_reaches_what_the_machine_reaches() {
     let script = format!("exec 3<>/dev/tcp/{own}/{port}");
     output(network.command("h1", "bash", ["-c", script.as_str()]));
     server.join().unwrap().unwrap();
+    // The same by IPv6, where the machine has a way out by it.
+    if let Some(own) = own_ipv6_address() {
+        let listener = TcpListener::bind((own, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || listener.accept().map(|(stream, _)| drop(stream)));
+        let script = format!("exec 3<>/dev/tcp/{own}/{port}");
+        bed::wait_until("it reaches the machine by IPv6", || {
+            network.command("h1", "bash", ["-c", script.as_str()]).unwrap().output().unwrap().status.success()
+        });
+        server.join().unwrap().unwrap();
+    }
     // The machine's loopback is not what it reaches, and the network's other hosts are as near as before.
     let loopback = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = loopback.local_addr().unwrap().port();
-    for address in ["127.0.0.1", "192.0.0.1"] {
+    let _loopback_v6 = TcpListener::bind(("::1", port));
+    for address in ["127.0.0.1", "192.0.0.1", "::1", "fd68:6564:646c:ffff::1"] {
         let script = format!("exec 3<>/dev/tcp/{address}/{port}");
         let status = network.command("h1", "timeout", ["1", "bash", "-c", script.as_str()]).unwrap().output().unwrap();
         assert!(!status.status.success(), "{address}");

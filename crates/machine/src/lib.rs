@@ -10,12 +10,14 @@ pub mod nanos;
 mod rebase;
 mod rng;
 mod server;
+mod siphash;
 mod time;
 
 pub use calendar::Calendar;
 pub use rebase::Rebase;
 pub use rng::{Rng, mix};
 pub use server::ServerId;
+pub use siphash::siphash;
 pub use time::{Nano, Pico, Unit};
 
 /// A moment in a network, in picoseconds since the driver's start. It reaches 213 days: [`Rebase`] says how a driver goes on for longer.

@@ -21,8 +21,10 @@ pub struct PageServer {
 pub struct PageSpec {
     /// As `/metrics`.
     pub path: &'static str,
-    /// As `text/plain`.
-    pub content_type: &'static str,
+    /// What it is for whoever asks for that: as `text/html`, and all that stands in `Content-Type`.
+    pub asked_for: (&'static str, &'static str),
+    /// `Content-Type` of what it is for all others.
+    pub otherwise: &'static str,
 }
 
 impl PageServer {
@@ -40,7 +42,7 @@ impl PageServer {
         self.listeners.iter().filter_map(Listener::address).collect()
     }
 
-    /// Serves what `make` makes, or says why there is nothing (with status 503), until `ending` is set.
+    /// Serves what `make` makes, or says why there is nothing (with status 503), until `ending` is set. It hears whether [`PageSpec::asked_for`] is what is asked for.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -48,7 +50,7 @@ impl PageServer {
         self,
         ending: Arc<AtomicBool>,
         spec: PageSpec,
-        make: impl FnMut() -> Result<String, String>,
+        make: impl FnMut(bool) -> Result<String, String>,
     ) -> Result<(), Error> {
         let limits = Limits { connections_max: 100, when_full: WhenFull::CloseIdle, ..Limits::default() };
         let page = |_| Ok(Page { spec, make });
@@ -61,12 +63,14 @@ struct Page<M> {
     make: M,
 }
 
-impl<M: FnMut() -> Result<String, String>> Service for Page<M> {
+impl<M: FnMut(bool) -> Result<String, String>> Service for Page<M> {
     fn request(&mut self, _: Time, _: Ticket, request: &Request<'_>, _: &ServerCounters) -> Reply {
-        let PageSpec { path, content_type } = self.spec;
+        let PageSpec { path, asked_for: (media, named), otherwise } = self.spec;
+        let is_named = request.names(media);
+        let content_type = if is_named { named } else { otherwise };
         let asked = request.path.split_once('?').map_or(request.path, |(path, _)| path);
         Reply::Now(match (request.method, asked) {
-            ("GET" | "HEAD", asked) if asked == path => match (self.make)() {
+            ("GET" | "HEAD", asked) if asked == path => match (self.make)(is_named) {
                 Ok(text) => {
                     Response { status: 200, content_type, body: Body::Bytes(text.into_bytes()), load_report: None }
                 }

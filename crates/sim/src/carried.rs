@@ -18,8 +18,8 @@ pub(crate) enum Content {
     Segment(Direction, Segment),
     /// An acknowledgement of what came in the direction.
     Ack(Direction, Ack),
-    /// Nothing but the flags of its header.
-    Flags,
+    /// Nothing but the flags of its header, in the direction.
+    Flags(Direction),
 }
 
 /// A packet of a connection.

@@ -15,7 +15,7 @@ use vswitch::spread::FlowHash;
 
 use crate::cores::Cores;
 use crate::functions::Functions;
-use crate::headers::{Header, Headers, Upper};
+use crate::headers::{FIRST_PORT, Header, Headers, SERVER_PORT, Upper};
 use crate::joining::Joining;
 use crate::latency::HostLatency;
 use crate::medium::{BALANCERS, BOND, Event, FUNCTION, HOST, Medium, Packet, REQUESTS, START, SWITCH, TIMER, WATCHES};
@@ -26,6 +26,7 @@ use crate::transfers::Transfers;
 use crate::udp::{Udp, udp_window};
 use crate::{BondOutcome, FlowSpec, LinkOutcome, Scenario};
 
+mod captures;
 mod connections;
 mod cores;
 mod datagrams;
@@ -36,10 +37,6 @@ mod requests;
 
 pub(crate) use flow::Flow;
 
-/// Source port of the first flow, for hash policies; each further flow has the next one. As Linux counts up from here.
-const FIRST_PORT: u16 = 32_768;
-/// Destination port of all flows: iperf3's.
-const SERVER_PORT: u16 = 5_201;
 /// More events than this at one instant are looked into: see [`events_at_once_max`].
 const EVENTS_AT_ONCE: u64 = 1 << 24;
 /// Stamps for the reordering meter are in units of 2^20 ps, about 1 us: they wrap after 75 minutes.
@@ -103,7 +100,8 @@ pub(crate) struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    pub(crate) fn new(scenario: &'a Scenario<'a>) -> Self {
+    /// What passes these ports is captured.
+    pub(crate) fn new(scenario: &'a Scenario<'a>, captured: &[(LinkId, Side)]) -> Self {
         let fabric = scenario.fabric;
         let topology = &fabric.topology;
         let tables = fabric.tables(scenario.pipelines.clone(), scenario.seed);
@@ -118,7 +116,7 @@ impl<'a> Engine<'a> {
             graph: Graph::new(Time::ZERO, topology, &tables, routes, randomness),
             tables,
             scenario,
-            medium: Medium::new(Headers::new(fabric, scenario.pipelines), packets),
+            medium: Medium::new(Headers::new(fabric, scenario.pipelines, !captured.is_empty()), packets),
             neighbours: Neighbours::default(),
             directions: Vec::with_capacity(2 * scenario.flows.len()),
             flows: Vec::with_capacity(scenario.flows.len()),
@@ -139,6 +137,7 @@ impl<'a> Engine<'a> {
             moved: (0, None),
             segment_bytes: u64::from(scenario.transport.segment_bytes.max(1)),
         };
+        engine.capture(captured);
         engine.add_flows();
         engine.graph.start(engine.tables.at(Time::ZERO), &mut engine.medium);
         engine

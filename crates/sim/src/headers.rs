@@ -34,6 +34,11 @@ const PORTS: Range<usize> = TUPLE.end - 4..TUPLE.end;
 /// The flag of an IPv4 fragment that is not the last one (RFC 791).
 const MORE_FRAGMENTS: u16 = 0x2000;
 
+/// Source port of the first flow, for hash policies; each further flow has the next one. As Linux counts up from here.
+pub(crate) const FIRST_PORT: u16 = 32_768;
+/// Destination port of all flows: iperf3's.
+pub(crate) const SERVER_PORT: u16 = 5_201;
+
 /// What every hop asks of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
@@ -116,7 +121,7 @@ impl Frame {
 #[derive(Debug, Default)]
 pub(crate) struct Headers {
     all: Vec<Header>,
-    /// By header; empty where there are neither bonds nor pipelines.
+    /// By header; empty where there are neither bonds nor pipelines, and nobody captures.
     fields: Vec<Fields>,
     has_fields: bool,
     /// By policy of the network's bonds, and by header.
@@ -137,9 +142,10 @@ pub(crate) enum Upper {
 }
 
 impl Headers {
-    /// None yet, for a network with the bonds of this fabric, and with these pipelines.
-    pub(crate) fn new(fabric: &Fabric, pipelines: &Pipelines) -> Self {
-        let has_fields = !fabric.bonds.is_empty()
+    /// None yet, for a network with the bonds of this fabric, and with these pipelines. `is_captured`: somebody looks at their bytes besides.
+    pub(crate) fn new(fabric: &Fabric, pipelines: &Pipelines, is_captured: bool) -> Self {
+        let has_fields = is_captured
+            || !fabric.bonds.is_empty()
             || !pipelines.is_empty()
             || !fabric.chains.functions.is_empty()
             || !fabric.services.is_empty();

@@ -10,6 +10,7 @@
 //! [`datapath::Graph`], transports the machines of their crate; this one only moves time.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod carried;
 pub mod cluster;
 mod cores;
@@ -29,8 +30,9 @@ mod scenario;
 mod transfers;
 mod udp;
 
+pub use capture::{CapturedFrame, Capturing};
 pub use cores::{BACKLOG, HostCosts, PacketCost};
 pub use outcome::{BondOutcome, FlowOutcome, FlowSample, FunctionOutcome, LinkOutcome, Outcome, Sample};
 pub use requests::{LatencyOutcome, RequestOutcome};
-pub use run::{run, run_while};
+pub use run::{run, run_capturing, run_while};
 pub use scenario::{FlowSpec, Scenario};

@@ -10,6 +10,7 @@ use topology::NetPort;
 use vswitch::{Field, Forwarding};
 use wire::{Coverage, EthernetPacket, EthernetPacketMut, TAG_AT, vlan_tag};
 
+use crate::capture::{Capture, Seen};
 use crate::carried::Carried;
 use crate::headers::Headers;
 use crate::pool::Pool;
@@ -90,6 +91,8 @@ pub(crate) struct Medium {
     room: Vec<Vec<u8>>,
     /// Hosts' packets that have come through bonds, and frames: to be handled before the next event.
     pub(crate) delivered: Vec<(NetPort, Packet)>,
+    /// What passes ports that somebody looks at.
+    pub(crate) capture: Option<Capture>,
     /// What went nowhere, by its reason, where no link has counted it.
     pub(crate) lost: BTreeMap<&'static str, u64>,
 }
@@ -105,6 +108,7 @@ impl Medium {
             free_frames: Vec::new(),
             room: Vec::new(),
             delivered: Vec::new(),
+            capture: None,
             lost: BTreeMap::new(),
         }
     }
@@ -293,6 +297,40 @@ impl Driver for Medium {
         }
         packet.header = self.headers.without_label(packet.header, ethertype)?;
         Ok(())
+    }
+
+    /// Only what goes to services does, and that is frames.
+    fn encapsulate(&mut self, packet: &mut Packet, at: usize, header: &[u8]) -> Result<(), wire::Error> {
+        if !packet.is_frame() {
+            return Err(wire::Error::Truncated { header: "frame", need: at, have: 0 });
+        }
+        self.frame_of_mut(*packet).bytes.splice(at..at, header.iter().copied());
+        Ok(())
+    }
+
+    fn decapsulate(&mut self, packet: &mut Packet, at: usize, header: usize) -> Result<(), wire::Error> {
+        self.frame_of_mut(*packet).bytes.drain(at..at + header);
+        Ok(())
+    }
+
+    #[cold]
+    fn observe(&mut self, port: NetPort, left: Time, arrives: Time, packet: &Packet) {
+        let Self { capture: Some(capture), headers, packets, frames, .. } = self else { return };
+        let seen = match headers.find(packet.header) {
+            Some(header) => Seen::Packet {
+                bytes: headers.known_bytes(packet.header),
+                header,
+                content: packets.content(packet.id),
+                blocks: packets.blocks(packet.id),
+                ecn: packets.ecn(packet.id),
+                offer: packets.offer(packet.id),
+            },
+            None => match &frames[packet.id as usize] {
+                Some(Frame { bytes, more, carried, .. }) => Seen::Frame { bytes, more: *more, carried: *carried },
+                None => return,
+            },
+        };
+        capture.note(port, (left, arrives), &seen);
     }
 
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {

@@ -20,6 +20,11 @@ pub(crate) struct Content {
 const PUSH: u64 = 1 << 63;
 
 impl Content {
+    /// [`Content::number`] of a packet that closes a connection.
+    pub(crate) const FIN: u64 = Segment::SYN_ANSWERED - 1;
+    /// The same of the one that acknowledges the last of them.
+    pub(crate) const CLOSED: u64 = Self::FIN - 1;
+
     #[inline]
     pub(crate) const fn of_segment(segment: Segment) -> Self {
         let Segment { seq, stamp, push, ecn: _, echo: _ } = segment;
@@ -116,7 +121,12 @@ impl Pool {
         packet
     }
 
-    /// Blocks of a packet that was just taken.
+    /// A packet that is in flight, for whoever looks at it on its way.
+    pub(crate) fn content(&self, id: u32) -> Content {
+        self.packets[id as usize]
+    }
+
+    /// Blocks of a packet that was just taken, or is in flight.
     #[inline]
     pub(crate) fn blocks(&self, id: u32) -> Blocks {
         if self.selective { self.blocks[id as usize] } else { Blocks::NONE }

@@ -3,6 +3,7 @@
 mod autotuning;
 mod balancers;
 mod bonds;
+mod captures;
 mod chains;
 mod cluster;
 mod congestion;

@@ -280,10 +280,10 @@ fn attach(
         attached
     });
     let mut hosts: TiVec<NodeId, Attached> = hosts.collect();
-    // All hosts that are cut off are reached alike, from wherever: not at all.
+    // All hosts that are cut off are reached alike, from wherever: not at all. So are those behind a host that does not forward.
     let nowhere = columns.len() as u32;
-    let is_reached = |host: &Attached| host.row != NONE || host.carries && host.leads_on;
-    for host in hosts.iter_mut().filter(|host| !is_reached(host) && host.edge_switch != NONE) {
+    let is_reached = |host: &Attached| host.row != NONE || host.carries && host.leads_on && host.edge_switch != NONE;
+    for host in hosts.iter_mut().filter(|host| !is_reached(host)) {
         host.edge_switch = nowhere;
     }
     if hosts.iter().any(|host| host.edge_switch == nowhere) {

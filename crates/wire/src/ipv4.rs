@@ -14,10 +14,14 @@ pub(crate) const ECN: u8 = 0x03;
 pub mod protocol {
     /// ICMP for IPv4.
     pub const ICMP: u8 = 1;
+    /// A packet of IPv4 in another packet: RFC 2003.
+    pub const IPV4: u8 = 4;
     /// TCP: RFC 9293.
     pub const TCP: u8 = 6;
     /// UDP: RFC 768.
     pub const UDP: u8 = 17;
+    /// A packet of IPv6 in another packet: RFC 2473.
+    pub const IPV6: u8 = 41;
     /// ICMP for IPv6.
     pub const ICMPV6: u8 = 58;
     /// VRRP: RFC 9568.

@@ -3,8 +3,22 @@
 use super::bad_answer::BadAnswer;
 use super::check::HttpCheck;
 
+/// An answer without the interim ones that may come before it (RFC 9110, 15.2): `100 Continue`, `103 Early Hints`.
+fn final_answer(mut answer: &[u8]) -> &[u8] {
+    const SWITCHING: &[u8] = b"101";
+    while let Some(status) = answer.strip_prefix(b"HTTP/1.1 ")
+        && status.first() == Some(&b'1')
+        && !status.starts_with(SWITCHING)
+        && let Some(end) = end_of_head(answer)
+    {
+        answer = &answer[end..];
+    }
+    answer
+}
+
 /// The status of an answer, and its body as far as it is there. `None`: it does not begin as an answer of HTTP/1 does.
 pub fn read_answer(answer: &[u8]) -> Option<(u16, &[u8])> {
+    let answer = final_answer(answer);
     let rest = answer.strip_prefix(b"HTTP/1.1 ").or_else(|| answer.strip_prefix(b"HTTP/1.0 "))?;
     let status = rest.get(..3).filter(|status| status.iter().all(u8::is_ascii_digit))?;
     if rest.get(3).is_some_and(u8::is_ascii_alphanumeric) {
@@ -22,6 +36,7 @@ pub fn end_of_head(answer: &[u8]) -> Option<usize> {
 
 /// Whether an answer that says how long it is has come.
 pub fn is_whole(answer: &[u8]) -> bool {
+    let answer = final_answer(answer);
     let Some(end) = end_of_head(answer) else { return false };
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
@@ -38,7 +53,7 @@ impl HttpCheck {
     /// Whether no more of an answer is needed.
     pub fn is_enough(&self, answer: &[u8]) -> bool {
         match &self.contains {
-            None => end_of_head(answer).is_some(),
+            None => end_of_head(final_answer(answer)).is_some(),
             Some(wanted) => is_whole(answer) || read_answer(answer).is_some_and(|(_, body)| contains(body, wanted)),
         }
     }
@@ -74,6 +89,13 @@ mod tests {
             (&b"HTTP/1.1 200 OK\r\n\r\nfine"[..], None, Ok(())),
             (b"HTTP/1.1 200 OK\r\n\r\nfine", Some("fine"), Ok(())),
             (b"HTTP/1.1 204\r\n\r\n", None, Ok(())),
+            (
+                b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\nfine",
+                Some("fine"),
+                Ok(()),
+            ),
+            (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 500\r\n\r\n", None, Err(BadAnswer::Status(500))),
+            (b"HTTP/1.1 101 Switching\r\n\r\n", None, Err(BadAnswer::Status(101))),
             (b"HTTP/1.1 200 OK\r\nx: fine\r\n\r\nbad", Some("fine"), Err(BadAnswer::Lacks)),
             (b"HTTP/1.0 503 Service Unavailable\r\n\r\n", None, Err(BadAnswer::Status(503))),
             (b"HTTP/1.9x200 OK\r\n\r\n", None, Err(BadAnswer::NotHttp)),
@@ -94,6 +116,7 @@ mod tests {
         let some = HttpCheck { contains: Some("ne".to_owned()), ..all.clone() };
         for (answer, is_enough, is_enough_of_body) in [
             (&b"HTTP/1.1 200 OK\r\n"[..], false, false),
+            (b"HTTP/1.1 100\r\n\r\nHTTP/1.1 200 OK\r\n", false, false),
             (b"HTTP/1.1 200 OK\r\n\r\nfi", true, false),
             (b"HTTP/1.1 200 OK\r\n\r\nfine, and more", true, true),
             (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad", true, true),

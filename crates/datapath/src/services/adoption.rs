@@ -9,7 +9,10 @@ use vswitch::conntrack::ct_state::ESTABLISHED;
 use vswitch::conntrack::{Conntrack, Tracked};
 
 use super::state::{Handshake, Opened, Phase, Running, SERVER_BITS, ServiceState, Shared};
-use super::sync::{Stage, SyncEntry, name_hash};
+use super::sync::{Stage, SyncEntry, SyncMessage, TABLE_END, name_hash};
+
+/// So many places of the table are looked at for a datagram: the worker is not to be kept by it.
+const LOOKED_AT: u32 = 1_024;
 
 impl ServiceState {
     /// Whether there is something that other balancers have not heard of.
@@ -26,7 +29,22 @@ impl ServiceState {
         }
     }
 
-    /// The same, if a packet has brought it further.
+    /// Others are to hear of a connection that begins, before anything else.
+    pub(super) fn note_opened(&mut self, place: u32) {
+        let (Some(changes), Some(opened)) = (&mut self.changes, self.opened.get_mut(place as usize)) else { return };
+        if !std::mem::replace(&mut opened.shared.is_changed, true) {
+            changes.push_front(place);
+        }
+        self.has_opened = true;
+    }
+
+    /// Whether the packet that has just come has begun a connection of which others are to hear.
+    #[inline]
+    pub(super) const fn take_opened(&mut self) -> bool {
+        std::mem::replace(&mut self.has_opened, false)
+    }
+
+    /// Others are to hear of a connection if a packet has brought it further.
     #[inline]
     pub(super) fn note_stage(&mut self, place: u32, tracked: &Tracked) {
         let opened = &mut self.opened[place as usize];
@@ -37,6 +55,8 @@ impl ServiceState {
         if self.changes.is_none() {
             return;
         }
+        // Whatever others know of it: it is there.
+        opened.shared.is_doubted = false;
         let stage = Stage::of(tracked.tcp, tracked.state & ESTABLISHED != 0);
         if stage > opened.shared.stage {
             opened.shared.stage = stage;
@@ -44,11 +64,12 @@ impl ServiceState {
         }
     }
 
-    /// The next connection of which others are to hear. Those that are no more by now are left out.
-    pub(super) fn next_change(&mut self, now: Time) -> Option<SyncEntry> {
+    /// The next connection of which others are to hear, in the datagram with this number. Those that are no more by now are left out.
+    pub(super) fn next_change(&mut self, now: Time, sequence: u32) -> Option<SyncEntry> {
         loop {
             let place = self.changes.as_mut()?.pop_front()?;
-            self.opened[place as usize].shared.is_changed = false;
+            let shared = &mut self.opened[place as usize].shared;
+            (shared.is_changed, shared.sent_in) = (false, sequence);
             if let Some(entry) = self.entry(now, place) {
                 return Some(entry);
             }
@@ -71,17 +92,25 @@ impl ServiceState {
         })
     }
 
-    /// Others are to hear of all connections: notes those of so many places from one on, and returns where to go on.
-    pub(super) fn note_all(&mut self, now: Time, from: u32, places: u32) -> Option<u32> {
+    /// Writes what another balancer lacks of the connections from a place on, as many as there is room for. `since`: those of which it has heard, or was to hear, from this datagram on;
+    /// `None`: all that have not ended. Returns the place to go on with.
+    pub(super) fn write_known(&self, now: Time, (from, since): (u32, Option<u32>), message: &mut SyncMessage) -> u32 {
         let count = self.conntrack.as_ref().map_or(0, Conntrack::places);
-        let end = count.min(from.saturating_add(places));
+        let end = count.min(from.saturating_add(LOOKED_AT));
         for place in from..end {
-            let shared = self.conntrack.as_ref().and_then(|conntrack| conntrack.shared(now, place));
-            if shared.is_some_and(|it| Stage::of(it.tcp, it.is_replied) != Stage::Ended) {
-                self.note_change(place);
+            if !message.has_room() {
+                return place;
+            }
+            let sent_in = self.opened.get(place as usize).map_or(0, |opened| opened.shared.sent_in);
+            let is_wanted = since.is_none_or(|since| sent_in.wrapping_sub(since).cast_signed() >= 0);
+            if is_wanted
+                && let Some(entry) = self.entry(now, place)
+                && (since.is_some() || entry.stage != Stage::Ended)
+            {
+                message.push(&entry);
             }
         }
-        (end < count).then_some(end)
+        if end < count { end } else { TABLE_END }
     }
 
     /// Whether its connections are still there is known to others only.

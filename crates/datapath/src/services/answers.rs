@@ -102,6 +102,30 @@ pub(super) fn refusal(frame: &[u8]) -> Option<Vec<u8>> {
     Some(answer(&ethernet, &Sent { protocol, ..sent }, &payload))
 }
 
+/// What the sender of a packet hears that is longer than this on its way (RFC 1191, 4; RFC 4443, 3.2). `None` if nothing is to be said.
+pub(super) fn too_big(frame: &[u8], fits: u32) -> Option<Vec<u8>> {
+    /// So long may an error be (RFC 1812, 4.3.2.3; RFC 4443, 2.4).
+    const LENGTHS: (usize, usize) = (576 - 20 - 8, 1_280 - 40 - 8);
+    let ethernet = EthernetPacket::new_checked(frame).ok()?;
+    let sent = read(&ethernet)?;
+    let (kind, code, protocol, length) = match sent.src {
+        IpAddr::V4(_) => (3, 4, protocol::ICMP, LENGTHS.0),
+        IpAddr::V6(_) => (2, 0, protocol::ICMPV6, LENGTHS.1),
+    };
+    let packet = ethernet.payload();
+    let mut payload = vec![kind, code, 0, 0];
+    payload.extend(fits.to_be_bytes());
+    payload.extend(&packet[..packet.len().min(length)]);
+    let sum = match (sent.src, sent.dst) {
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            checksum::transport(&Pseudo::V6 { src: dst, dst: src, protocol }, &payload)
+        }
+        _ => checksum::internet(&payload),
+    };
+    payload[2..4].copy_from_slice(&sum.to_be_bytes());
+    Some(answer(&ethernet, &Sent { protocol, ..sent }, &payload))
+}
+
 /// The answer to an echo request (RFC 792, RFC 4443). `None` if it is none, or too long.
 pub(super) fn echo(frame: &[u8]) -> Option<Vec<u8>> {
     let ethernet = EthernetPacket::new_checked(frame).ok().filter(|_| frame.len() <= ECHO_MAX)?;

@@ -22,6 +22,7 @@ mod syn_cookies;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -36,7 +37,7 @@ pub(crate) use balancers::Balancers;
 pub use balancers::{BALANCERS_MAX, BalancerRole, BalancerView, VrrpSettings};
 pub use counters::{ServerCounters, ServiceCounters};
 pub use state::{ServiceState, ServiceView};
-pub use sync::{SyncEntry, SyncError, SyncHeader, SyncMessage, parse_sync};
+pub use sync::{SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion, parse_sync};
 
 /// Virtual addresses' MAC address, locally administered. All have the same, so that what hosts know of it holds whatever services come and go.
 const MAC: [u8; 6] = [0x06, b'h', b'v', b'a', 0, 1];
@@ -124,6 +125,8 @@ pub enum ForwardingMethod {
     FullNat,
     /// Packets stay as they are but for the MAC address: each server has the virtual address as well, and answers from it.
     DirectRouting,
+    /// The same, but packets get another IP header before their own, with the server's address (IP in IP).
+    Tunnel,
 }
 
 impl VirtualAddress {
@@ -144,7 +147,7 @@ impl VirtualAddress {
 
 impl ForwardingMethod {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Nat, Self::FullNat, Self::DirectRouting];
+    pub const ALL: &[Self] = &[Self::Nat, Self::FullNat, Self::DirectRouting, Self::Tunnel];
 
     /// Its name in files and results.
     pub const fn name(self) -> &'static str {
@@ -152,7 +155,13 @@ impl ForwardingMethod {
             Self::Nat => "nat",
             Self::FullNat => "full-nat",
             Self::DirectRouting => "dr",
+            Self::Tunnel => "tunnel",
         }
+    }
+
+    /// Whether servers get packets with the virtual address and port, and answer from there.
+    pub const fn keeps_address(self) -> bool {
+        matches!(self, Self::DirectRouting | Self::Tunnel)
     }
 }
 
@@ -167,6 +176,12 @@ impl Service {
                 Some(AddressAlias { is_ipv6, addresses, host: host?, mac: Some(MAC) })
             })
         })
+    }
+
+    /// The least MTU of links with which it works, bytes: with a tunnel of IPv6, its header and the shortest packet that has to fit.
+    pub fn mtu_min(&self) -> u32 {
+        let is_ipv6 = self.addresses.iter().any(|address| address.is_ipv6);
+        if is_ipv6 && self.forwarding == ForwardingMethod::Tunnel { 1_280 + 40 } else { 1_280 }
     }
 
     /// Whether a packet with this destination is for some service.
@@ -197,14 +212,18 @@ pub struct Services {
     server_addresses: Vec<Vec<[u128; 2]>>,
     /// Hosts where services are balanced, ascending.
     balancers: Vec<BalancerHost>,
+    /// Where tunnels may end.
+    tunnel_ends: tunnel::TunnelEnds,
+    /// The longest IP packet that a link carries.
+    mtu: u32,
 }
 
 impl Services {
-    /// The services of a network.
+    /// The services of a network, whose links carry IP packets of `mtu` bytes.
     ///
     /// # Panics
     /// If a server is no host, or there are more services than [`SERVICES_MAX`].
-    pub fn new(topology: &Topology, services: &[Service]) -> Self {
+    pub fn new(topology: &Topology, services: &[Service], mtu: u32) -> Self {
         if services.is_empty() {
             return Self::default();
         }
@@ -227,7 +246,8 @@ impl Services {
             BalancerHost { host, mac: address.mac, ipv4: address.ipv4 }
         };
         let balancers = hosts.into_iter().map(balancer).collect();
-        Self { all: services.to_vec(), addresses, server_addresses, balancers }
+        let tunnel_ends = tunnel::ends(topology, services);
+        Self { all: services.to_vec(), addresses, server_addresses, balancers, tunnel_ends, mtu }
     }
 
     /// Whether there are none.

@@ -62,7 +62,7 @@ impl ServiceState {
                 source: service.source_range(&tuple, self.place_of(service)),
                 destination: server_end(),
             },
-            ForwardingMethod::DirectRouting => Translate::No,
+            ForwardingMethod::DirectRouting | ForwardingMethod::Tunnel => Translate::No,
         };
         let mark = Some(((own as u32) << SERVER_BITS | server.index() as u32, u32::MAX));
         let request = Request { zone: 0, commit: true, force: false, mark, translate: translated };
@@ -102,8 +102,9 @@ impl ServiceState {
         counters.in_packets += 1;
         counters.in_bytes += u64::from(bytes);
         self.keep_opened(place, opened);
-        self.note_change(place);
+        self.note_opened(place);
         translate(segment, &tracked, |field| fields.push(field));
+        self.tunnel = self.running[own].has_tunnels.then_some(own as u32);
         Decision::To(host)
     }
 

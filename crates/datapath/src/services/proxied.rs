@@ -98,10 +98,11 @@ impl ServiceState {
         let tracked = self.revisit(now, segment, EXISTING)?;
         let is_joining = tracked.state & ct_state::REPLY == 0 && tracked.tcp == Some(TcpState::SynSent);
         let place = tracked.place.filter(|_| is_joining)?;
-        let proxied = self.opened[place as usize].proxied().filter(|proxied| proxied.offset.is_none())?;
+        let proxied = *self.opened[place as usize].proxied().filter(|proxied| proxied.offset.is_none())?;
         let (running, server) = of_mark(tracked.mark);
         let host = self.running[running].hosts.get(server).copied().flatten()?.host;
         translate(segment, &tracked, |field| fields.push(field));
+        self.note_tunnel(running, fields);
         Some(Decision::Connect(host, proxied.first_segment()))
     }
 
@@ -128,7 +129,12 @@ impl ServiceState {
         let numbers = segment.numbers?;
         let Proxied { cookie, first, window, offset, .. } = *proxied;
         if segment.tcp_flags & (SYN | ACK | RST) == SYN | ACK {
-            proxied.offset = Some(cookie.wrapping_sub(numbers.seq));
+            let said = cookie.wrapping_sub(numbers.seq);
+            // Whoever makes this up does not know the client's number; and what was said once holds, whoever says otherwise.
+            if numbers.ack != first.wrapping_add(1) || offset.is_some_and(|known| known != said) {
+                return Some(Decision::Drop);
+            }
+            proxied.offset = Some(said);
             if offset.is_none() {
                 self.joining -= 1;
                 if let Some(original) = tracked.tuple.unwrap_or(segment.tuple).reversed() {

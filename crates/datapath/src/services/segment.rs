@@ -1,7 +1,7 @@
 //! What is read of a packet that may belong to a service.
 
 use vswitch::conntrack::Segment;
-use wire::{EthernetPacket, ethertype, protocol, tcp_flags};
+use wire::{EthernetPacket, Ipv4Packet, Ipv6Packet, ethertype, protocol, tcp_flags};
 
 /// Reads a frame. `None` for a fragment, which does not say what it belongs to, and for what is malformed or no IP packet.
 pub(super) fn parse(headers: &[u8]) -> Option<Segment> {
@@ -9,6 +9,16 @@ pub(super) fn parse(headers: &[u8]) -> Option<Segment> {
     match ethernet.ethertype() {
         ethertype::IPV4 => Segment::parse(false, ethernet.payload()),
         ethertype::IPV6 => Segment::parse(true, ethernet.payload()),
+        _ => None,
+    }
+}
+
+/// Where a frame with an IP packet goes, a fragment or not, and whether that is an address of IPv6.
+pub(super) fn destination(headers: &[u8]) -> Option<(bool, u128)> {
+    let ethernet = EthernetPacket::new_checked(headers).ok()?;
+    match ethernet.ethertype() {
+        ethertype::IPV4 => Some((false, Ipv4Packet::new_checked(ethernet.payload()).ok()?.dst().to_bits().into())),
+        ethertype::IPV6 => Some((true, Ipv6Packet::new_checked(ethernet.payload()).ok()?.dst().to_bits())),
         _ => None,
     }
 }

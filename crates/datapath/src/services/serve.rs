@@ -91,16 +91,15 @@ impl<P> Graph<P> {
             Decision::Translated => return write(tables, driver, packet, fields),
             Decision::To(host) => {
                 fields.push(Field::EthDst(tables.host_table.mac(host)));
-                let mut packet = write(tables, driver, packet, fields)?;
-                let hash = driver.forwarding(&packet).hash;
-                driver.set_forwarding(&mut packet, Forwarding { to: host, hash });
-                return Some(packet);
+                let packet = write(tables, driver, packet, fields)?;
+                return self.send_on(moment, driver, (host, port), packet);
             }
             Decision::Connect(host, made) => {
                 let frame = driver.frame(&packet).and_then(|frame| make_up(frame, &made, false));
                 let packet = replace(driver, packet, frame.as_deref())?;
                 fields.push(Field::EthDst(tables.host_table.mac(host)));
-                return write(tables, driver, packet, fields).map(|packet| forwarded_to(driver, host, packet));
+                let packet = write(tables, driver, packet, fields)?;
+                return self.send_on(moment, driver, (host, port), packet);
             }
             Decision::Join(third, update) => {
                 let frames =
@@ -135,6 +134,23 @@ impl<P> Graph<P> {
         }
         driver.free(packet);
         None
+    }
+}
+
+impl<P> Graph<P> {
+    /// A packet goes on to a server at a host, through a tunnel if its service has one.
+    #[inline]
+    fn send_on<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        (host, port): (NodeId, NetPort),
+        mut packet: P,
+    ) -> Option<P> {
+        if let Some(service) = self.services.take_tunnel() {
+            packet = self.send_through_tunnel(moment, driver, (service, host, port), packet)?;
+        }
+        Some(forwarded_to(driver, host, packet))
     }
 }
 

@@ -12,7 +12,7 @@ use wire::{protocol, tcp_flags};
 
 use super::balancers::BalancerView;
 use super::counters::{ServerCounters, ServiceCounters};
-use super::segment::{is_first_segment, may_be_first, parse};
+use super::segment::{destination, is_first_segment, may_be_first, parse};
 use super::syn_cookies::{CookieKey, MadeUp, Proxied};
 use super::sync::Stage;
 use super::{ForwardingMethod, Service, Services, VirtualAddress};
@@ -104,6 +104,8 @@ pub(super) struct Shared {
     pub is_changed: bool,
     /// Whether only they know if it is still there.
     pub is_doubted: bool,
+    /// The number of the datagram in which they have heard of it last.
+    pub sent_in: u32,
 }
 
 impl Opened {
@@ -141,6 +143,8 @@ pub(super) struct Running {
     pub connections: u32,
     /// Those of them that are being opened.
     pub half_open: u32,
+    /// Whether its packets go through tunnels, but for those of connections whose addresses are translated.
+    pub has_tunnels: bool,
     /// Whether the file has it.
     pub is_there: bool,
 }
@@ -176,8 +180,12 @@ pub struct ServiceState {
     at: Option<NodeId>,
     /// Places of connections of which other balancers have not heard, each once; `None`: there are none.
     pub(super) changes: Option<VecDeque<u32>>,
+    /// Whether the packet that was processed last has begun a connection of which they are to hear.
+    pub(super) has_opened: bool,
     /// When connections are cleared away that have expired.
     sweeps_at: Time,
+    /// The service through whose tunnel the packet goes that was processed last.
+    pub(super) tunnel: Option<u32>,
     /// What is written into a packet.
     fields: Vec<Field>,
 }
@@ -242,6 +250,7 @@ impl ServiceState {
             counters: ServiceCounters::default(),
             connections: 0,
             half_open: 0,
+            has_tunnels: false,
             is_there: true,
         };
         // One that no file has, nor any connection, makes room.
@@ -266,6 +275,7 @@ impl ServiceState {
                 continue;
             }
             let running = &mut self.running[*at as usize];
+            running.has_tunnels = service.forwarding == ForwardingMethod::Tunnel;
             for (number, (server, spec)) in service.servers.iter().zip(&service.spec.servers).enumerate() {
                 let Some(id) = running.machine.server(&spec.name) else { continue };
                 let count = running.hosts.len().max(id.index() + 1);
@@ -332,8 +342,9 @@ impl ServiceState {
     ) -> Decision {
         self.sweep(now);
         let Some(segment) = parse(headers) else {
-            // It does not say whose it is.
-            if let Some(own) = self.by_number.first() {
+            // It does not say of which connection it is, but whose address it goes to.
+            let number = destination(headers).and_then(|(is_ipv6, address)| services.with_address(is_ipv6, address));
+            if let Some(own) = number.and_then(|number| self.by_number.get(number)) {
                 self.running[*own as usize].counters.fragments += 1;
             }
             return Decision::Drop;
@@ -413,7 +424,7 @@ impl ServiceState {
                 (opened.waits, opened.asked_at) = (true, now);
                 self.running[running].machine.asked(now, opened.server);
             }
-            self.note_end(now, place, tracked.tcp, false);
+            self.note_end(now, place, tracked.tcp, None);
             self.note_stage(place, tracked);
         }
         let running = &mut self.running[running];
@@ -425,6 +436,7 @@ impl ServiceState {
             return Some(Decision::Drop);
         };
         translate(segment, tracked, |field| fields.push(field));
+        self.note_tunnel(of_mark(tracked.mark).0, fields);
         if let Some(place) = tracked.place {
             self.write_acknowledgement(place, segment, fields);
         }
@@ -462,7 +474,7 @@ impl ServiceState {
                 let (server, latency) = (opened.server, now.since(opened.asked_at));
                 self.running[running].machine.answered(now, server, latency);
             }
-            self.note_end(now, place, tracked.tcp, true);
+            self.note_end(now, place, tracked.tcp, Some(segment.tcp_flags));
             self.note_stage(place, &tracked);
         }
         let before = fields.len();
@@ -520,9 +532,11 @@ impl ServiceState {
         }
     }
 
-    /// A packet may have ended a connection.
-    fn note_end(&mut self, now: Time, place: u32, tcp: Option<TcpState>, is_from_server: bool) {
+    /// A packet may have ended a connection; `of_server`: the flags of one that came from its server.
+    fn note_end(&mut self, now: Time, place: u32, tcp: Option<TcpState>, of_server: Option<u8>) {
         let opened = &mut self.opened[place as usize];
+        // A reset that acknowledges nothing is what a server answers with that was sent a wrong number (RFC 9293, 3.10.7): a client may do that, to have it held for dead.
+        let is_fault = of_server.is_some_and(|flags| flags & tcp_flags::ACK != 0) && opened.is_from_host;
         let machine = &mut self.running[opened.running as usize].machine;
         match (opened.phase, tcp) {
             (Phase::Active, Some(TcpState::LastAck | TcpState::TimeWait)) => {
@@ -530,7 +544,7 @@ impl ServiceState {
                 machine.idle(now, opened.server);
             }
             (Phase::Active | Phase::Idle, Some(TcpState::Close)) => {
-                let outcome = match (is_from_server && opened.phase == Phase::Active, opened.is_answered) {
+                let outcome = match (is_fault && opened.phase == Phase::Active, opened.is_answered) {
                     (true, false) => Outcome::Refused,
                     (true, true) if opened.waits => Outcome::Reset,
                     // Whoever has had his answer may be sent away so.
@@ -657,7 +671,9 @@ impl Rebase for ServiceState {
             joining: _,
             at: _,
             changes: _,
+            has_opened: _,
             sweeps_at,
+            tunnel: _,
             fields: _,
         } = self;
         sweeps_at.rebase(by);

@@ -1,15 +1,17 @@
 //! What balancers of a service say to each other: connections, so that either may take the other one's place.
 //!
-//! A datagram has a header of 20 bytes and entries of 44 or 92 bytes each, numbers with their high byte first:
+//! A datagram has a header of 36 bytes and entries of 44 or 92 bytes each, numbers with their high byte first:
 //!
 //! ```text
-//!   "HCS1" | wants: 1 | sent: 1 | entries: 1 | 0 | instance: 4 | sequence: 4 | since: 4
+//!   "HCS2" | flags: 1 | entries: 1 | request: 1 | question: 1 | instance: 4 | sequence: 4 | lacks from: 4 | since: 4 | answered: 1 | 0: 3 | from: 4 | to: 4
 //!   family: 1 | protocol: 1 | stage: 1 | TCP's state: 1 | service: 4 | server: 4 | client's MAC: 6 | 0: 2 |
 //!     client's address and port | virtual address and port | server's address and port | the balancer's own address and port
 //! ```
 //!
-//! *wants* is the number of a request for all connections, 0 if there is none; *sent* that of the last one that was met, by datagrams from number *since* on. *instance* changes when a balancer begins anew, and
-//! *sequence* is one more with each datagram, so that whoever has missed one asks for all. Services and servers are known by a hash of their names: files may differ for a while.
+//! *instance* changes when a balancer begins anew. Entries are changes, or parts of an answer (flag 1). *sequence* is how many datagrams with changes went before, so whoever has missed one knows from which on.
+//! He asks for what he lacks: *request* has a number, and is met in parts. *question* is the number of the question for its next parts (0: there is none), *lacks from* the first place of the receiver's table that
+//! is missing, *since* the first datagram that was missed (flag 8: all connections are wanted). A part has all that is wanted of the places *from* up to *to*, for the request *answered*; flag 2: it is the
+//! last one for this question. Flag 4: the sender does not know all connections itself yet. Services and servers are known by a hash of their names: files may differ for a while.
 
 use vswitch::conntrack::{SharedConnection, TcpState, Tuple};
 use wire::protocol;
@@ -20,8 +22,8 @@ pub const SYNC_PORT: u16 = 8_848;
 /// Datagrams are no longer than this, so that they fit the MTU of any network.
 const BYTES_MAX: usize = 1_200;
 
-const MAGIC: [u8; 4] = *b"HCS1";
-const HEADER: usize = 20;
+const MAGIC: [u8; 4] = *b"HCS2";
+const HEADER: usize = 36;
 const ENTRY: usize = 20;
 
 /// How far a connection is, for who takes it over. A later one is greater.
@@ -63,19 +65,103 @@ pub struct SyncEntry {
     pub connection: SharedConnection,
 }
 
+/// The end of every table, as a place.
+pub const TABLE_END: u32 = u32::MAX;
+
 /// What stands before the entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncHeader {
-    /// The request for all connections, or 0.
-    pub wants: u8,
-    /// The last request of the receiver that was met, or 0.
-    pub sent: u8,
     /// Another one whenever the sender begins anew.
     pub instance: u32,
-    /// Which datagram of the sender to the receiver it is.
+    /// So many datagrams with changes the sender has sent to the receiver before this one.
     pub sequence: u32,
-    /// By which datagrams the last request was met: from this one on.
-    pub since: u32,
+    /// Whether the sender does not know all connections itself.
+    pub is_syncing: bool,
+    /// What the sender lacks.
+    pub question: Option<SyncQuestion>,
+    /// Entries are the answer to the receiver's question; `None`: they are what has changed.
+    pub answer: Option<SyncAnswer>,
+}
+
+/// The next parts of what its sender lacks are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncQuestion {
+    /// The request that they are parts of.
+    pub request: u8,
+    /// Which of its questions: not 0.
+    pub number: u8,
+    /// The first place of the receiver's table that the sender lacks.
+    pub from: u32,
+    /// Only what has changed from this datagram on is lacked; `None`: all.
+    pub since: Option<u32>,
+}
+
+/// A part of what the receiver lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncAnswer {
+    /// The request of the receiver.
+    pub request: u8,
+    /// It has what is lacked of these places of the sender's table: the first one, and the first one that is not among them ([`TABLE_END`]: there are no more).
+    pub places: (u32, u32),
+    /// No other one follows without another question.
+    pub is_last: bool,
+}
+
+/// Flags of a datagram.
+mod flag {
+    pub const ANSWER: u8 = 1;
+    pub const LAST: u8 = 2;
+    pub const SYNCING: u8 = 4;
+    pub const ALL: u8 = 8;
+}
+
+impl SyncHeader {
+    fn emit(&self, entries: u8) -> [u8; HEADER] {
+        let Self { instance, sequence, is_syncing, question, answer } = *self;
+        let lacks_all = question.is_some_and(|question| question.since.is_none());
+        let flags = [
+            (flag::ANSWER, answer.is_some()),
+            (flag::LAST, answer.is_some_and(|answer| answer.is_last)),
+            (flag::SYNCING, is_syncing),
+            (flag::ALL, lacks_all),
+        ];
+        let flags = flags.into_iter().filter(|(_, is_set)| *is_set).fold(0, |all, (flag, _)| all | flag);
+        let (request, number, lacks, since) =
+            question.map_or((0, 0, 0, 0), |it| (it.request, it.number, it.from, it.since.unwrap_or(0)));
+        let SyncAnswer { request: answered, places, is_last: _ } = answer.unwrap_or_default();
+        let mut bytes = [0; HEADER];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..8].copy_from_slice(&[flags, entries, request, number]);
+        bytes[24] = answered;
+        let numbers = [(8, instance), (12, sequence), (16, lacks), (20, since), (28, places.0), (32, places.1)];
+        for (at, number) in numbers {
+            bytes[at..at + 4].copy_from_slice(&number.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Reads one, and how many entries follow.
+    fn parse(bytes: &[u8; HEADER]) -> Option<(Self, u8)> {
+        let number = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let [flags, entries, request, question] = *bytes[4..].first_chunk()?;
+        let has = |flag: u8| flags & flag != 0;
+        let is_known = flags & !(flag::ANSWER | flag::LAST | flag::SYNCING | flag::ALL) == 0;
+        if !bytes.starts_with(&MAGIC) || !is_known || bytes[25..28] != [0; 3] {
+            return None;
+        }
+        let since = (!has(flag::ALL)).then(|| number(20));
+        let asked = SyncQuestion { request, number: question, from: number(16), since };
+        let places = (number(28), number(32));
+        let answer = SyncAnswer { request: bytes[24], places, is_last: has(flag::LAST) };
+        let header = Self {
+            instance: number(8),
+            sequence: number(12),
+            is_syncing: has(flag::SYNCING),
+            question: (question != 0).then_some(asked),
+            answer: has(flag::ANSWER).then_some(answer),
+        };
+        (places.0 <= places.1).then_some((header, entries))
+    }
 }
 
 /// Why bytes are none of these datagrams.
@@ -120,12 +206,13 @@ impl SyncMessage {
     /// One without entries.
     pub fn new(header: &SyncHeader) -> Self {
         let mut bytes = Vec::with_capacity(BYTES_MAX);
-        bytes.extend(MAGIC);
-        bytes.extend([header.wants, header.sent, 0, 0]);
-        bytes.extend(header.instance.to_be_bytes());
-        bytes.extend(header.sequence.to_be_bytes());
-        bytes.extend(header.since.to_be_bytes());
+        bytes.extend(header.emit(0));
         Self { bytes, entries: 0 }
+    }
+
+    /// It has another header.
+    pub fn set_header(&mut self, header: &SyncHeader) {
+        self.bytes[..HEADER].copy_from_slice(&header.emit(self.entries));
     }
 
     /// Whether there is room for one more entry, be it of IPv6.
@@ -157,7 +244,7 @@ impl SyncMessage {
             self.bytes.extend(port.to_be_bytes());
         }
         self.entries += 1;
-        self.bytes[6] = self.entries;
+        self.bytes[5] = self.entries;
     }
 
     /// Whether it has no entries.
@@ -224,14 +311,10 @@ impl Reader<'_> {
 /// # Errors
 /// Why it is none. Nothing of it is to be believed then.
 pub fn parse_sync(bytes: &[u8]) -> Result<(SyncHeader, Vec<SyncEntry>), SyncError> {
-    let header = bytes.first_chunk::<HEADER>().filter(|header| header.starts_with(&MAGIC)).ok_or(SyncError::Header)?;
-    let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    if header[7] != 0 {
-        return Err(SyncError::Header);
-    }
+    let (header, count) = bytes.first_chunk().and_then(SyncHeader::parse).ok_or(SyncError::Header)?;
     let mut reader = Reader(&bytes[HEADER..]);
-    let mut entries = Vec::with_capacity(usize::from(header[6]).min(BYTES_MAX / ENTRY));
-    for at in 0..usize::from(header[6]) {
+    let mut entries = Vec::with_capacity(usize::from(count).min(BYTES_MAX / ENTRY));
+    for at in 0..usize::from(count) {
         if reader.0.is_empty() {
             return Err(SyncError::Length);
         }
@@ -240,8 +323,6 @@ pub fn parse_sync(bytes: &[u8]) -> Result<(SyncHeader, Vec<SyncEntry>), SyncErro
     if !reader.0.is_empty() {
         return Err(SyncError::Length);
     }
-    let (wants, sent) = (header[4], header[5]);
-    let header = SyncHeader { wants, sent, instance: number(8), sequence: number(12), since: number(16) };
     Ok((header, entries))
 }
 
@@ -278,10 +359,16 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(
-            wants: u8, sent: u8, instance: u32, sequence: u32, since: u32,
+            (instance, sequence, is_syncing) in any::<(u32, u32, bool)>(),
+            (request, answered) in any::<(u8, u8)>(), number in 1..=u8::MAX,
+            (from, since) in any::<(u32, Option<u32>)>(),
+            (one, other, is_last) in any::<(u32, u32, bool)>(),
+            (has_question, has_answer) in any::<(bool, bool)>(),
             entries in prop::collection::vec((any::<bool>(), any::<[u128; 4]>(), 0..=9_usize), 0..60),
         ) {
-            let header = SyncHeader { wants, sent, instance, sequence, since };
+            let question = has_question.then_some(SyncQuestion { request, number, from, since });
+            let answer = has_answer.then_some(SyncAnswer { request: answered, places: (one.min(other), one.max(other)), is_last });
+            let header = SyncHeader { instance, sequence, is_syncing, question, answer };
             let mut message = SyncMessage::new(&header);
             let written: Vec<SyncEntry> = entries
                 .into_iter()
@@ -306,7 +393,8 @@ mod tests {
         fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), is_near: bool) {
             if is_near && bytes.len() > HEADER {
                 bytes[..4].copy_from_slice(&MAGIC);
-                bytes[7] = 0;
+                bytes[4] &= 15;
+                bytes[25..36].fill(0);
             }
             let _ = parse_sync(&bytes);
         }

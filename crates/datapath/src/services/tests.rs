@@ -12,6 +12,7 @@ use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, ethertype, protocol};
 mod balancers;
 mod full_nat;
 mod syn_cookies;
+mod tunnel;
 
 use super::state::Decision;
 use super::{ForwardingMethod, HALF_OPEN_MAX, Server, Service, ServiceState, Services, VirtualAddress};
@@ -57,7 +58,7 @@ impl Bed {
         let mut services: Vec<Service> = ports.iter().map(|port| service(&topology, servers, *port)).collect();
         services.iter_mut().for_each(change);
         let host_table = HostTable::new(&topology, &[]);
-        let services = Services::new(&topology, &services);
+        let services = Services::new(&topology, &services, 1_500);
         let now = Time::ZERO + Span::from_secs(1_000);
         let state = ServiceState::new(now, &services, 7);
         Self { topology, host_table, services, state, now }
@@ -226,7 +227,7 @@ fn connections_of_a_service_that_is_gone_are_not_another_ones() {
     bed.send(client, 80, ACK, 1_001, 5_001);
     bed.send(client, 80, RST | ACK, 1_001, 5_001);
     assert_eq!(bed.counts(0), (0, 0));
-    let other = Services::new(&bed.topology, &[service(&bed.topology, 1, 81)]);
+    let other = Services::new(&bed.topology, &[service(&bed.topology, 1, 81)], 1_500);
     let mut made = ServiceState::new(bed.now, &other, 8);
     let nodes = (0..2).map(|number| Some(host(number))).collect();
     made.take_over(bed.now, &mut bed.state, (&other, &nodes));

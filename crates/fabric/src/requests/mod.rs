@@ -238,25 +238,25 @@ impl ServeText {
     }
 }
 
-/// Direct routing leaves packets as they are: no server can have another port then.
+/// Direct routing and tunnels leave packets as they are: no server can have another port then.
 fn check_forwarding(axes: &[Axis], context: &Context<'_>, place: crate::source::Place, problems: &mut Problems<'_>) {
-    let is_other = |setting: &ServiceSetting| {
-        matches!(setting, ServiceSetting::Forward(ForwardingMethod::Nat | ForwardingMethod::DirectRouting))
-    };
+    let is_other = |setting: &ServiceSetting| matches!(setting, ServiceSetting::Forward(forward) if *forward != ForwardingMethod::FullNat);
     if let Some(service) = context.services.iter().find(|service| !service.at.is_empty())
         && service_settings(axes).any(is_other)
     {
         let message = format!("the balancers of `{}` are at hosts, which need full NAT", service.name);
         problems.add(place, message, "needs full NAT", "vary `full-nat` alone, or take `at` away");
     }
-    let direct = ServiceSetting::Forward(ForwardingMethod::DirectRouting);
-    if !service_settings(axes).any(|setting| *setting == direct) {
-        return;
-    }
+    let direct = service_settings(axes).find_map(|setting| match setting {
+        ServiceSetting::Forward(forward) if forward.keeps_address() => Some(forward.name()),
+        _ => None,
+    });
+    let Some(direct) = direct else { return };
     let has_other_port = |service: &&Service| service.servers.iter().any(|server| server.port.is_some());
     if let Some(service) = context.services.iter().find(has_other_port) {
         let message =
-            format!("direct routing leaves packets as they are, and servers of `{}` have ports", service.name);
-        problems.add(place, message, "another port", "take `port` away from its servers, or `dr` from what is varied");
+            format!("`forward: {direct}` leaves packets as they are, and servers of `{}` have ports", service.name);
+        let hint = format!("take `port` away from its servers, or `{direct}` from what is varied");
+        problems.add(place, message, "another port", hint);
     }
 }

@@ -44,6 +44,7 @@ const UDP: u8 = 17;
 /// Reads the services of a file, which are to be known before chains take their packets.
 pub(crate) fn services(file: &File, graph: &Graph, problems: &mut Problems<'_>) -> Vec<Service> {
     let Some(section) = &file.services else { return Vec::new() };
+    let mtu = file.mtu.map(|mtu| mtu.0);
     if section.value.0.len() > MOST {
         let message = format!("{} services are more than {MOST}", section.value.0.len());
         problems.add(section.place, message, "too many", "use several networks");
@@ -52,6 +53,13 @@ pub(crate) fn services(file: &File, graph: &Graph, problems: &mut Problems<'_>) 
     let mut services: Vec<Service> = Vec::new();
     for (name, text) in &section.value.0 {
         if let Some(service) = service(graph, &services, (name, &text.value), problems) {
+            if mtu.is_some_and(|mtu| mtu < service.mtu_min()) {
+                let (least, place) = (service.mtu_min(), text.value.address.place);
+                let message = format!(
+                    "with `mtu` below {least} no packet of 1280 bytes fits a tunnel, as IPv6 needs it (RFC 8200, 5)"
+                );
+                problems.add(place, message, "of IPv6", format!("write `mtu: {least}`, or another `forward`"));
+            }
             services.push(service);
         }
     }
@@ -252,11 +260,12 @@ fn servers(
         if let Some(long) = long {
             spec.weight = long.weight.map_or(1, Whole::get);
             spec.connections_max = long.max_connections.map(Whole::get);
-            if let (Some(port), Some(datapath::ForwardingMethod::DirectRouting)) =
-                (&long.port, text.forward.map(|choice| choice.0))
+            if let (Some(port), Some(forward)) = (&long.port, text.forward.map(|choice| choice.0))
+                && forward.keeps_address()
                 && addresses.iter().any(|address| u32::from(address.port) != port.value.get())
             {
-                let message = "direct routing leaves packets as they are, with the service's port";
+                let message =
+                    format!("`forward: {}` leaves packets as they are, with the service's port", forward.name());
                 problems.add(port.place, message, "another port", "take `port` away, or `forward: nat`");
             }
         }

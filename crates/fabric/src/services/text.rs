@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::health::HealthText;
 use crate::chains::Names;
 use crate::error::Problems;
+use crate::names::is_name;
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Length, Whole};
 use crate::read::{Fields, Name, Read, Text, expected, section, shown};
@@ -50,7 +51,7 @@ parameters! {
             |service, scheduler| service.spec.scheduler = *scheduler
         };
         /// How packets come to servers: `nat` translates the service's address, `full-nat` the client's, too (to `source`); `dr` (direct routing) leaves packets as they are, and
-        /// each server has the service's address as well. `nat` when not given.
+        /// each server has the service's address as well; `tunnel` does that, too, and puts an IP header before them (IP in IP). `nat` when not given.
         "forward" => forward: Option<Choice<ForwardingMethod>>, vary {
             /// How packets come to servers, of all services.
             "services.forward": Choice<ForwardingMethod> => Policy #[serde(with = "forwarding")] Forward(ForwardingMethod),
@@ -230,11 +231,28 @@ impl ServerText {
 
 impl Read for ServerText {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        match node.value {
+        match &node.value {
             Value::Map(_) => ServerLong::read(node, problems).map(|long| Self::Long(Box::new(long))),
+            Value::Scalar(text) if with_port(text).is_some() => {
+                let (host, port) = with_port(text)?;
+                problems.add(
+                    node.place,
+                    format!("`{}` is no host: a server's port stands by itself", shown(text)),
+                    "a host and a port",
+                    format!("write `{{ host: {}, port: {port} }}`; without a port it is the service's", shown(host)),
+                );
+                None
+            }
             _ => At::read(node, problems).map(Self::Short),
         }
     }
+}
+
+/// A host and a port in the manner of other balancers, `h1:8080`.
+fn with_port(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = text.split_once(':')?;
+    let port = port.trim().parse().ok()?;
+    is_name(host).then_some((host, port))
 }
 
 /// What a service carries.

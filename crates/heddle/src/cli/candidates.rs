@@ -7,6 +7,8 @@ use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter a
 use fabric::{ChangedPort, LinkChange};
 use live::{Instance, Listed, Presence};
 
+use crate::natural;
+
 /// Names of networks that run.
 pub fn networks(typed: &OsStr) -> Vec<CompletionCandidate> {
     let names = running().into_iter().map(|network| network.name);
@@ -76,7 +78,7 @@ fn meant() -> Vec<Listed> {
 fn matching(typed: &OsStr, names: impl Iterator<Item = String>) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy();
     let mut names: Vec<String> = names.filter(|name| name.starts_with(&*typed)).collect();
-    names.sort();
+    names.sort_by(|a, b| natural::compare(a, b));
     names.dedup();
     names.into_iter().map(CompletionCandidate::new).collect()
 }

@@ -218,11 +218,36 @@ pub struct Capture {
     /// End after so many frames
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Capture so many bytes of each frame
-    #[arg(short, long, value_name = "BYTES", default_value_t = live::sniffer::SNAPLEN_MAX, value_parser = clap::value_parser!(u32).range(1..=i64::from(live::sniffer::SNAPLEN_MAX)))]
-    pub snaplen: u32,
+    /// Capture so many bytes of each frame [default: all of it; of a simulated one its headers, since all that follows is zero]
+    #[arg(short, long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(live::sniffer::SNAPLEN_MAX)))]
+    pub snaplen: Option<u32>,
+    #[command(flatten)]
+    pub simulated: SimulatedArgs,
     #[command(flatten)]
     pub network: NetworkArg,
+}
+
+/// Which simulated run is captured.
+#[derive(Debug, Args)]
+pub struct SimulatedArgs {
+    /// Capture in a simulated run of this file in place of a running network: the first one of traffic, unless the options below name another
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "name")]
+    pub sim: Option<PathBuf>,
+    /// With --sim: of this experiment
+    #[arg(short, long, value_name = "NAME", requires = "sim")]
+    pub experiment: Option<String>,
+    /// With --sim: of this case, as `heddle plan` shows it
+    #[arg(long, value_name = "CASE", requires = "sim")]
+    pub case: Option<String>,
+    /// With --sim: this run of the case
+    #[arg(long, value_name = "N", requires = "sim", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+    /// With --sim: seed of all randomness, in place of the file's
+    #[arg(long, value_name = "N", requires = "sim")]
+    pub seed: Option<u64>,
+    /// With --sim: hosts cost what this file of `heddle calibrate` says [default: they cost nothing]
+    #[arg(long, value_name = "FILE", requires = "sim", value_hint = ValueHint::FilePath)]
+    pub machine: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
-//! `capture`: what crosses links of a running network, for Wireshark and tcpdump, or a line a frame.
+//! `capture`: what crosses links of a network, running or simulated, for Wireshark and tcpdump, or a line a frame.
 
 mod output;
+mod simulated;
 mod summary;
 
 use std::io::{ErrorKind, IsTerminal as _, Read as _};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use live::sniffer::SNAPLEN_MAX;
 use live::sniffer::pcapng::{Block, Blocks};
 use live::{CaptureOptions, CaptureStream};
 use miette::{Report, miette};
@@ -48,11 +50,17 @@ pub fn capture(args: &Capture, format: Format) -> Result<(), Report> {
     }
     let interrupted = Arc::default();
     signals::await_end(&interrupted)?;
+    if let Some(file) = &args.simulated.sim {
+        let open = || if is_text { Ok(Output::text(format)) } else { Output::open(args.write.as_deref()) };
+        let outcome = simulated::capture(args, file, &open, &interrupted)?;
+        report(&outcome, args.count, interrupted.load(Ordering::Relaxed));
+        return Ok(());
+    }
     let instance = connect(&running(args.network.name.as_deref(), "`heddle capture --name NETWORK ..`")?)?;
     let wanted = CaptureOptions {
         target: args.target.clone(),
         filter: args.filter.join(" "),
-        snaplen: args.snaplen,
+        snaplen: args.snaplen.unwrap_or(SNAPLEN_MAX),
         count: args.count,
     };
     let stream = instance.capture(&wanted).map_err(explain)?;

@@ -11,6 +11,7 @@ use super::file;
 use super::measure::{Measured, Stop, Work, interruption, options_of, point_at_report};
 use crate::Ending;
 use crate::cli::{Compare, Format, Running};
+use crate::natural;
 use crate::output::put;
 
 /// What the names of fabric files in a folder end in.
@@ -73,7 +74,7 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Report> {
             files.push(entry.path());
         }
     }
-    files.sort();
+    files.sort_by(|a, b| natural::compare(&a.to_string_lossy(), &b.to_string_lossy()));
     if files.is_empty() {
         return Err(miette!(
             help = "`heddle run FILE` writes results into results/NAME; name that folder, a fabric file, or a folder of fabric files",

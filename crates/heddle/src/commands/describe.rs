@@ -159,10 +159,9 @@ impl Note {
 /// What a file cannot do though it is right, and what in it is hardly meant.
 fn notes(source: &Source, fabric: &Fabric) -> Vec<Note> {
     // Not mistakes: others run live.
-    let refused = lab::not_simulated(fabric).into_iter().map(|error| {
-        let message = format!("`heddle run --sim` will refuse this: {error}");
-        Note::new(source, &error.place_in_file(), "not-simulated", (message, error.hint()))
-    });
+    let refused = lab::not_simulated(fabric)
+        .into_iter()
+        .map(|error| Note::new(source, &error.place_in_file(), "not-simulated", (error.to_string(), error.hint())));
     let crowded = lab::crowded_buffers(fabric).map(|doubt| of_doubt(source, doubt));
     refused.chain(doubts(source, fabric)).chain(crowded).collect()
 }

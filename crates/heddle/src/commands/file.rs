@@ -57,7 +57,14 @@ fn text_of(path: &Path) -> Result<String, Report> {
         std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
     };
     outcome.map_err(|error| {
-        miette!(help = "`heddle new NAME` writes a file to start from", "cannot read {}: {error}", path.display())
+        let text = format!("cannot read {}: {error}", path.display());
+        // A folder of results, or another program's file, is not written by that.
+        let is_fabric = path.extension().is_some_and(|ending| ending == "yaml") && !text.contains(".clab.");
+        if is_fabric {
+            miette!(help = "`heddle new NAME` writes a file to start from", "{text}")
+        } else {
+            miette!("{text}")
+        }
     })?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(miette!("{} is larger than {FILE_BYTES_MAX} bytes: is it a fabric file?", path.display()));

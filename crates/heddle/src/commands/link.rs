@@ -110,7 +110,7 @@ fn show_links(instance: &Instance, names: LinkEnds<'_>, format: Format) -> Resul
     let links = links_of(&now, names)?;
     let counters = instance.counters().map_err(explain)?;
     if format != Format::Table {
-        return put(&show::links(&now, Some(&counters), |link| links.contains(&link)).render(format));
+        return put(&show::links(&now, Some(&counters), |link| links.contains(&link), format).render(format));
     }
     let mut lines = String::new();
     for link in links {

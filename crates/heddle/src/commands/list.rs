@@ -8,11 +8,13 @@ use serde_json::{Value, json};
 
 use super::explain;
 use crate::cli::Format;
+use crate::natural;
 use crate::output::{Rows, put};
 
 /// Lists them; what a crash left is named on standard error, with the way to remove it.
 pub fn list(format: Format) -> Result<(), Report> {
-    let networks = live::inventory().map_err(explain)?;
+    let mut networks = live::inventory().map_err(explain)?;
+    networks.sort_by(|a, b| natural::compare(&a.name, &b.name));
     if networks.is_empty() && format == Format::Table {
         eprintln!("no network is running; `heddle up FILE` starts one");
         return Ok(());

@@ -158,7 +158,7 @@ pub(super) fn interruption() -> Result<Arc<AtomicBool>, Report> {
 }
 
 /// What is wrong, at its place in the file if it has one.
-fn explain(source: &Source, error: lab::Error) -> Report {
+pub(super) fn explain(source: &Source, error: lab::Error) -> Report {
     let located = located(source, &error.place_in_file(), &error.to_string(), error.hint());
     located.map_or_else(|| error.into(), Report::new)
 }
@@ -169,7 +169,7 @@ fn shown(path: &Path) -> &Path {
 }
 
 /// What simulated hosts cost, by the file that was named.
-fn hosts(options: &Options, machine: Option<&Path>) -> Result<Option<HostCosts>, Report> {
+pub(super) fn hosts(options: &Options, machine: Option<&Path>) -> Result<Option<HostCosts>, Report> {
     let Some(machine) = machine else { return Ok(None) };
     if !options.drivers.contains(&DriverKind::Sim) {
         return Err(miette!(

@@ -15,11 +15,14 @@ use super::serve::{announce, explain};
 use super::signals;
 use crate::cli::{Format, Metrics};
 use crate::output::put;
-use family::{Labels, render};
+use family::{Labels, older, render};
 
-/// What is served, and as what (`OpenMetrics` 1.0).
-const PAGE: PageSpec =
-    PageSpec { path: "/metrics", content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8" };
+/// What is served, and as what: `OpenMetrics` 1.0 for who asks for it, as Prometheus does; for others its older text format, which a browser shows as well.
+const PAGE: PageSpec = PageSpec {
+    path: "/metrics",
+    asked_for: ("application/openmetrics-text", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+    otherwise: "text/plain; version=0.0.4; charset=utf-8",
+};
 
 /// Prints them, or serves them until it is asked to end.
 pub fn metrics(args: &Metrics, format: Format) -> Result<(), Report> {
@@ -39,11 +42,12 @@ pub fn metrics(args: &Metrics, format: Format) -> Result<(), Report> {
     let server = PageServer::open(&args.listen).map_err(|error| explain(&error))?;
     let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
     announce(&addresses, format);
-    let make = || {
+    let make = |is_open: bool| {
         // Another process may have the network's name by now, or none.
         let instance = Instance::connect(&name).map_err(|error| error.to_string())?;
         let instance = instance.ok_or_else(|| format!("no network {name} is running"))?;
-        Ok(page(&name, &instance.counters().map_err(|error| error.to_string())?))
+        let page = page(&name, &instance.counters().map_err(|error| error.to_string())?);
+        Ok(if is_open { page } else { older(&page) })
     };
     server.run(ending, PAGE, make).map_err(|error| explain(&error))
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fabric::{Fabric, Restart, link_keys_both};
+use fabric::{Fabric, Restart, link_keys, link_keys_both};
+use link::LinkSpec;
 use live::control::SwitchFlows;
 use live::{Instance, Phase, ProgramState};
+use machine::Span;
 use miette::{Report, miette};
 use serde_json::{Map, Value, json};
 use topology::{Link, LinkId, NodeKind, Rerouting, Routes};
@@ -17,6 +19,7 @@ use super::instance::{Subject, connect, definition, is_file, running, subject};
 use super::macs::mac_rows;
 use super::services::{services, services_of_file};
 use crate::cli::{Format, Show, ShowTopic};
+use crate::natural;
 use crate::output::{Rows, put};
 
 /// Shows one aspect of a running network or a file.
@@ -40,7 +43,7 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
     let rows = match subject(&args.from, "`heddle show TOPIC --name NETWORK`")? {
         Subject::File(fabric) => {
             let file = args.from.topo.as_ref().map(|word| format!("--topo {word}")).or_else(|| args.from.from.clone());
-            of_file(&fabric, args.topic, &file.unwrap_or_default())?
+            of_file(&fabric, args.topic, &file.unwrap_or_default(), format)?
         }
         Subject::Running(instance, _) if args.topic == ShowTopic::Flows => {
             return show_flows(&instance.flows(switch, "").map_err(explain)?, format);
@@ -59,7 +62,7 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
         }
         Subject::Running(instance, fabric) => {
             let Some(seconds) = args.watch else {
-                return put(&of_instance(&instance, &fabric, args.topic)?.render(format));
+                return put(&of_instance(&instance, &fabric, args.topic, format)?.render(format));
             };
             return watch(&instance, &fabric, (args.topic, Duration::from_secs(u64::from(seconds.max(1)))), format);
         }
@@ -91,7 +94,7 @@ fn watch(
     format: Format,
 ) -> Result<(), Report> {
     loop {
-        let rows = of_instance(instance, fabric, topic)?;
+        let rows = of_instance(instance, fabric, topic, format)?;
         match format {
             Format::Json => put(&(json!(rows.objects()).to_string() + "\n"))?,
             Format::Table | Format::Csv => put(&(rows.render(format) + "\n"))?,
@@ -100,10 +103,10 @@ fn watch(
     }
 }
 
-fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report> {
+fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str, format: Format) -> Result<Rows, Report> {
     match topic {
         ShowTopic::Nodes => Ok(nodes(fabric)),
-        ShowTopic::Links => Ok(links(fabric, None, |_| true)),
+        ShowTopic::Links => Ok(links(fabric, None, |_| true, format)),
         ShowTopic::Routes
         | ShowTopic::Flows
         | ShowTopic::Caches
@@ -121,10 +124,10 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str) -> Result<Rows, Report
     }
 }
 
-fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic) -> Result<Rows, Report> {
+fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic, format: Format) -> Result<Rows, Report> {
     Ok(match topic {
         ShowTopic::Nodes => nodes(fabric),
-        ShowTopic::Links => links(fabric, Some(&instance.counters().map_err(explain)?), |_| true),
+        ShowTopic::Links => links(fabric, Some(&instance.counters().map_err(explain)?), |_| true, format),
         ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections | ShowTopic::Meters => {
             routes(fabric, &instance.counters().map_err(explain)?)
         }
@@ -163,6 +166,8 @@ fn caches(switches: &[SwitchFlows]) -> Rows {
 
 /// One row for each program that hosts start with the network.
 fn programs(states: &[ProgramState]) -> Rows {
+    let mut states: Vec<&ProgramState> = states.iter().collect();
+    states.sort_by(|a, b| natural::compare(&a.host, &b.host).then_with(|| natural::compare(&a.program, &b.program)));
     let mut rows = Rows::new(&["host", "program", "state", "pid", "for-s", "starts", "last-end", "output"]);
     for program in states {
         let state = match program.phase {
@@ -187,7 +192,9 @@ fn programs(states: &[ProgramState]) -> Rows {
 /// The same of a file, which says what is started.
 fn programs_of_file(fabric: &Fabric) -> Rows {
     let mut rows = Rows::new(&["host", "program", "restart", "command"]);
-    for (host, setup) in &fabric.setups {
+    let mut setups: Vec<_> = fabric.setups.iter().collect();
+    setups.sort_by(|(a, _), (b, _)| natural::compare(a, b));
+    for (host, setup) in setups {
         for program in &setup.programs {
             let command = match program.run.as_slice() {
                 [sh, option, line] if sh == "sh" && option == "-c" => line.clone(),
@@ -383,64 +390,91 @@ fn nodes(fabric: &Fabric) -> Rows {
     rows
 }
 
-/// What is otherwise in the direction from the second node to the first, by the file's keys.
-fn back(link: &Link) -> Value {
-    let keys = link_keys_both(link).into_iter();
-    let otherwise = keys.filter_map(|(key, value)| Some((key.strip_prefix("back.")?.to_owned(), json!(value))));
-    let otherwise: Map<String, Value> = otherwise.collect();
+/// What a link does, for a table.
+fn in_words(spec: &LinkSpec) -> [(&'static str, Value); DOES] {
+    let share = |ppb: u32| json!((ppb > 0).then(|| format!("{} %", percent(ppb))));
+    let rate = link_keys(spec).into_iter().find(|(key, _)| *key == "rate");
+    let time = |span: Span| json!((span > Span::ZERO).then(|| span.to_string()));
+    [
+        ("rate", json!(rate.map(|(_, rate)| rate))),
+        ("delay", json!(spec.delay.to_string())),
+        ("queue", json!(spec.queue_packets)),
+        ("ecn", json!(spec.ecn_packets)),
+        ("overhead", json!((spec.overhead_bytes > 0).then_some(spec.overhead_bytes))),
+        ("loss", share(spec.loss_ppb)),
+        ("jitter", time(spec.jitter())),
+        ("coalesce", time(spec.coalesce())),
+        ("duplicate", share(spec.duplicate_ppb)),
+        ("corrupt", share(spec.corrupt_ppb)),
+        ("reorder", share(spec.reorder_ppb)),
+    ]
+}
+
+/// The same as numbers, for programs.
+fn in_numbers(spec: &LinkSpec) -> [(&'static str, Value); DOES] {
+    [
+        ("rate-bps", json!(spec.rate_bps)),
+        ("delay-ns", json!(spec.delay.as_ns())),
+        ("queue-packets", json!(spec.queue_packets)),
+        ("ecn-packets", json!(spec.ecn_packets)),
+        ("overhead-bytes", json!(spec.overhead_bytes)),
+        ("loss-percent", json!(percent(spec.loss_ppb))),
+        ("jitter-ns", json!(spec.jitter_ns)),
+        ("coalesce-ns", json!(spec.coalesce_ns)),
+        ("duplicate-percent", json!(percent(spec.duplicate_ppb))),
+        ("corrupt-percent", json!(percent(spec.corrupt_ppb))),
+        ("reorder-percent", json!(percent(spec.reorder_ppb))),
+    ]
+}
+
+/// How many cells say what a link does.
+const DOES: usize = 11;
+
+fn percent(ppb: u32) -> f64 {
+    f64::from(ppb) / 1e7
+}
+
+/// What is otherwise in the direction from the second node to the first: by the file's keys for a table, as numbers for programs.
+fn back(link: &Link, format: Format) -> Value {
+    let otherwise: Map<String, Value> = if format == Format::Table {
+        let keys = link_keys_both(link).into_iter();
+        keys.filter_map(|(key, value)| Some((key.strip_prefix("back.")?.to_owned(), json!(value)))).collect()
+    } else {
+        let both = link.back.iter().flat_map(|back| in_numbers(back).into_iter().zip(in_numbers(&link.spec)));
+        both.filter(|(back, forth)| back != forth).map(|((key, value), _)| (key.to_owned(), value)).collect()
+    };
     if otherwise.is_empty() { Value::Null } else { Value::Object(otherwise) }
 }
 
 /// The rows of `show links`, of those that are wanted; of a running network with what they are now.
-pub fn links(fabric: &Fabric, counters: Option<&live::Counters>, is_wanted: impl Fn(LinkId) -> bool) -> Rows {
-    let mut rows = Rows::new(&[
-        "link",
-        "a",
-        "a-port",
-        "b",
-        "b-port",
-        "rate-bps",
-        "delay",
-        "queue",
-        "ecn",
-        "overhead",
-        "loss",
-        "jitter",
-        "coalesce",
-        "duplicate",
-        "corrupt",
-        "reorder",
-        "back",
-        "state",
-    ])
-    .with_rare(&["duplicate", "corrupt", "reorder", "back"]);
-    let percent = |ppb: u32| json!((ppb > 0).then(|| format!("{} %", f64::from(ppb) / 1e7)));
+pub fn links(
+    fabric: &Fabric,
+    counters: Option<&live::Counters>,
+    is_wanted: impl Fn(LinkId) -> bool,
+    format: Format,
+) -> Rows {
+    let does: fn(&LinkSpec) -> [(&'static str, Value); DOES] =
+        if format == Format::Table { in_words } else { in_numbers };
+    let mut columns = vec!["link", "a", "a-port", "b", "b-port"];
+    columns.extend(does(&LinkSpec::UNSHAPED).map(|(column, _)| column));
+    columns.extend(["back", "state"]);
+    let mut rows = Rows::new(&columns).with_rare(&["duplicate", "corrupt", "reorder", "back"]);
     let state = |id: LinkId| {
         let link = counters.and_then(|counters| counters.links.get(usize::from(id)));
         link.map(|link| if link.up { "up" } else { "down" })
     };
     for (id, link) in fabric.topology.links.iter_enumerated().filter(|(id, _)| is_wanted(*id)) {
         let end = |end: topology::LinkEnd| json!(fabric.topology.nodes[end.node].name);
-        rows.push([
+        let mut row = vec![
             json!(fabric.topology.numbered_link_name(id)),
             end(link.a),
             json!(link.a.port.0),
             end(link.b),
             json!(link.b.port.0),
-            json!(link.spec.rate_bps),
-            json!(link.spec.delay.to_string()),
-            json!(link.spec.queue_packets),
-            json!(link.spec.ecn_packets),
-            json!((link.spec.overhead_bytes > 0).then_some(link.spec.overhead_bytes)),
-            percent(link.spec.loss_ppb),
-            json!((link.spec.jitter_ns > 0).then(|| link.spec.jitter().to_string())),
-            json!((link.spec.coalesce_ns > 0).then(|| link.spec.coalesce().to_string())),
-            percent(link.spec.duplicate_ppb),
-            percent(link.spec.corrupt_ppb),
-            percent(link.spec.reorder_ppb),
-            back(link),
-            json!(state(id)),
-        ]);
+        ];
+        row.extend(does(&link.spec).map(|(_, value)| value));
+        row.extend([back(link, format), json!(state(id))]);
+        rows.push_row(row);
     }
     rows
 }

@@ -180,7 +180,7 @@ fn unsent(fabric: &Fabric, fields: &Match, known: &Known) -> Option<String> {
         let address = topology.address(server.host)?;
         let name = &topology.nodes[server.host].name;
         Some(match service.forwarding {
-            ForwardingMethod::Nat | ForwardingMethod::FullNat => match ip {
+            ForwardingMethod::Nat | ForwardingMethod::FullNat | ForwardingMethod::Tunnel => match ip {
                 IpAddr::V4(_) => format!("nw_dst={} ({name})", address.ipv4),
                 IpAddr::V6(_) => format!("ipv6_dst={} ({name})", address.ipv6),
             },
@@ -193,6 +193,7 @@ fn unsent(fabric: &Fabric, fields: &Match, known: &Known) -> Option<String> {
     let becomes = match service.forwarding {
         ForwardingMethod::Nat | ForwardingMethod::FullNat => "address and port",
         ForwardingMethod::DirectRouting => "MAC address",
+        ForwardingMethod::Tunnel => "address, in an IP header before their own,",
     };
     Some(format!(
         "{ip} is the service `{}`: a server's {becomes} stands in packets for it from where they leave their hosts. Switches see one of {servers}; `heddle path` follows it from its host",

@@ -15,7 +15,7 @@ pub struct ServiceStatus {
     pub protocol: String,
     /// Who chooses, as the file names it.
     pub scheduler: String,
-    /// `nat`, `full-nat` or `dr`.
+    /// `nat`, `full-nat`, `dr` or `tunnel`.
     pub forward: String,
     /// Its servers, those first that the file has.
     pub servers: Vec<ServerStatus>,

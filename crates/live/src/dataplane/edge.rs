@@ -436,6 +436,19 @@ impl Driver for Edge {
         packet.pop_mpls(ethertype)
     }
 
+    fn encapsulate(&mut self, packet: &mut Packet, at: usize, header: &[u8]) -> Result<(), wire::Error> {
+        packet.insert(at, header)
+    }
+
+    fn decapsulate(&mut self, packet: &mut Packet, at: usize, header: usize) -> Result<(), wire::Error> {
+        packet.remove(at, header)
+    }
+
+    fn cut_to(&self, packet: &Packet) -> Option<u16> {
+        let header = VirtioNetPacket::new_checked(packet.bytes(), VNET_LAYOUT).ok()?;
+        header.segmentation_kind().map(|_| header.segment_bytes())
+    }
+
     fn transmit(&mut self, now: Time, end: &mut End<Packet>, packet: &mut Packet) -> (Transmit, u32) {
         end.transmit_frame(now, packet.frame())
     }

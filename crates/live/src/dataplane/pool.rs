@@ -15,12 +15,8 @@ use wire::{
 
 use crate::tap::{VNET_HEADER, VNET_LAYOUT};
 
-/// Room in front of a frame that has come in: for four tags. So large that headers stay where the processor's loads like them.
-const HEADROOM: usize = 16;
-
-/// Bytes of an 802.1Q tag, and of an entry of a label stack.
-const TAG_BYTES: usize = vlan_tag(0).len();
-const _: () = assert!(TAG_BYTES == MplsRepr::LEN, "both are put in and taken out alike");
+/// Room in front of a frame that has come in: for six tags, or two and an IP header. So large that headers stay where the processor's loads like them.
+const HEADROOM: usize = 64;
 
 /// A frame in its buffer, with what has been found out about it where it came in. It goes through the graph, queues and rings by value: so it is one
 /// pointer, which stays in a register.
@@ -110,7 +106,44 @@ impl Content {
     /// If there are no addresses, or the headroom is used up.
     pub fn push_vlan(&mut self, tci: u16) -> Result<(), wire::Error> {
         EthernetPacket::new_checked(self.ethernet())?;
-        self.put_in(TAG_AT, vlan_tag(tci))
+        self.insert(TAG_AT, &vlan_tag(tci))
+    }
+
+    /// Puts bytes into the frame at this place: what is before it moves into the headroom.
+    ///
+    /// # Errors
+    /// If the headroom is used up.
+    #[inline]
+    pub fn insert(&mut self, at: usize, bytes: &[u8]) -> Result<(), wire::Error> {
+        let start = self.start as usize;
+        let Some(new) = start.checked_sub(bytes.len()) else {
+            return Err(wire::Error::Truncated { header: "headroom", need: bytes.len(), have: start });
+        };
+        self.shift_offsets(|offset| offset.saturating_add(bytes.len() as u16))?;
+        let at = VNET_HEADER + at;
+        self.buffer.copy_within(start..start + at, new);
+        self.buffer[new + at..][..bytes.len()].copy_from_slice(bytes);
+        self.start = new as u32;
+        self.len += bytes.len() as u32;
+        Ok(())
+    }
+
+    /// Takes so many bytes out of the frame at this place: what is before it moves back.
+    ///
+    /// # Errors
+    /// If there are fewer.
+    #[inline]
+    pub fn remove(&mut self, at: usize, bytes: usize) -> Result<(), wire::Error> {
+        let (end, have) = (at + bytes, self.ethernet().len());
+        if have < end {
+            return Err(wire::Error::Truncated { header: "frame", need: end, have });
+        }
+        self.shift_offsets(|offset| offset.saturating_sub(bytes as u16))?;
+        let start = self.start as usize;
+        self.buffer.copy_within(start..start + VNET_HEADER + at, start + bytes);
+        self.start += bytes as u32;
+        self.len -= bytes as u32;
+        Ok(())
     }
 
     /// Takes the outermost 802.1Q tag away: what is before it moves back.
@@ -124,7 +157,7 @@ impl Content {
             let expected = "33024 (802.1Q)";
             return Err(wire::Error::Field { header: "Ethernet", field: "ethertype", value, expected });
         }
-        self.take_out(TAG_AT)
+        self.remove(TAG_AT, vlan_tag(0).len())
     }
 
     /// Puts an entry on the label stack, or as one behind Ethernet and its tag, which have this ethertype then.
@@ -132,7 +165,7 @@ impl Content {
     /// # Errors
     /// If there is no Ethernet header, or the headroom is used up.
     pub fn push_mpls(&mut self, ethertype: u16, entry: u32) -> Result<(), wire::Error> {
-        self.put_in(mpls_at(self.ethernet())?, entry.to_be_bytes())?;
+        self.insert(mpls_at(self.ethernet())?, &entry.to_be_bytes())?;
         EthernetPacketMut::new_checked(self.ethernet_mut())?.set_ethertype(ethertype);
         Ok(())
     }
@@ -142,7 +175,7 @@ impl Content {
     /// # Errors
     /// If there is none.
     pub fn pop_mpls(&mut self, ethertype: u16) -> Result<(), wire::Error> {
-        self.take_out(mpls_to_pop(self.ethernet())?)?;
+        self.remove(mpls_to_pop(self.ethernet())?, MplsRepr::LEN)?;
         EthernetPacketMut::new_checked(self.ethernet_mut())?.set_ethertype(ethertype);
         Ok(())
     }
@@ -151,31 +184,6 @@ impl Content {
     fn ethernet_mut(&mut self) -> &mut [u8] {
         let (start, len) = (self.start as usize, self.len as usize);
         &mut self.buffer[start + VNET_HEADER..start + len]
-    }
-
-    /// Puts these bytes in at a place of the frame: what is before it moves into the headroom.
-    fn put_in(&mut self, at: usize, tag: [u8; TAG_BYTES]) -> Result<(), wire::Error> {
-        let start = self.start as usize;
-        let Some(new) = start.checked_sub(TAG_BYTES) else {
-            return Err(wire::Error::Truncated { header: "headroom", need: TAG_BYTES, have: start });
-        };
-        self.shift_offsets(|offset| offset.saturating_add(TAG_BYTES as u16))?;
-        let at = VNET_HEADER + at;
-        self.buffer.copy_within(start..start + at, new);
-        self.buffer[new + at..][..TAG_BYTES].copy_from_slice(&tag);
-        self.start = new as u32;
-        self.len += TAG_BYTES as u32;
-        Ok(())
-    }
-
-    /// Takes as many bytes out at a place of the frame, where they are: what is before it moves back.
-    fn take_out(&mut self, at: usize) -> Result<(), wire::Error> {
-        self.shift_offsets(|offset| offset.saturating_sub(TAG_BYTES as u16))?;
-        let start = self.start as usize;
-        self.buffer.copy_within(start..start + VNET_HEADER + at, start + TAG_BYTES);
-        self.start += TAG_BYTES as u32;
-        self.len -= TAG_BYTES as u32;
-        Ok(())
     }
 
     /// Headers behind the addresses lie elsewhere now: the virtio-net header says where.

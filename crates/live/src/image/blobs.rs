@@ -1,9 +1,12 @@
 //! Where the parts of an image lie: in a folder, or in an archive.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
 
 use super::tar::{Archive, Kind};
 
@@ -31,10 +34,7 @@ impl Blobs {
         if path.is_dir() {
             return Ok(Self::Folder(path.to_owned()));
         }
-        let file = File::open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a folder nor a file"));
-        }
+        let file = open_file(path)?;
         let (mut files, mut links) = (BTreeMap::new(), Vec::new());
         let mut archive = Archive::new(io::BufReader::new(&file));
         while let Some(entry) = archive.next_entry()? {
@@ -70,7 +70,7 @@ impl Blobs {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         match self {
-            Self::Folder(folder) => Ok(Box::new(File::open(folder.join(path))?)),
+            Self::Folder(folder) => Ok(Box::new(open_file(&folder.join(path))?)),
             Self::Archive { file, files } => {
                 let (offset, size) = *files.get(path).ok_or(io::ErrorKind::NotFound)?;
                 let mut file = file.try_clone()?;
@@ -92,4 +92,13 @@ impl Blobs {
         }
         Ok(bytes)
     }
+}
+
+/// Opens a file, and waits for nobody who would have to write into it.
+fn open_file(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a folder nor a file"))
 }

@@ -3,20 +3,25 @@
 //! It is held by a descriptor, as the host's network is: when the network's process dies, and with it the programs, it is gone.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use fabric::HostFile;
-use nix::fcntl::OFlag;
+use nix::fcntl::{OFlag, openat};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::Image;
 use super::unpack::{in_root, is_first_user_namespace};
 use crate::namespace::Namespace;
+
+/// The step that a kernel without overlayfs does not take.
+pub const MOUNT: &str = "mount its image";
 
 /// What a host may write.
 const MEMORY: &str = "size=1g,mode=0755";
@@ -95,70 +100,124 @@ fn enter(
     if !is_first_user_namespace() {
         options += ",userxattr";
     }
-    mount(Some("heddle"), &root, Some("overlay"), MsFlags::empty(), Some(options.as_str()))
-        .map_err(step("mount its image"))?;
-    bring_in(&root, hosts_file)?;
+    mount(Some("heddle"), &root, Some("overlay"), MsFlags::empty(), Some(options.as_str())).map_err(step(MOUNT))?;
+    bring_in(&root, files, hosts_file)?;
     // The old root is below the new one for a moment, and then nowhere.
     nix::unistd::chdir(&root).map_err(step("go to its root"))?;
     nix::unistd::pivot_root(".", ".").map_err(step("make its image the root"))?;
     umount2(".", MntFlags::MNT_DETACH).map_err(step("leave the machine's root"))?;
     nix::unistd::chdir("/").map_err(step("go to its root"))?;
-    for file in files {
-        // The image's own links lead to its own files from here.
-        write(Path::new(&file.path), &file.text).map_err(|error| ("write its files", error))?;
-    }
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    let _ = fs::create_dir("/sys");
-    // Some containers forbid it.
-    let _ = mount(Some("heddle"), "/sys", Some("sysfs"), flags, nothing);
     Ok(())
 }
 
-/// Mounts what hosts see of the machine below a root that is not yet one. Links of the image are followed within it.
-fn bring_in(root: &Path, hosts_file: &Path) -> Result<(), (&'static str, io::Error)> {
+/// Lays files into a root that is not yet one, and mounts what hosts see of the machine below it. Links of the image are followed within it, and what is the machine's is
+/// mounted when nothing is written any more: no link leads there.
+fn bring_in(root: &Path, files: &[HostFile], hosts_file: &Path) -> Result<(), (&'static str, io::Error)> {
+    const NAMES: &str = "lay the hosts' names over its /etc/hosts";
+    const OF_MACHINE_STEP: &str = "mount /proc and /dev in it";
     let step = |step: &'static str| move |error: io::Error| (step, error);
     let opened: OwnedFd = File::open(root).map_err(step("open its root"))?.into();
     let at = |descriptor: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
     let nothing = None::<&Path>;
-    for name in OF_MACHINE {
-        let target = ensure(&opened, Path::new(name), true).map_err(step("mount /proc and /dev in it"))?;
+    for file in files {
+        write(&opened, Path::new(&file.path), &file.text).map_err(step("write its files"))?;
+    }
+    ensure_folder(&opened, Path::new("etc")).map_err(step(NAMES))?;
+    let hosts = ensure_file(&opened, Path::new("etc/hosts")).map_err(step(NAMES))?;
+    let folders = OF_MACHINE.map(|name| (name, ensure_folder(&opened, Path::new(name))));
+    let sys = ensure_folder(&opened, Path::new("sys"));
+    mount(Some(hosts_file), &at(&hosts), nothing, MsFlags::MS_BIND, nothing).map_err(|errno| (NAMES, errno.into()))?;
+    for (name, target) in folders {
+        let target = target.map_err(step(OF_MACHINE_STEP))?;
         let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
         mount(Some(&Path::new("/").join(name)), &at(&target), nothing, flags, nothing)
-            .map_err(|errno| ("mount /proc and /dev in it", errno.into()))?;
+            .map_err(|errno| (OF_MACHINE_STEP, errno.into()))?;
     }
-    ensure(&opened, Path::new("etc"), true).map_err(step("lay the hosts' names over its /etc/hosts"))?;
-    let target =
-        ensure(&opened, Path::new("etc/hosts"), false).map_err(step("lay the hosts' names over its /etc/hosts"))?;
-    mount(Some(hosts_file), &at(&target), nothing, MsFlags::MS_BIND, nothing)
-        .map_err(|errno| ("lay the hosts' names over its /etc/hosts", errno.into()))
+    if let Ok(sys) = sys {
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        // Some containers forbid it.
+        let _ = mount(Some("heddle"), &at(&sys), Some("sysfs"), flags, nothing);
+    }
+    Ok(())
 }
 
-/// Opens a folder or a file below a root, which is made if it is not there.
-fn ensure(root: &OwnedFd, path: &Path, is_folder: bool) -> io::Result<OwnedFd> {
-    let flags = if is_folder { OFlag::O_PATH | OFlag::O_DIRECTORY } else { OFlag::O_PATH };
-    match in_root(root, path, flags) {
+/// Opens a folder below a root, which is made with those on the way to it if it is not there.
+fn ensure_folder(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    match in_root(root, path, OFlag::O_RDONLY | OFlag::O_DIRECTORY) {
         Err(nix::Error::ENOENT) => {}
         opened => return Ok(opened?),
     }
-    let parent = in_root(root, path.parent().unwrap_or(Path::new("")), OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
-    let name = path.file_name().unwrap_or_default();
-    if is_folder {
-        nix::sys::stat::mkdirat(parent.as_fd(), name, nix::sys::stat::Mode::from_bits_truncate(0o755))?;
-    } else {
-        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-        nix::fcntl::openat(parent.as_fd(), name, flags, nix::sys::stat::Mode::from_bits_truncate(0o644))?;
-    }
-    Ok(in_root(root, path, flags)?)
+    let (Some(name), Some(parent)) = (path.file_name(), path.parent()) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let parent = ensure_folder(root, parent)?;
+    mkdirat(parent.as_fd(), name, Mode::from_bits_truncate(0o755))?;
+    Ok(in_root(root, path, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?)
 }
 
-/// A file, with the folders on the way to it.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+/// Opens a file below a root, in a folder that is there; it is made if it is not there.
+fn ensure_file(root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+    match in_root(root, path, OFlag::O_PATH) {
+        Err(nix::Error::ENOENT) => {}
+        opened => return Ok(opened?),
     }
+    let parent = ensure_folder(root, path.parent().unwrap_or(Path::new("")))?;
+    create(&parent, path)?;
+    Ok(in_root(root, path, OFlag::O_PATH)?)
+}
+
+/// Makes a file in a folder.
+fn create(parent: &OwnedFd, path: &Path) -> io::Result<File> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    Ok(openat(parent.as_fd(), name, flags, Mode::from_bits_truncate(0o644))?.into())
+}
+
+/// A file below a root, with the folders on the way to it.
+fn write(root: &OwnedFd, path: &Path, text: &str) -> io::Result<()> {
+    // From that root on.
+    let path = path.strip_prefix("/").unwrap_or(path);
+    let parent = ensure_folder(root, path.parent().unwrap_or(Path::new("")))?;
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     // What is a link in the image, as /etc/resolv.conf is in some, is a file here.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => fs::write(path, text),
+    match unlinkat(parent.as_fd(), name, UnlinkatFlags::NoRemoveDir) {
+        Err(errno) if errno != nix::Error::ENOENT => return Err(errno.into()),
+        _ => {}
+    }
+    create(&parent, path)?.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn files_are_laid_within_the_root_whatever_its_links_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = folder.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("kept"), "kept").unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("usr/lib")).unwrap();
+        symlink("usr/lib", root.join("lib")).unwrap();
+        symlink(&outside, root.join("away")).unwrap();
+        symlink("../outside", root.join("up")).unwrap();
+        symlink(format!("/proc/self/root{}", outside.display()), root.join("magic")).unwrap();
+        symlink(outside.join("kept"), root.join("usr/lib/link")).unwrap();
+        let opened: OwnedFd = File::open(&root).unwrap().into();
+        for path in ["/away/kept", "/up/kept", "/magic/kept"] {
+            // It has no such folder.
+            let _ = write(&opened, Path::new(path), "new");
+        }
+        for path in ["/lib/link", "/a/b/c", "/lib/d/e"] {
+            write(&opened, Path::new(path), path).unwrap();
+        }
+        let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+        assert_eq!([read("usr/lib/link"), read("a/b/c"), read("usr/lib/d/e")], ["/lib/link", "/a/b/c", "/lib/d/e"]);
+        assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "kept");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+        assert!(write(&opened, Path::new("/a"), "a folder").is_err() && write(&opened, Path::new("/"), "").is_err());
     }
 }

@@ -62,6 +62,9 @@ impl Unpacker {
             let path = inside(&entry.path)?;
             let Some(name) = path.file_name() else { continue };
             let parent = path.parent().unwrap_or(Path::new(""));
+            if name.as_bytes().starts_with(WHITEOUT) {
+                self.bytes_left = self.bytes_left.checked_sub(entry.size).ok_or_else(too_large)?;
+            }
             if name.as_bytes() == OPAQUE {
                 self.remove_others(parent, &own)?;
                 continue;
@@ -117,7 +120,7 @@ impl Unpacker {
                 let written = io::copy(&mut archive.take(allowed), &mut file)?;
                 self.bytes_left -= written;
                 if written < entry.size {
-                    return Err(invalid(format!("the image has more than {} GiB", BYTES_MAX >> 30)));
+                    return Err(too_large());
                 }
                 file.set_permissions(Permissions::from_mode(mode & 0o777))?;
             }
@@ -187,6 +190,10 @@ pub fn is_first_user_namespace() -> bool {
     fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 
+fn too_large() -> io::Error {
+    invalid(format!("the image has more than {} GiB", BYTES_MAX >> 30))
+}
+
 fn invalid(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -217,11 +224,11 @@ fn inside(path: &[u8]) -> io::Result<PathBuf> {
     Ok(inside)
 }
 
-/// Opens what is at a path, as if this folder were the root.
+/// Opens what is at a path, as if this folder were the root, and crosses into nothing that is mounted below it: what hosts see of the machine is no part of an image.
 pub fn in_root(root: &OwnedFd, path: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
     let how = OpenHow::new()
         .flags(flags | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS | ResolveFlag::RESOLVE_NO_XDEV);
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     openat2(root.as_fd(), path, how)
 }

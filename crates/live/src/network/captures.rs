@@ -64,11 +64,7 @@ impl Network {
         }
         let topology = &plane.plan().fabric().topology;
         let targets = Target::find(topology, target)?;
-        let addresses = |name: &str| {
-            let address = topology.node(name).and_then(|node| topology.address(node));
-            address.map_or_else(Vec::new, |address| vec![address.ipv4.into(), address.ipv6.into()])
-        };
-        let parsed = Filter::parse(filter, &addresses)?;
+        let parsed = Filter::of(topology, filter)?;
         // In this order, the capture's clock is never behind that of frames: what it has seen would not have come yet.
         let began = Instant::now();
         let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);

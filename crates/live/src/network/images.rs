@@ -47,7 +47,9 @@ impl Network {
                     host: name.clone(),
                     step,
                     reason: source.to_string(),
-                    hint: Some("an image as a root needs overlayfs, in a user namespace that of Linux 5.11 or newer"),
+                    hint: (step == image::MOUNT).then_some(
+                        "an image as a root needs overlayfs, in a user namespace that of Linux 5.11 or newer",
+                    ),
                 };
                 Arc::new(made.map_err(failed)?)
             };

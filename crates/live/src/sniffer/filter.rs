@@ -5,6 +5,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use topology::Topology;
 use vswitch::FlowKey;
 use wire::{ethertype, protocol};
 
@@ -70,6 +71,18 @@ fn shown(word: &str) -> String {
 }
 
 impl Filter {
+    /// Reads a filter that may name hosts of a network; `None` if it is empty.
+    ///
+    /// # Errors
+    /// As [`Filter::parse`].
+    pub fn of(topology: &Topology, text: &str) -> Result<Option<Self>, FilterError> {
+        let addresses = |name: &str| {
+            let address = topology.node(name).and_then(|node| topology.address(node));
+            address.map_or_else(Vec::new, |address| vec![address.ipv4.into(), address.ipv6.into()])
+        };
+        Self::parse(text, &addresses)
+    }
+
     /// Reads a filter; `None` if it is empty, so that all frames pass. `addresses` knows the addresses of a name.
     ///
     /// # Errors

@@ -140,6 +140,37 @@ pub(super) fn put_statistics(out: &mut Vec<u8>, interface: u32, counted: Statist
     end(out, at);
 }
 
+/// Writes a capture whose times are not the machine's.
+#[derive(Debug)]
+pub struct Writer(Vec<u8>);
+
+impl Writer {
+    /// Begins one, by this program, with interfaces of these names, numbered from 0: of each frame that the filter lets pass, so many bytes.
+    pub fn begin(application: &str, interfaces: &[String], snaplen: u32, filter: &str) -> Self {
+        let mut out = Vec::new();
+        put_section(&mut out, application);
+        for name in interfaces {
+            put_interface(&mut out, name, snaplen, filter);
+        }
+        Self(out)
+    }
+
+    /// Adds a packet of `length` bytes, the first of which are `bytes`, at a time in nanoseconds.
+    pub fn put(&mut self, interface: (u32, Direction), at_ns: u64, length: u32, bytes: &[u8]) {
+        put_packet(&mut self.0, interface, at_ns, length, bytes);
+    }
+
+    /// How many bytes are to be written.
+    pub const fn length(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What is to be written.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
+    }
+}
+
 /// A block as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block<'a> {

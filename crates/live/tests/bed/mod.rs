@@ -6,7 +6,7 @@ pub mod guest;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -129,6 +129,33 @@ pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     while !so() {
         assert!(started.elapsed() < PATIENCE, "not within a minute: {what}");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A client with one connection to a service or a server.
+pub struct Holding {
+    child: Child,
+    answers: Box<dyn Iterator<Item = String>>,
+}
+
+impl Holding {
+    pub fn open(network: &Instance, host: &str, address: &str) -> Self {
+        let mut command = network.command(host, program(), ["hold", address]).unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        Self { child, answers: Box::new(answers) }
+    }
+
+    /// Who answers.
+    pub fn ask(&mut self) -> String {
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        self.answers.next().expect("it is answered")
+    }
+
+    /// Whether it ends well, once nothing more is asked.
+    pub fn ends(mut self) -> bool {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap().success()
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Request<'a> {
     pub body: &'a [u8],
     /// Whether the client wants to ask again on this connection.
     pub keep_alive: bool,
+    /// What kinds of content the client takes, as it says it; empty if it does not.
+    pub accept: &'a [u8],
     /// Bytes of head and body.
     pub length: usize,
 }
@@ -72,20 +74,34 @@ impl<'a> Request<'a> {
         let length = head + fields.body;
         let Some(body) = bytes.get(head..length) else { return Ok(None) };
         let keep_alive = if version == 0 { fields.keeps } else { !fields.closes };
-        Ok(Some(Self { method, path, body, keep_alive, length }))
+        Ok(Some(Self { method, path, body, keep_alive, accept: fields.accept, length }))
+    }
+
+    /// Whether the client names this kind of content, `text/html`, and takes it (RFC 9110, 12.5.1).
+    pub fn names(&self, media: &str) -> bool {
+        self.accept.split(|byte| *byte == b',').any(|part| {
+            let mut parts = part.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+            let is_it = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(media.as_bytes()));
+            let is_refused = |parameter: &[u8]| {
+                let weight = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="));
+                weight.is_some_and(|weight| weight.iter().all(|digit| matches!(digit, b'0' | b'.')))
+            };
+            is_it && !parts.any(is_refused)
+        })
     }
 }
 
 /// What is of interest in the headers.
 #[derive(Default)]
-struct Fields {
+struct Fields<'a> {
     body: usize,
     closes: bool,
     keeps: bool,
+    accept: &'a [u8],
 }
 
-impl Fields {
-    fn read(headers: &[httparse::Header<'_>]) -> Result<Self, RequestError> {
+impl<'a> Fields<'a> {
+    fn read(headers: &[httparse::Header<'a>]) -> Result<Self, RequestError> {
         let mut fields = Self::default();
         let mut length = None;
         for header in headers {
@@ -101,6 +117,8 @@ impl Fields {
             } else if header.name.eq_ignore_ascii_case("connection") {
                 fields.closes |= has_token(header.value, "close");
                 fields.keeps |= has_token(header.value, "keep-alive");
+            } else if header.name.eq_ignore_ascii_case("accept") {
+                fields.accept = header.value;
             }
         }
         let length = length.unwrap_or(0);
@@ -131,6 +149,20 @@ mod tests {
 
     fn parse(text: &str) -> Result<Option<Request<'_>>, RequestError> {
         Request::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn kinds_of_content_are_named_with_their_weights() {
+        let named = |accept: &str| {
+            let text = format!("GET / HTTP/1.1\r\nAccept: {accept}\r\n\r\n");
+            parse(&text).expect("it is one").expect("it is whole").names("text/plain")
+        };
+        for accept in ["text/plain", "a/b, TEXT/plain;version=0.0.4;q=0.5 ,*/*", "text/plain; q=0.001"] {
+            assert!(named(accept), "{accept}");
+        }
+        for accept in ["", "*/*", "text/plain;q=0", "text/plain; q=0.000", "text/plainer", "text/html"] {
+            assert!(!named(accept), "{accept}");
+        }
     }
 
     #[test]

@@ -15,21 +15,18 @@
 
 use machine::{Control as _, Span, Time, mix};
 use transport::transfers::Outcome;
-use transport::{Ack, Ecn, Segment, TransportKind, receiver, sender};
+use transport::{Ack, Ecn, TransportKind, receiver, sender};
 
-use super::{Engine, FIRST_PORT, Flow, SERVER_PORT, STAMP_SHIFT, hash_of};
+use super::{Engine, Flow, STAMP_SHIFT, hash_of};
 use crate::FlowOutcome;
+use crate::headers::{FIRST_PORT, SERVER_PORT};
 use crate::medium::{Event, START};
 use crate::pool::Content;
 use crate::transfers::{Begun, Transfers};
 
 /// Ports of clients, of which Linux has so many.
 const PORTS: u64 = 28_232;
-/// [`Content::number`] of a packet that closes a connection.
-const FIN: u64 = Segment::SYN_ANSWERED - 1;
-/// The same of the one that acknowledges the last of them.
-const CLOSED: u64 = FIN - 1;
-/// Payload of a live receiver's answer, which leaves with its [`FIN`].
+/// Payload of a live receiver's answer, which leaves with its [`Content::FIN`].
 const ANSWER_BYTES: u32 = 8;
 
 impl Engine<'_> {
@@ -99,8 +96,8 @@ impl Engine<'_> {
         let content = self.medium.packets.take(id);
         let index = direction as usize / 2;
         // Also if the flow has another connection by now.
-        if content.number == FIN {
-            return self.send_closing(now, direction + 1, CLOSED, 0);
+        if content.number == Content::FIN {
+            return self.send_closing(now, direction + 1, Content::CLOSED, 0);
         }
         let Some(transfers) = &self.transfers else { return };
         if content.stamp < transfers.began(index) {
@@ -125,7 +122,7 @@ impl Engine<'_> {
             self.poll_receiver(now, direction);
         }
         if is_last && self.scenario.transport.kind == TransportKind::Linux {
-            self.send_closing(now, direction + 1, FIN, ANSWER_BYTES);
+            self.send_closing(now, direction + 1, Content::FIN, ANSWER_BYTES);
         }
     }
 
@@ -139,8 +136,8 @@ impl Engine<'_> {
         let Content { number: ack, stamp: echo } = self.medium.packets.take(id);
         let index = direction as usize / 2;
         match ack {
-            FIN => return self.send_closing(now, direction - 1, FIN, 0),
-            CLOSED => return,
+            Content::FIN => return self.send_closing(now, direction - 1, Content::FIN, 0),
+            Content::CLOSED => return,
             _ => {}
         }
         let Some(transfers) = &self.transfers else { return };
@@ -213,7 +210,7 @@ mod tests {
                 hosts: None,
                 seed: 1,
             };
-            let mut engine = Engine::new(&scenario);
+            let mut engine = Engine::new(&scenario, &[]);
             let mut most = [0; 2];
             for second in 1..=6 {
                 engine.run_before(Time::ZERO + Span::from_secs(second));

@@ -31,7 +31,7 @@ proptest! {
             warm_up: Span::ZERO, duration: Span::ZERO, rate_pps: None, transfers: None, requests: None,
             time_series: None, faults: &[], hosts: None, seed: 1,
         };
-        let mut engine = Engine::new(&scenario);
+        let mut engine = Engine::new(&scenario, &[]);
         engine.run_before(Time::ZERO + Span::from_us(us));
         let accepted: u64 = engine.graph.egress.iter().filter_map(|egress| egress.link()).map(|link| link.counters(Time::NEVER).packets).sum();
         let in_flight = u64::from(engine.in_flight());

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use balance::LoadReport;
-use datapath::{ForwardingMethod, Service};
+use datapath::Service;
 use fabric::{Fabric, RequestLoad, client_seed, server_seed, socket_address};
 use machine::{Calendar, Control as _, Span, Step, Time};
 use topology::{HostAddress, NodeId};
@@ -160,7 +160,7 @@ impl<'a> Requests<'a> {
                 failed: Vec::new(),
             })
         };
-        let is_direct = service.forwarding == ForwardingMethod::DirectRouting;
+        let is_direct = service.forwarding.keeps_address();
         let server = |(number, server): (usize, &datapath::Server)| {
             let own = fabric.topology.address(server.host)?;
             let port = server.port.unwrap_or(address.port);

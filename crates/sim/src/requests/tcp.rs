@@ -88,10 +88,10 @@ impl Requests<'_> {
                 at.down.sender.handle(now, sender::Input::Ack(ack));
                 self.poll_sender(now, connection, Direction::Down);
             }
-            Content::Flags if headers.flags & RST != 0 => self.forget(now, connection),
-            Content::Flags if headers.flags & FIN != 0 => self.send_flags(connection, Direction::Down, ACK),
+            Content::Flags(_) if headers.flags & RST != 0 => self.forget(now, connection),
+            Content::Flags(_) if headers.flags & FIN != 0 => self.send_flags(connection, Direction::Down, ACK),
             // What is its own, or means nothing.
-            Content::Segment(Direction::Down, _) | Content::Ack(Direction::Up, _) | Content::Flags => {}
+            Content::Segment(Direction::Down, _) | Content::Ack(Direction::Up, _) | Content::Flags(_) => {}
         }
     }
 
@@ -116,10 +116,10 @@ impl Requests<'_> {
                     self.complete(now, connection);
                 }
             }
-            Content::Flags if flags & FIN == 0 && matches!(at.phase, Phase::Closing(_)) => {
+            Content::Flags(_) if flags & FIN == 0 && matches!(at.phase, Phase::Closing(_)) => {
                 self.forget(now, connection);
             }
-            Content::Segment(Direction::Up, _) | Content::Ack(Direction::Down, _) | Content::Flags => {}
+            Content::Segment(Direction::Up, _) | Content::Ack(Direction::Down, _) | Content::Flags(_) => {}
         }
     }
 
@@ -200,7 +200,7 @@ impl Requests<'_> {
     }
 
     pub(super) fn send_flags(&mut self, connection: u32, direction: Direction, flags: u8) {
-        self.send(connection, direction, flags, 0, Content::Flags);
+        self.send(connection, direction, flags, 0, Content::Flags(direction));
     }
 
     /// A packet leaves the end of a connection that sends in this direction.

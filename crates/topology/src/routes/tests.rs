@@ -56,6 +56,21 @@ fn a_host_beside_one_that_is_cut_off_is_reached_as_before() {
 }
 
 #[test]
+fn hosts_beyond_one_that_does_not_forward_are_reached_from_no_switch() {
+    // h1 at the switch 3; h2 and h3 are linked to each other alone.
+    let topology = network(3, 1, &[(0, 3), (1, 2)]);
+    let routes = Routes::compute(&topology);
+    for to in [NodeId(1), NodeId(2)] {
+        for at in [NodeId(0), NodeId(3)] {
+            assert!(routes.next_hops(at, to).is_empty(), "{at:?} to {to:?}");
+            assert!(routes.group(at, to) < routes.groups(at), "{at:?} to {to:?}");
+        }
+    }
+    assert_eq!(routes.next_hops(NodeId(1), NodeId(2)), [PortId(0)]);
+    assert_eq!(routes.next_hops(NodeId(3), NodeId(0)), [PortId(0)]);
+}
+
+#[test]
 fn two_hosts_without_a_switch_reach_each_other_while_their_link_carries() {
     let topology = network(2, 0, &[(0, 1)]);
     assert_eq!(Routes::compute(&topology).next_hops(H1, H2), [PortId(0)]);

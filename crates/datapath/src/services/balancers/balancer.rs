@@ -7,22 +7,19 @@ use machine::{Control as _, Rebase, Span, Step, Time};
 use topology::{NodeId, TiVec};
 use vswitch::HostTable;
 
+use super::peer::{HEARTBEAT, Peer};
 use super::{BalancerRole, BalancerView, VrrpSettings};
-use crate::services::sync::{SyncHeader, SyncMessage, parse_sync};
+use crate::services::sync::{SyncAnswer, SyncHeader, SyncMessage, TABLE_END, parse_sync};
 use crate::services::{BalancerHost, ServiceState, Services};
 
 /// Changes wait for so long, so that several go together.
 const FLUSH: Span = Span::from_ms(1);
-/// So many datagrams to each peer at once.
+/// So many datagrams with changes to each peer at once, and so many with answers.
 const AT_ONCE: usize = 8;
-/// Whoever has nothing to say says so this often.
-const HEARTBEAT: Span = Span::from_ms(100);
-/// A peer that has been silent for so long is not waited for.
-const SILENT: Span = Span::from_ms(350);
 /// How long one that comes back waits for a peer to say something.
 const PATIENCE: Span = Span::from_ms(500);
-/// Places of the table that are looked at at once for a peer that wants all connections.
-const SWEPT: u32 = 512;
+/// The same for all that peers have to say: then it goes on with what it knows, and hears of the rest meanwhile.
+const PATIENCE_MAX: Span = Span::from_secs(10);
 
 /// What a balancer wants to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,47 +30,6 @@ pub(in crate::services) enum Outgoing {
     Advertise { service: usize, priority: u8 },
     /// It is the active one for a service: its addresses are to be announced.
     Active { service: usize },
-}
-
-/// Another balancer of one of its services.
-#[derive(Clone, Copy, Debug)]
-struct Peer {
-    host: NodeId,
-    /// Of the next datagram to it.
-    sequence: u32,
-    /// The instance and the number of the next datagram from it.
-    expected: Option<(u32, u32)>,
-    /// Since which datagram nothing from it was lost.
-    whole_since: u32,
-    heard_at: Option<Time>,
-    /// Its request for all connections that is being met, or 0.
-    wants: u8,
-    /// The last one that was met.
-    sent: u8,
-    /// The first datagram by which the one that is wanted, or the last one, is met.
-    sent_since: u32,
-    /// Whether it has met this one's last request.
-    has_sent: bool,
-}
-
-impl Peer {
-    const fn new(host: NodeId) -> Self {
-        Self {
-            host,
-            sequence: 0,
-            expected: None,
-            whole_since: 0,
-            heard_at: None,
-            wants: 0,
-            sent: 0,
-            sent_since: 0,
-            has_sent: true,
-        }
-    }
-
-    fn is_alive(&self, now: Time) -> bool {
-        self.heard_at.is_some_and(|heard| now.since(heard) < SILENT)
-    }
 }
 
 /// A virtual router.
@@ -94,19 +50,16 @@ pub(crate) struct Balancer {
     peers: Vec<Peer>,
     /// Whether its link has a carrier.
     is_up: bool,
-    /// Whether it has heard of all connections that its peers have.
+    /// Whether it has heard of all connections that its peers have, as far as they have said in time.
     is_synced: bool,
-    /// Until when it waits for peers to say something.
-    patient_until: Time,
+    /// Whether there are connections of which only peers know if they are still there.
+    doubts: bool,
+    /// Until when it waits for peers to say something, and to say all.
+    patient_until: (Time, Time),
     instance: u32,
-    /// The number of its last request for all connections.
-    request: u8,
-    /// Whether a datagram was lost since then.
-    has_missed: bool,
+    /// Of the next datagram with changes.
+    sequence: u32,
     flush_at: Time,
-    heartbeat_at: Time,
-    /// Where it goes on with all connections, for a peer that wants them.
-    sweep: Option<u32>,
     adopted: u64,
     malformed: u64,
 }
@@ -134,16 +87,14 @@ impl Balancer {
             host: host.host,
             state: ServiceState::new_at(now, services, seed, host.host, !peers.is_empty()),
             routers: its().filter_map(router).collect(),
-            peers: peers.into_iter().map(Peer::new).collect(),
+            peers: peers.into_iter().map(|host| Peer::new(now, host)).collect(),
             is_up: true,
             is_synced: true,
-            patient_until: now,
+            doubts: false,
+            patient_until: (now, now),
             instance: (seed >> 32) as u32,
-            request: 0,
-            has_missed: false,
+            sequence: 0,
             flush_at: Time::NEVER,
-            heartbeat_at: now,
-            sweep: None,
             adopted: 0,
             malformed: 0,
         }
@@ -200,7 +151,8 @@ impl Balancer {
                 router.machine = known.machine.clone();
             }
         }
-        (self.is_up, self.is_synced, self.patient_until) = (before.is_up, before.is_synced, before.patient_until);
+        (self.is_up, self.is_synced, self.doubts) = (before.is_up, before.is_synced, before.doubts);
+        self.patient_until = before.patient_until;
         (self.adopted, self.malformed) = (before.adopted, before.malformed);
         // Peers may be others: they ask for all that they miss.
         self.instance = before.instance.wrapping_add(1);
@@ -208,21 +160,16 @@ impl Balancer {
 
     /// It was not there when others began: it hears of their connections first.
     pub(in crate::services) fn begin_late(&mut self, now: Time) {
-        self.ask_for_all();
+        self.peers.iter_mut().for_each(|peer| peer.ask_for_all(now));
         self.state.doubt_all();
-        (self.is_synced, self.patient_until) = (self.peers.is_empty(), now + PATIENCE);
+        (self.is_synced, self.doubts) = (self.peers.is_empty(), !self.peers.is_empty());
+        self.patient_until = (now + PATIENCE, now + PATIENCE_MAX);
         self.set_preempts();
     }
 
     fn set_preempts(&mut self) {
         let is_synced = self.is_synced;
         self.routers.iter_mut().for_each(|router| router.machine.set_preempts(is_synced));
-    }
-
-    fn ask_for_all(&mut self) {
-        self.request = self.request.checked_add(1).unwrap_or(1);
-        self.peers.iter_mut().for_each(|peer| peer.has_sent = false);
-        self.has_missed = false;
     }
 
     /// Takes part, if it has a carrier.
@@ -242,9 +189,7 @@ impl Balancer {
             return;
         }
         // Others have gone on meanwhile.
-        self.peers.iter_mut().for_each(|peer| (peer.heard_at, peer.expected) = (None, None));
         self.begin_late(now);
-        self.heartbeat_at = now;
         self.start(now);
     }
 
@@ -262,31 +207,9 @@ impl Balancer {
             self.malformed += 1;
             return;
         };
-        let SyncHeader { wants, sent, instance, sequence, since } = header;
         let peer = &mut self.peers[at];
-        let is_next = match peer.expected {
-            Some(expected) => expected == (instance, sequence),
-            None => sequence == 0 || !peer.has_sent,
-        };
-        self.has_missed |= !is_next;
-        if peer.expected != Some((instance, sequence)) {
-            peer.whole_since = sequence;
-        }
-        peer.expected = Some((instance, sequence.wrapping_add(1)));
-        peer.heard_at = Some(now);
-        let is_met = sent == self.request && self.request != 0 && !peer.has_sent;
-        // Nothing that was sent to meet it was lost.
-        let is_whole = since.wrapping_sub(peer.whole_since).cast_signed() >= 0;
-        peer.has_sent |= is_met && is_whole;
-        if wants != 0 && wants != peer.sent && wants != peer.wants {
-            (peer.wants, peer.sent_since) = (wants, peer.sequence);
-            self.sweep = Some(0);
-            self.flush_at = self.flush_at.min(now + FLUSH);
-        }
-        let has_all = self.peers.iter().all(|peer| peer.has_sent);
-        if self.has_missed && has_all || is_met && !is_whole {
-            // Something was lost on the way, be it of what was asked for.
-            self.ask_for_all();
+        peer.hear(now, &header, header.answer.is_none() && !entries.is_empty());
+        if peer.has_question() {
             self.flush_at = self.flush_at.min(now + FLUSH);
         }
         for entry in &entries {
@@ -304,6 +227,11 @@ impl Balancer {
         begins
     }
 
+    /// A connection has begun: peers are to hear of it at once.
+    pub(in crate::services) const fn note_opened(&mut self, now: Time) {
+        self.flush_at = now;
+    }
+
     /// Does what is due, and says what is to be sent.
     pub(in crate::services) fn advance(&mut self, now: Time, out: &mut Vec<Outgoing>) {
         self.judge_sync(now);
@@ -319,8 +247,15 @@ impl Balancer {
         if self.peers.is_empty() {
             return;
         }
-        if self.flush_at <= now || self.heartbeat_at <= now {
+        self.peers.iter_mut().for_each(|peer| peer.ask(now));
+        if self.flush_at <= now {
             self.flush(now, out);
+        }
+        let own = self.header();
+        for peer in self.peers.iter_mut().filter(|peer| peer.heartbeat_at <= now) {
+            peer.heartbeat_at = now + HEARTBEAT;
+            let header = SyncHeader { question: peer.asked(), ..own };
+            out.push(Outgoing::Sync(peer.host, SyncMessage::new(&header).bytes().to_vec()));
         }
     }
 
@@ -332,81 +267,89 @@ impl Balancer {
             Step::Do(_) => now,
         };
         let routers = self.routers.iter_mut().map(due).min().unwrap_or(Time::NEVER);
-        let own = if self.peers.is_empty() { Time::NEVER } else { self.flush_at.min(self.heartbeat_at) };
-        let patience = if self.is_synced { Time::NEVER } else { self.patient_until.max(now + FLUSH) };
+        let peers = self.peers.iter().map(Peer::due).min().unwrap_or(Time::NEVER);
+        let own = if self.peers.is_empty() { Time::NEVER } else { self.flush_at.min(peers) };
+        let patience = if self.is_synced { Time::NEVER } else { self.patient_until.0.max(now + FLUSH) };
         routers.min(own).min(patience)
     }
 
-    /// Whether it has heard of all that there is.
+    /// Whether it has heard of all that there is, or has waited for it long enough.
     fn judge_sync(&mut self, now: Time) {
-        if self.is_synced || !self.is_up {
+        if !self.is_up || self.is_synced && !self.doubts {
             return;
         }
-        let alive = || self.peers.iter().filter(|peer| peer.is_alive(now));
-        let has_heard = alive().any(|peer| peer.has_sent) && alive().all(|peer| peer.has_sent);
         // Those who ask for all themselves have nothing to say.
-        let is_alone = now >= self.patient_until && alive().all(|peer| peer.wants != 0);
-        if has_heard {
+        let able = || self.peers.iter().filter(|peer| peer.is_able(now));
+        let is_alone = able().next().is_none();
+        let has_heard = !is_alone && !able().any(Peer::lacks_all);
+        if has_heard && std::mem::take(&mut self.doubts) {
             // What others have not spoken of has ended meanwhile.
             self.state.forget_unconfirmed(now);
         }
-        if has_heard || is_alone {
+        let (silence, end) = self.patient_until;
+        if !self.is_synced && (has_heard || is_alone && now >= silence || now >= end) {
             self.is_synced = true;
+            // What peers have asked meanwhile can be answered now.
+            self.flush_at = self.flush_at.min(now);
             self.set_preempts();
         }
     }
 
-    /// Says what has changed, a bounded number of datagrams at once.
+    /// Says what has changed, and what peers have asked, a bounded number of datagrams at once.
     fn flush(&mut self, now: Time, out: &mut Vec<Outgoing>) {
-        // What it knows of an earlier time is of no use to others.
-        if let Some(from) = self.sweep.filter(|_| self.is_synced) {
-            self.sweep = self.state.note_all(now, from, SWEPT);
-        }
-        for number in 0..AT_ONCE {
-            let header = |peer: &Peer| SyncMessage::new(&self.header(peer));
-            let mut messages: Vec<SyncMessage> = self.peers.iter().map(header).collect();
-            while messages.iter().all(SyncMessage::has_room) {
-                let Some(entry) = self.state.next_change(now) else { break };
-                for message in &mut messages {
-                    message.push(&entry);
-                }
+        let own = self.header();
+        for _ in 0..AT_ONCE {
+            let mut message = SyncMessage::new(&own);
+            while message.has_room()
+                && let Some(entry) = self.state.next_change(now, self.sequence)
+            {
+                message.push(&entry);
             }
-            let is_wanted = number == 0 && (self.heartbeat_at <= now || self.has_requests());
-            if !is_wanted && messages.iter().all(SyncMessage::is_empty) {
+            if message.is_empty() {
                 break;
             }
-            for (peer, message) in self.peers.iter_mut().zip(&messages) {
-                peer.sequence = peer.sequence.wrapping_add(1);
+            for peer in &mut self.peers {
+                peer.heartbeat_at = now + HEARTBEAT;
+                message.set_header(&SyncHeader { question: peer.asked(), sequence: self.sequence, ..own });
                 out.push(Outgoing::Sync(peer.host, message.bytes().to_vec()));
             }
-            self.heartbeat_at = now + HEARTBEAT;
+            self.sequence = self.sequence.wrapping_add(1);
         }
-        let has_more = self.state.has_changes() || self.sweep.is_some();
-        if !has_more {
-            // All that they wanted is on its way.
-            for peer in &mut self.peers {
-                if peer.wants != 0 {
-                    (peer.sent, peer.wants) = (peer.wants, 0);
-                    self.heartbeat_at = now + FLUSH;
-                }
+        // What it knows of an earlier time is of no use to others.
+        if self.is_synced {
+            for at in 0..self.peers.len() {
+                self.answer(now, at, out);
             }
         }
-        self.flush_at = if has_more { now + FLUSH } else { Time::NEVER };
+        self.flush_at = if self.state.has_changes() { now + FLUSH } else { Time::NEVER };
     }
 
-    /// Whether peers are to hear soon that something is wanted.
-    fn has_requests(&self) -> bool {
-        self.peers.iter().any(|peer| !peer.has_sent)
-    }
-
-    const fn header(&self, peer: &Peer) -> SyncHeader {
-        SyncHeader {
-            wants: if peer.has_sent { 0 } else { self.request },
-            sent: peer.sent,
-            instance: self.instance,
-            sequence: peer.sequence,
-            since: peer.sent_since,
+    /// Says what a peer has asked, as much as is said at once.
+    fn answer(&mut self, now: Time, at: usize, out: &mut Vec<Outgoing>) {
+        let own = self.header();
+        let peer = &mut self.peers[at];
+        let Some(question) = peer.take_question() else { return };
+        peer.heartbeat_at = now + HEARTBEAT;
+        let asked = peer.asked();
+        let mut from = question.from;
+        for part in 1..=AT_ONCE {
+            let mut message = SyncMessage::new(&own);
+            let end = self.state.write_known(now, (from, question.since), &mut message);
+            let is_last = part == AT_ONCE || end == TABLE_END;
+            let answer = SyncAnswer { request: question.request, places: (from, end), is_last };
+            message.set_header(&SyncHeader { question: asked, answer: Some(answer), ..own });
+            out.push(Outgoing::Sync(self.peers[at].host, message.bytes().to_vec()));
+            if is_last {
+                break;
+            }
+            from = end;
         }
+    }
+
+    /// What all of its datagrams begin with.
+    fn header(&self) -> SyncHeader {
+        let (instance, sequence, is_syncing) = (self.instance, self.sequence, !self.is_synced);
+        SyncHeader { instance, sequence, is_syncing, ..SyncHeader::default() }
     }
 }
 
@@ -428,23 +371,6 @@ impl BalancerHost {
     }
 }
 
-impl Rebase for Peer {
-    fn rebase(&mut self, by: Span) {
-        let Self {
-            host: _,
-            sequence: _,
-            expected: _,
-            whole_since: _,
-            heard_at,
-            wants: _,
-            sent: _,
-            sent_since: _,
-            has_sent: _,
-        } = self;
-        heard_at.rebase(by);
-    }
-}
-
 impl Rebase for Router {
     fn rebase(&mut self, by: Span) {
         let Self { service: _, is_ipv6: _, machine } = self;
@@ -461,21 +387,19 @@ impl Rebase for Balancer {
             peers,
             is_up: _,
             is_synced: _,
-            patient_until,
+            doubts: _,
+            patient_until: (silence, end),
             instance: _,
-            request: _,
-            has_missed: _,
+            sequence: _,
             flush_at,
-            heartbeat_at,
-            sweep: _,
             adopted: _,
             malformed: _,
         } = self;
         state.rebase(by);
         routers.rebase(by);
         peers.rebase(by);
-        patient_until.rebase(by);
+        silence.rebase(by);
+        end.rebase(by);
         flush_at.rebase(by);
-        heartbeat_at.rebase(by);
     }
 }

@@ -14,14 +14,14 @@ impl<P> Graph<P> {
     /// The time has come that balancers have wanted.
     #[cold]
     pub(crate) fn wake_balancers<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D) {
-        if self.balancers.armed != moment.now {
-            // An earlier one was armed in its place.
-            return;
+        // Else an earlier one was armed in its place.
+        if self.balancers.armed == moment.now {
+            self.balancers.armed = Time::NEVER;
+            for at in 0..self.balancers.all.len() {
+                self.drive_balancer(moment, driver, at);
+            }
         }
-        self.balancers.armed = Time::NEVER;
-        for at in 0..self.balancers.all.len() {
-            self.drive_balancer(moment, driver, at);
-        }
+        self.release_first_segments(moment, driver);
     }
 
     /// Has all balancers take part, and say what they have to say; what they were to be woken for is forgotten.

@@ -11,9 +11,13 @@ use crate::driver::{Driver, Loss, Tag};
 use crate::graph::{Graph, Moment, Tables};
 use crate::rewrite::write;
 use crate::services::answers;
-use crate::services::segment::parse;
+use crate::services::segment::{is_first_segment, parse};
 use crate::services::state::Decision;
+use crate::services::tunnel::unpack;
 use crate::services::{MAC, Service, Services};
+
+/// So many first segments wait for what peers are told before they go on.
+const FIRST_SEGMENTS_MAX: usize = 64;
 
 /// Where a packet for a service goes that has left a host.
 pub(in crate::services) enum Towards {
@@ -74,7 +78,8 @@ impl<P> Graph<P> {
     ) -> bool {
         let to = driver.forwarding(packet).to;
         let at = if to == FLOOD { None } else { self.balancers.at(to) };
-        if at.is_none() && !is_group(driver.destination(packet)) {
+        // What no switch knows the port of comes to all that ask for it, whatever its destination.
+        if at.is_none() && to != FLOOD && !is_group(driver.destination(packet)) {
             return false;
         }
         let Some(frame) = driver.frame(packet) else { return false };
@@ -95,6 +100,7 @@ impl<P> Graph<P> {
         (host, port): (NodeId, NetPort),
         packet: P,
     ) -> Option<P> {
+        let packet = if moment.tables.services.has_tunnels() { unpack(moment, driver, host, packet)? } else { packet };
         match self.balancers.at(host) {
             None => Some(packet),
             Some(at) => self.balance_at(moment, driver, (at, port), packet),
@@ -155,6 +161,8 @@ impl<P> Graph<P> {
             let from = host_table.by_mac(driver.source(&packet)).unwrap_or(own);
             state.process_from_client(now, (&tables.services, (host_table, from)), seen, &mut fields)
         };
+        // Of a connection's first segment there is no second one under way that could overtake it, other than with UDP.
+        let opens = balancer.state_mut().take_opened() && is_first_of_tcp(driver.headers(&packet));
         let begins = balancer.note_packet(now);
         let to = match (decision, client) {
             (Decision::To(host), _) => Some((host, host_table.mac(host))),
@@ -166,7 +174,11 @@ impl<P> Graph<P> {
             if let Some(mut packet) = write(tables, driver, packet, &fields) {
                 let hash = driver.forwarding(&packet).hash;
                 driver.set_forwarding(&mut packet, Forwarding { to: host, hash });
-                self.put(moment, driver, port, packet);
+                if opens {
+                    self.hold_first_segment(moment, driver, (at, port), packet);
+                } else {
+                    self.put(moment, driver, port, packet);
+                }
             }
         } else {
             self.answer_at(moment, driver, (decision, port), packet);
@@ -175,6 +187,36 @@ impl<P> Graph<P> {
         if begins {
             self.arm_balancers(moment, driver, at);
         }
+    }
+
+    /// Has a first segment wait until peers have been told of its connection: whoever takes the balancer's place then knows what its answer belongs to. That is once for all that come
+    /// in at a time.
+    fn hold_first_segment<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        (at, port): (usize, NetPort),
+        packet: P,
+    ) {
+        self.first_segments.push((port, packet));
+        self.balancers.all[at].note_opened(moment.now);
+        if self.first_segments.len() < FIRST_SEGMENTS_MAX {
+            self.arm_balancers(moment, driver, at);
+        } else {
+            for at in 0..self.balancers.all.len() {
+                self.drive_balancer(moment, driver, at);
+            }
+            self.release_first_segments(moment, driver);
+        }
+    }
+
+    /// They go on.
+    pub(super) fn release_first_segments<D: Driver<Packet = P>>(&mut self, moment: Moment<'_>, driver: &mut D) {
+        let mut held = std::mem::take(&mut self.first_segments);
+        for (port, packet) in held.drain(..) {
+            self.put(moment, driver, port, packet);
+        }
+        self.first_segments = held;
     }
 
     /// A packet goes nowhere from a balancer, or is answered by it.
@@ -213,6 +255,11 @@ impl<P> Graph<P> {
         }
         driver.free(packet);
     }
+}
+
+/// Whether a frame with these headers has the first segment of a connection in it.
+fn is_first_of_tcp(headers: &[u8]) -> bool {
+    parse(headers).is_some_and(|segment| is_first_segment(segment.tcp_flags))
 }
 
 /// What both directions of what a client says have in common with each other, and with nothing else.

@@ -14,6 +14,7 @@ mod balancer;
 mod drive;
 mod forward;
 mod frames;
+mod peer;
 
 use machine::{Rebase, Span, Time};
 use serde::{Deserialize, Serialize};
@@ -161,6 +162,14 @@ impl Balancers {
             if let Some(at) = known.and_then(|host| self.at(host)) {
                 self.active[number] = Some(at);
             }
+        }
+    }
+
+    /// This one has advertised last that it is active for the service of this name.
+    pub(crate) fn set_active(&mut self, services: &Services, name: &str, host: NodeId) {
+        let number = services.all.iter().position(|service| service.name == name);
+        if let (Some(number), Some(at)) = (number, self.at(host)) {
+            self.active[number] = Some(at);
         }
     }
 

@@ -4,6 +4,11 @@ use super::super::ServiceCounters;
 use super::super::balancers::{Balancer, Outgoing};
 use super::super::sync::parse_sync;
 use super::*;
+use machine::Rng;
+
+fn made(bed: &Bed, at: usize, seed: u64) -> Balancer {
+    Balancer::new(bed.now, &bed.services, &bed.services.balancers[at], seed)
+}
 
 /// Two balancers of a service with full NAT, and what they say to each other.
 struct Pair {
@@ -11,7 +16,32 @@ struct Pair {
     balancers: [Balancer; 2],
     /// Whether what they say is lost.
     is_cut: bool,
+    /// Which of it is: so many of a thousand, and answers.
+    lost: (u32, bool),
+    randomness: Rng,
     messages: u32,
+    /// By balancer.
+    said: [Rate; 2],
+}
+
+/// How much a balancer says.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    datagrams: u32,
+    /// In the 100 ms from then on.
+    lately: (Time, u32),
+    greatest: u32,
+}
+
+impl Rate {
+    fn count(&mut self, now: Time) {
+        self.datagrams += 1;
+        if now.since(self.lately.0) >= Span::from_ms(100) {
+            self.lately = (now, 0);
+        }
+        self.lately.1 += 1;
+        self.greatest = self.greatest.max(self.lately.1);
+    }
 }
 
 /// Hosts of balancers: the last two.
@@ -25,9 +55,31 @@ impl Pair {
             service.servers.truncate(1);
             service.spec.servers.truncate(1);
         });
-        let made = |at: usize| Balancer::new(bed.now, &bed.services, &bed.services.balancers[at], 7 + at as u64);
-        let balancers = [made(0), made(1)];
-        Self { bed, balancers, is_cut: false, messages: 0 }
+        let balancers = [made(&bed, 0, 7), made(&bed, 1, 8)];
+        let (lost, randomness, said) = ((0, false), Rng::new(7), [Rate::default(); 2]);
+        Self { bed, balancers, is_cut: false, lost, randomness, messages: 0, said }
+    }
+
+    /// Another balancer stands where one was: it knows nothing.
+    fn replace(&mut self, at: usize) {
+        self.balancers[at] = made(&self.bed, at, 77);
+        self.balancers[at].begin_late(self.bed.now);
+        self.said = [Rate::default(); 2];
+    }
+
+    /// Lets so much time pass as it takes until something is so.
+    fn run_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        let patient_until = self.bed.now + Span::from_secs(600);
+        while !is_so(self) {
+            assert!(self.bed.now < patient_until, "{:?} {:?}", self.connections(), self.said);
+            self.run(Span::from_ms(10));
+        }
+    }
+
+    /// Whether what balancers say now is lost.
+    fn loses(&mut self, message: &[u8]) -> bool {
+        let is_answer = parse_sync(message).is_ok_and(|(header, _)| header.answer.is_some());
+        self.is_cut || self.randomness.below(1_000) < self.lost.0 || is_answer && self.lost.1
     }
 
     /// Lets so much time pass.
@@ -44,7 +96,8 @@ impl Pair {
                     assert_eq!(to, AT[1 - at]);
                     assert!(parse_sync(&message).is_ok() && message.len() <= 1_200);
                     self.messages += 1;
-                    if !self.is_cut {
+                    self.said[at].count(self.bed.now);
+                    if !self.loses(&message) {
                         self.balancers[1 - at].hear_sync(self.bed.now, AT[at], &self.bed.host_table, &message);
                     }
                 }
@@ -93,7 +146,7 @@ impl Pair {
         [0, 1].map(|at| self.balancers[at].view(true).connections)
     }
 
-    fn active(&mut self, at: usize) -> u32 {
+    fn active(&self, at: usize) -> u32 {
         let now = self.bed.now;
         let view = self.balancers[at].state().views().next().expect("it is there");
         view.machine.status(now).map(|server| server.active).sum()
@@ -141,6 +194,115 @@ fn what_is_lost_on_the_way_is_asked_for() {
     pair.run(Span::from_ms(300));
     assert_eq!(pair.connections(), [300, 300]);
     assert!(pair.balancers.iter().all(Balancer::is_usable), "nobody was gone");
+}
+
+/// One that comes anew hears of all connections, whatever share of datagrams is lost, and neither of them floods the other one meanwhile.
+#[test]
+fn all_connections_are_heard_of_over_links_that_lose() {
+    let mut pair = Pair::new();
+    for number in 0..20_000 {
+        pair.open(0, 4_000 + number);
+    }
+    pair.run_until(|pair| pair.connections() == [20_000, 20_000]);
+    for lost in [0, 10, 100, 500] {
+        pair.lost = (lost, false);
+        pair.replace(1);
+        assert!(!pair.balancers[1].is_usable());
+        pair.run_until(|pair| pair.connections() == [20_000, 20_000] && pair.balancers[1].is_usable());
+        assert_eq!(pair.active(1), 20_000, "{lost}");
+        // 26 connections in a datagram, eight datagrams a question, one question a millisecond.
+        let [answers, questions] = pair.said;
+        let share = f64::from(answers.datagrams) / (20_000.0 / 26.0);
+        let expected = 1.0 / (1.0 - f64::from(lost) / 1_000.0);
+        assert!(share < expected * 3.0, "{lost}: {answers:?}");
+        assert!(answers.greatest <= 801 && questions.greatest <= 101, "{lost}: {answers:?} {questions:?}");
+        // Nothing more is asked when all is known.
+        pair.lost = (0, false);
+        pair.run(Span::from_secs(2));
+        pair.said = [Rate::default(); 2];
+        pair.run(Span::from_secs(1));
+        assert!(pair.said.iter().all(|said| said.datagrams <= 11), "{lost}: {:?}", pair.said);
+    }
+    // Nor does one flood that nobody answers.
+    pair.is_cut = true;
+    pair.replace(1);
+    pair.run(Span::from_secs(2));
+    let said = pair.said[1];
+    assert!(said.datagrams < 40 && pair.balancers[1].is_usable(), "{said:?}");
+}
+
+/// What is lost of changes is said again, and nothing else, though there are many connections.
+#[test]
+fn what_is_said_again_is_what_was_lost() {
+    let mut pair = Pair::new();
+    for number in 0..10_000 {
+        pair.open(0, 4_000 + number);
+    }
+    pair.run_until(|pair| pair.connections() == [10_000, 10_000]);
+    pair.is_cut = true;
+    pair.open(0, 20_000);
+    pair.run(Span::from_ms(5));
+    pair.is_cut = false;
+    let before = pair.messages;
+    pair.run_until(|pair| pair.connections() == [10_001, 10_001]);
+    assert!(pair.messages - before < 40, "{}", pair.messages - before);
+    // Connections come and go while a tenth is lost: both agree in the end.
+    pair.lost = (100, false);
+    for number in 0..1_000 {
+        let (client, _) = pair.open(number % 2, 21_000 + number as u16);
+        if number % 3 == 0 {
+            pair.send(number % 2, client, RST | ACK, (1_001, 5_001));
+        }
+        pair.run(Span::from_us(300));
+    }
+    pair.run_until(|pair| [0, 1].map(|at| pair.active(at)) == [10_667, 10_667]);
+    assert!(pair.balancers.iter().all(Balancer::is_usable), "nobody was gone");
+}
+
+/// One to which no answer comes goes on with what it knows, after a while, and forgets nothing; it hears of the rest when it can.
+#[test]
+fn one_that_hears_no_answers_goes_on() {
+    let mut pair = Pair::new();
+    let all: Vec<_> = (0..100).map(|number| pair.open(0, 4_000 + number)).collect();
+    pair.run(Span::from_ms(20));
+    pair.lost = (0, true);
+    pair.balancers[1].set_carrier(pair.bed.now, false);
+    pair.balancers[1].set_carrier(pair.bed.now, true);
+    pair.run(Span::from_secs(9));
+    assert!(!pair.balancers[1].is_usable(), "somebody is there who knows better");
+    pair.run(Span::from_secs(2));
+    assert!(pair.balancers[1].is_usable());
+    assert_eq!(pair.active(1), 100);
+    // What it sees itself is not in doubt.
+    pair.lost = (0, false);
+    pair.send(0, all[0].0, RST | ACK, (1_001, 5_001));
+    assert_eq!(pair.send(1, all[1].0, PSH | ACK, (1_001, 5_001)).0, Decision::To(host(1)));
+    pair.run(Span::from_secs(1));
+    assert_eq!((pair.active(0), pair.active(1)), (99, 99));
+}
+
+/// Peers are told of a connection before its server is, if that is asked for, whatever else there is to say.
+#[test]
+fn a_connection_that_begins_is_said_first() {
+    let mut pair = Pair::new();
+    for number in 0..500 {
+        pair.open(0, 4_000 + number);
+    }
+    let (now, client) = (pair.bed.now, pair.bed.client(9_000));
+    assert!(pair.balancers[0].state_mut().take_opened());
+    let (_, fields) = pair.send(0, client, SYN, (1_000, 0));
+    assert!(pair.balancers[0].state_mut().take_opened());
+    pair.balancers[0].note_opened(now);
+    assert_eq!(pair.balancers[0].next_time(now), now);
+    let mut out = Vec::new();
+    pair.balancers[0].advance(now, &mut out);
+    let Some(Outgoing::Sync(_, first)) = out.first() else { panic!("{out:?}") };
+    pair.balancers[1].hear_sync(now, AT[0], &pair.bed.host_table, first);
+    // The one that has opened it is gone: its server's answer comes to the other one.
+    let port = fields.iter().find_map(|it| if let Field::SrcPort(port) = it { Some(*port) } else { None });
+    let seen = Endpoint(VIRTUAL, port.unwrap_or(client.1));
+    assert_eq!(pair.answer(1, seen, SYN | ACK, (5_000, 1_001)), Some(host(0)));
+    assert_eq!(pair.send(1, client, ACK, (1_001, 5_001)).0, Decision::To(host(1)));
 }
 
 /// One whose link was down gets nothing before it has heard of all, and forgets what has ended meanwhile.

@@ -99,6 +99,22 @@ pub fn render(families: Vec<Family>) -> String {
     page
 }
 
+/// A page of `OpenMetrics` in the text format 0.0.4 that Prometheus had before: there, a counter's `_total` is a part of its name.
+pub fn older(page: &str) -> String {
+    let mut older = String::with_capacity(page.len());
+    let is_counter = |name: &str| page.contains(&format!("# TYPE {name} counter\n"));
+    for line in page.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
+        let about = line.strip_prefix("# HELP ").map(|rest| ("# HELP", rest));
+        let about = about.or_else(|| line.strip_prefix("# TYPE ").map(|rest| ("# TYPE", rest)));
+        match about.and_then(|(what, rest)| Some((what, rest.split_once(' ')?))) {
+            Some((what, (name, rest))) if is_counter(name) => older.extend([what, " ", name, "_total ", rest]),
+            _ => older.push_str(line),
+        }
+        older.push('\n');
+    }
+    older
+}
+
 #[derive(Debug)]
 struct Snapshot(Vec<Family>);
 

@@ -152,6 +152,23 @@ fn a_page_is_what_openmetrics_allows() {
     assert!(parse(&super::page("empty", &Counters::default())).values().all(|value| *value == 0.0));
 }
 
+#[test]
+fn the_older_format_has_the_same_samples_under_their_whole_names() {
+    let open = page("lab", &counters());
+    let older = super::family::older(&open);
+    let samples =
+        |page: &str| page.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(samples(&older), samples(&open));
+    let types: BTreeSet<&str> =
+        older.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_whitespace().next()).collect();
+    for sample in samples(&older) {
+        let name = sample.split(['{', ' ']).next().expect("a sample has a name");
+        assert!(types.contains(name), "{sample}: {types:?}");
+    }
+    assert!(older.contains("# TYPE heddle_link_drops_total counter\n"), "{older}");
+    assert!(!older.contains("EOF"));
+}
+
 /// The board of `docs/grafana` asks for what there is, by labels that there are.
 #[test]
 fn the_board_shows_what_is_served() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use datapath::{ServerState, Tracer};
+use datapath::{BalancerRole, ServerState, Tracer};
 use fabric::{Fabric, FlowCommand, FlowInput, find_switch, table_changes};
 use live::Instance;
 use live::control::{FlowEntry, ServerStatus, ServiceStatus, SwitchFlows};
@@ -105,6 +105,11 @@ impl Network {
             tracer.take_function_down(*ingress);
         }
         for status in &self.services {
+            for balancer in status.balancers.iter().filter(|balancer| balancer.role == BalancerRole::Active) {
+                if let Some(host) = fabric.topology.node(&balancer.balancer) {
+                    tracer.set_active_balancer(&status.service, host);
+                }
+            }
             for (server, weight) in status.servers.iter().zip(weights(&status.servers)) {
                 let ServerStatus { active, inactive, ref out, .. } = *server;
                 let is_healthy = !matches!(out.as_deref(), Some("down" | "ejected"));

@@ -1,0 +1,144 @@
+//! What is wrong with a command line, in the form of all other errors: what it is, and what to do about it.
+
+use std::error::Error as _;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use miette::{Report, miette};
+
+use crate::output::harmless;
+
+/// The error as others are shown; `None`: it is none, or one that clap explains at length, as with all of its help.
+pub fn explain(error: &clap::Error) -> Option<Report> {
+    let words = |kind: ContextKind| words(error.get(kind));
+    let word = |kind: ContextKind| words(kind).into_iter().next().unwrap_or_default();
+    let (usage, command) = usage(&word(ContextKind::Usage));
+    let listed = format!("`{command} --help` lists what there is");
+    let meant = |kind: ContextKind| match words(kind).as_slice() {
+        [] => None,
+        all => Some(format!("did you mean {}?", quoted(all, " or "))),
+    };
+    let argument = word(ContextKind::InvalidArg);
+    let value = word(ContextKind::InvalidValue);
+    let (message, hint) = match error.kind() {
+        ErrorKind::MissingRequiredArgument => {
+            let missing = words(ContextKind::InvalidArg).join(" and ");
+            (format!("`{command}` needs {missing}"), format!("`{usage}`; `{command} --help` says more"))
+        }
+        ErrorKind::InvalidSubcommand => {
+            let known = meant(ContextKind::SuggestedSubcommand);
+            (format!("there is no command `{}`", word(ContextKind::InvalidSubcommand)), known.unwrap_or(listed))
+        }
+        ErrorKind::UnknownArgument => {
+            let message = if argument.starts_with('-') {
+                format!("`{command}` has no option `{argument}`")
+            } else {
+                format!("`{command}` takes no `{argument}` there")
+            };
+            (message, meant(ContextKind::SuggestedArg).unwrap_or(format!("`{usage}`; {listed}")))
+        }
+        ErrorKind::InvalidValue if value.is_empty() => {
+            let known = words(ContextKind::ValidValue);
+            let hint = if known.is_empty() { "write one behind it".to_owned() } else { one_of(&known) };
+            (format!("`{argument}` has no value"), hint)
+        }
+        ErrorKind::InvalidValue => {
+            let known = one_of(&words(ContextKind::ValidValue));
+            let hint =
+                meant(ContextKind::SuggestedValue).map_or_else(|| known.clone(), |meant| format!("{meant} {known}"));
+            (format!("`{value}` can't be `{argument}`"), hint)
+        }
+        ErrorKind::ValueValidation => {
+            let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
+            (format!("`{value}` can't be `{argument}`{why}"), String::new())
+        }
+        ErrorKind::ArgumentConflict => {
+            let others = words(ContextKind::PriorArg);
+            let message = if others.is_empty() || others == [argument.as_str()] {
+                format!("`{argument}` cannot be given twice")
+            } else {
+                format!("`{argument}` cannot be used with {}", quoted(&others, " and "))
+            };
+            (message, format!("`{usage}`; leave one of them out"))
+        }
+        _ => return None,
+    };
+    let message = harmless(&message);
+    Some(if hint.is_empty() { miette!("{message}") } else { miette!(help = harmless(&hint), "{message}") })
+}
+
+fn words(value: Option<&ContextValue>) -> Vec<String> {
+    match value {
+        Some(ContextValue::String(word)) => vec![word.clone()],
+        Some(ContextValue::Strings(words)) => words.clone(),
+        Some(ContextValue::StyledStr(text)) => vec![text.to_string()],
+        Some(ContextValue::StyledStrs(texts)) => texts.iter().map(ToString::to_string).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn quoted(words: &[String], between: &str) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(between)
+}
+
+fn one_of(words: &[String]) -> String {
+    format!("there are {}", words.join(", "))
+}
+
+/// The line of usage, and the command that it is of.
+fn usage(text: &str) -> (String, String) {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && *line != "Usage:").unwrap_or_default();
+    let line = line.strip_prefix("Usage: ").unwrap_or(line).to_owned();
+    let is_command = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let command = line.split_whitespace().take_while(is_command).collect::<Vec<_>>().join(" ");
+    let command = if command.is_empty() { env!("CARGO_PKG_NAME").to_owned() } else { command };
+    (line, command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::Parser as _;
+
+    fn said(line: &str) -> (String, String) {
+        let error = Cli::try_parse_from(line.split_whitespace()).expect_err(line);
+        let report = explain(&error).unwrap_or_else(|| panic!("{line}: {error}"));
+        (report.to_string(), report.help().map(|hint| hint.to_string()).unwrap_or_default())
+    }
+
+    #[test]
+    fn each_says_what_is_wrong_and_what_to_do() {
+        for (line, message, hint) in [
+            ("heddle run", "`heddle run` needs <FILE>", "`heddle run <FILE>`; `heddle run --help` says more"),
+            ("heddle rnu lab.fabric.yaml", "there is no command `rnu`", "did you mean `run`?"),
+            ("heddle up --topp tree,3", "`heddle up` has no option `--topp`", "did you mean `--topo`?"),
+            ("heddle up --bogus", "`heddle up` has no option `--bogus`", "`heddle up --help` lists what there is"),
+            ("heddle down lab more", "`heddle down` takes no `more` there", "`heddle down --help`"),
+            ("heddle show linkz", "`linkz` can't be `<TOPIC>`", "did you mean `links`? there are nodes, links"),
+            ("heddle show links -o yaml", "`yaml` can't be `--output <OUTPUT>`", "there are table, json, csv"),
+            ("heddle show links -o", "`--output <OUTPUT>` has no value", "there are table, json, csv"),
+            ("heddle ping h1 h2 --count x", "`x` can't be `--count <N>`: invalid digit", ""),
+            ("heddle run f.yaml --sim --live", "`--sim` cannot be used with `--live`", "leave one of them out"),
+            ("heddle exec h1", "`heddle exec` needs <COMMAND>", "`heddle exec <HOST> <COMMAND>...`"),
+            ("heddle cluster gett /a", "there is no command `gett`", "did you mean `get`?"),
+        ] {
+            let (said, how) = said(line);
+            assert!(said.starts_with(message) && how.contains(hint), "{line}: {said}; {how}");
+        }
+    }
+
+    #[test]
+    fn help_is_left_to_clap() {
+        for line in ["heddle --help", "heddle run --help", "heddle --version", "heddle"] {
+            let error = Cli::try_parse_from(line.split_whitespace()).expect_err(line);
+            assert!(explain(&error).is_none(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_arguments_say_is_not_for_the_terminal() {
+        let error = Cli::try_parse_from(["heddle", "\u{1b}[31mup"]).expect_err("there is none");
+        let shown = explain(&error).expect("it is explained").to_string();
+        assert!(shown.chars().all(|c| !c.is_control()), "{shown:?}");
+    }
+}
