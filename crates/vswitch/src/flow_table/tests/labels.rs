@@ -128,7 +128,7 @@ fn labels_are_put_on_written_and_taken_off() {
 
 /// A decision about one packet holds for no other one that differs in what is behind its labels.
 #[test]
-fn packets_with_the_same_labels_are_told_apart_behind_them() {
+fn packets_with_the_same_labels_have_unequal_keys_behind_them() {
     let mut tables = tables(&[
         "mpls,actions=pop_mpls:0x0800,goto_table:1",
         "table=1,priority=9,udp,tp_dst=80,actions=output:1",
