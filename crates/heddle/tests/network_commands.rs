@@ -297,7 +297,7 @@ fn links_are_changed_while_the_network_runs() {
     assert!(said.starts_with("h1-leaf1 is up: rate=100Mbit delay=20ms queue=100 loss=100%; the file says "), "{said}");
     desk.expect(1, &["ping", "h1", "h2", "-c", "3", "-i", "10ms", "-W", "300ms"]);
     let row = first_link(desk);
-    assert_eq!((&row["loss"], &row["queue"]), (&"100 %".into(), &100.into()), "{row}");
+    assert_eq!((&row["loss-percent"], &row["queue-packets"]), (&100.0.into(), &100.into()), "{row}");
     let (plan, _) = desk.expect(0, &["plan", "lab.fabric.yaml", "-o", "json"]);
     assert_eq!(json(&plan)["up"]["changed"], serde_json::json!(["h1 - leaf1"]), "{plan}");
     // Without carrier in between, it stays changed.

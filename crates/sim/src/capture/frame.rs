@@ -94,12 +94,12 @@ pub(super) struct Writer {
 struct Connection {
     /// Which one of those that had this place.
     generation: u32,
-    ends: [End; 2],
+    ends: [EndState; 2],
 }
 
 /// What an end has said so far. Each begins to count at 0, with its SYN.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct EndState {
     /// Behind what it has sent.
     next: u32,
     acknowledged: u32,
@@ -109,7 +109,7 @@ struct End {
 
 impl Connection {
     const fn new(generation: u32) -> Self {
-        Self { generation, ends: [End { next: 1, acknowledged: 1, last: None }; 2] }
+        Self { generation, ends: [EndState { next: 1, acknowledged: 1, last: None }; 2] }
     }
 }
 
