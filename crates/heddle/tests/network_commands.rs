@@ -36,7 +36,7 @@ fn networks_are_listed_and_what_a_crash_left_is_named() {
     desk.expect(0, &["up", "lab.fabric.yaml", "--name", "other"]);
     let (listed, _) = desk.expect(0, &["list", "-o", "json"]);
     let listed = json(&listed);
-    assert_eq!((&listed[0]["name"], &listed[1]["name"]), (&"lab".into(), &"other".into()), "{listed}");
+    assert!(listed[0]["name"] == "lab" && listed[1]["name"] == "other", "{listed}");
     for network in listed.as_array().expect("rows") {
         let expected = [("state", "up".into()), ("file", "lab.fabric.yaml".into()), ("hosts", 4.into())];
         let more = [("switches", Value::from(5)), ("links", 10.into()), ("fabric", "lab".into())];
@@ -196,10 +196,10 @@ fn every_pair_of_hosts_is_asked_and_who_does_not_answer_is_named() {
     desk.expect(0, &["link", "down", "h4", "leaf2"]);
     let (matrix, _) = desk.expect(1, &["ping", "--all", "-W", "300ms"]);
     assert!(matrix.contains("6/12 received (50 % lost)") && matrix.contains("h1 -> h4: "), "{matrix}");
-    let (rows, _) = desk.expect(1, &["ping", "--all", "-W", "300ms", "-o", "json"]);
-    let rows = json(&rows);
-    assert_eq!(rows.as_array().expect("rows").len(), 12);
-    for row in rows.as_array().expect("rows") {
+    let rows =
+        json(&desk.expect(1, &["ping", "--all", "-W", "300ms", "-o", "json"]).0).as_array().expect("rows").clone();
+    assert_eq!(rows.len(), 12);
+    for row in &rows {
         let is_cut_off = row["from"] == "h4" || row["to"] == "h4";
         assert_eq!((&row["sent"], &row["received"]), (&1.into(), &u32::from(!is_cut_off).into()), "{row}");
         assert_eq!((row["rtt-mean-ms"].is_null(), row["failure"].is_null()), (is_cut_off, !is_cut_off), "{row}");
@@ -208,8 +208,7 @@ fn every_pair_of_hosts_is_asked_and_who_does_not_answer_is_named() {
     assert!(stderr.contains("`leaf1` is a switch"), "{stderr}");
     let (_, stderr) = desk.expect(2, &["ping", "h1", "h44"]);
     assert!(stderr.contains("no host `h44`") && stderr.contains("did you mean `h4`?"), "{stderr}");
-    let (_, stderr) = desk.expect(2, &["ping", "h1"]);
-    assert!(stderr.contains("<TO>"), "{stderr}");
+    assert!(desk.expect(2, &["ping", "h1"]).1.contains("<TO>"));
 }
 
 /// Whether something listens in a host, at iperf3's port.
