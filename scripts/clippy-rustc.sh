@@ -4,7 +4,7 @@
 # Not in sh: dash loses variables with a dash in their names, as CARGO_BIN_EXE_.. has.
 set -euo pipefail
 # A crate's own unit tests call a little of it; to optimise all of it once more for them takes a quarter of the time for compiling. Those of the simulator compute for a minute.
-if [[ " $* " == *" --crate-name heddle_"*" --test "* && " $* " != *" --crate-name heddle_sim "* ]]; then
+if [[ " $* " == *" crates/"*"/src/lib.rs "*" --test "* && " $* " != *" crates/sim/src/lib.rs "* ]]; then
     set -- "$@" -C opt-level=0
 fi
 exec clippy-driver "$@" --deny warnings

@@ -14,7 +14,7 @@ fn field(which: u8, value: [u8; VALUE]) -> Field {
     let four: Ipv4Addr = <[u8; 4]>::try_from(&value[..4]).expect("it is as long").into();
     let mac = value[..6].try_into().expect("it is as long");
     let port = u16::from_be_bytes([value[0], value[1]]);
-    match which % 17 {
+    match which % 24 {
         0 => Field::EthSrc(mac),
         1 => Field::EthDst(mac),
         2 => Field::Ipv4Src(four),
@@ -31,6 +31,13 @@ fn field(which: u8, value: [u8; VALUE]) -> Field {
         13 => Field::QuotedPorts(port, !port),
         14 => Field::TcpSeq(four.to_bits()),
         15 => Field::TcpAck(four.to_bits()),
+        16 => Field::MplsLabel(four.to_bits() & 0xf_ffff),
+        17 => Field::MplsTrafficClass(value[0] & 0x07),
+        18 => Field::MplsTtl(value[0]),
+        19 => Field::LabelledTtl(value[0]),
+        20 => Field::NdTarget(value.into()),
+        21 => Field::NdSourceLinkLayer(mac),
+        22 => Field::NdTargetLinkLayer(mac),
         _ => Field::Ttl(value[0]),
     }
 }
@@ -74,7 +81,15 @@ fuzz_target!(|bytes: &[u8]| {
         | Field::QuotedDst(_)
         | Field::QuotedPorts(..)
         | Field::TcpSeq(_)
-        | Field::TcpAck(_) => {}
+        | Field::TcpAck(_)
+        | Field::MplsLabel(_)
+        | Field::MplsTrafficClass(_)
+        | Field::MplsTtl(_)
+        | Field::LabelledTtl(_)
+        | Field::NdTarget(_)
+        | Field::NdSourceLinkLayer(_)
+        | Field::NdTargetLinkLayer(_)
+        | Field::TunnelId(_) => {}
     }
     assert_eq!(FlowKey::parse(&frame), Ok(expected));
 });
