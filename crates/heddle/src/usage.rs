@@ -13,10 +13,8 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
     let word = |kind: ContextKind| words(kind).into_iter().next().unwrap_or_default();
     let (usage, command) = usage(&word(ContextKind::Usage));
     let listed = format!("`{command} --help` lists what there is");
-    let meant = |kind: ContextKind| match words(kind).as_slice() {
-        [] => None,
-        all => Some(format!("did you mean {}?", quoted(all, " or "))),
-    };
+    // The last one is the nearest.
+    let meant = |kind: ContextKind| words(kind).last().map(|near| format!("did you mean `{near}`?"));
     let argument = word(ContextKind::InvalidArg);
     let value = word(ContextKind::InvalidValue);
     let (message, hint) = match error.kind() {
@@ -110,7 +108,8 @@ mod tests {
     fn each_says_what_is_wrong_and_what_to_do() {
         for (line, message, hint) in [
             ("heddle run", "`heddle run` needs <FILE>", "`heddle run <FILE>`; `heddle run --help` says more"),
-            ("heddle rnu lab.fabric.yaml", "there is no command `rnu`", "did you mean `run`?"),
+            ("heddle rnu lab", "there is no command `rnu`", "`heddle --help` lists what there is"),
+            ("heddle chek lab", "there is no command `chek`", "did you mean `check`?"),
             ("heddle up --topp tree,3", "`heddle up` has no option `--topp`", "did you mean `--topo`?"),
             ("heddle up --bogus", "`heddle up` has no option `--bogus`", "`heddle up --help` lists what there is"),
             ("heddle down lab more", "`heddle down` takes no `more` there", "`heddle down --help`"),
