@@ -216,12 +216,16 @@ impl Run<'_> {
             let has_it = |service: &Service| service.at.contains(id) || service.servers.iter().any(|it| it.host == *id);
             self.services.iter().any(has_it)
         };
-        let hosts = topology.end_hosts().map(|(id, host)| (host, reached[id] || is_replaced(&id)));
+        let hosts = topology.end_hosts().map(|(id, host)| (id, host, reached[id]));
         // The first host is where the search began: if nobody else is reached, it is the one that is cut off.
         let others = hosts.clone().skip(1);
-        let alone = topology.end_host_count() > 2 && others.clone().all(|(_, reached)| !reached);
-        let lost = if alone { hosts.clone().next() } else { others.clone().find(|(_, reached)| !reached) };
-        if let Some((host, _)) = lost {
+        let alone = topology.end_host_count() > 2 && others.clone().all(|(.., reached)| !reached);
+        let lost = if alone {
+            hosts.clone().next()
+        } else {
+            others.clone().find(|(id, _, reached)| !reached && !is_replaced(id))
+        };
+        if let Some((_, host, _)) = lost.filter(|(id, ..)| !is_replaced(id)) {
             problems.add(
                 place,
                 format!("after these faults nobody reaches `{}` to the end of the run", host.name),

@@ -306,7 +306,7 @@ fn links_are_changed_while_the_network_runs() {
     assert_eq!(desk.expect(0, &["link", "up", "h1-leaf1"]).0, "h1-leaf1 is up\n");
     assert!(round_trips(desk).0 >= 60.0);
     let (rows, _) = desk.expect(0, &["link", "set", "-n", "lab", "h1", "leaf1", "rate=none", "-o", "csv"]);
-    assert!(rows.lines().nth(1).is_some_and(|row| row.starts_with("h1-leaf1,h1,0,leaf1,0,,30ms,,")), "{rows}");
+    assert!(rows.lines().nth(1).is_some_and(|row| row.starts_with("h1-leaf1,h1,0,leaf1,0,,30000000,,")), "{rows}");
     // The file as it is brings back what it says.
     let (said, _) = desk.expect(0, &["up", "lab.fabric.yaml"]);
     assert!(said.contains("changed h1 - leaf1"), "{said}");

@@ -119,13 +119,19 @@ fn metrics_are_printed_and_served() {
     let (page, _) = desk.expect(0, &["metrics", "counted"]);
     assert!(page.contains("\nheddle_link_up{network=\"counted\",a=\"") && page.ends_with("# EOF\n"), "{page}");
     let served = Listening::start(desk, &["metrics", "counted", "--listen", "127.0.0.1:0"]);
-    let answer = ask(&served.addresses[0], "GET /metrics?x=1 HTTP/1.0\r\n\r\n");
+    let answer = ask(
+        &served.addresses[0],
+        "GET /metrics?x=1 HTTP/1.0\r\nAccept: application/openmetrics-text;version=1.0.0\r\n\r\n",
+    );
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
     assert!(
         head.starts_with("HTTP/1.1 200 ") && head.contains("application/openmetrics-text; version=1.0.0"),
         "{head}"
     );
     assert!(body.contains("\nheddle_link_up{") && body.ends_with("# EOF\n"), "{body}");
+    let older = ask(&served.addresses[0], "GET /metrics HTTP/1.0\r\n\r\n");
+    assert!(older.contains("text/plain; version=0.0.4") && older.contains("\nheddle_link_up{"), "{older}");
+    assert!(!older.contains("# EOF"), "{older}");
     assert!(ask(&served.addresses[0], "GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404 "));
     desk.expect(0, &["down", "counted"]);
     let absent = ask(&served.addresses[0], "GET /metrics HTTP/1.0\r\n\r\n");

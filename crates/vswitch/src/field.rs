@@ -1,17 +1,20 @@
 //! Header fields that a switch can write.
 
 mod discovery;
+mod frame;
 mod label;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::{
-    Coverage, Error, EthernetPacket, EthernetPacketMut, Ipv4Packet, Ipv4PacketMut, Ipv6Packet, Ipv6PacketMut,
+    Coverage, Error, EthernetPacketMut, Ipv4Packet, Ipv4PacketMut, Ipv6Packet, Ipv6PacketMut, MplsRepr,
     TransportPacketMut, ethertype, protocol,
 };
 
 use discovery::LinkLayer;
+pub(crate) use frame::ethertype_of;
+use frame::payload;
 
 /// A header field and what it is to be: the set-field action of `OpenFlow`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,7 +102,9 @@ impl Field {
             Self::Dscp(dscp) => write_ip(frame, IpField::TrafficClass { bits: dscp << 2, mask: 0xfc })?,
             Self::Ecn(ecn) => write_ip(frame, IpField::TrafficClass { bits: ecn, mask: 0x03 })?,
             Self::Ttl(ttl) => write_ip(frame, IpField::Ttl(ttl))?,
-            Self::MplsLabel(_) | Self::MplsTrafficClass(_) | Self::MplsTtl(_) => label::write(frame, self)?,
+            Self::MplsLabel(_) | Self::MplsTrafficClass(_) | Self::MplsTtl(_) => {
+                label::write(frame, |entry| self.in_entry(entry))?;
+            }
             Self::LabelledTtl(ttl) => label::write_inner_ttl(frame, ttl)?,
             Self::NdTarget(target) => discovery::write_target(frame, target, coverage)?,
             Self::NdSourceLinkLayer(mac) => discovery::write_link_layer(frame, (LinkLayer::Source, mac), coverage)?,
@@ -150,18 +155,16 @@ impl fmt::Display for Field {
     }
 }
 
-/// What a frame carries.
-pub(crate) fn ethertype_of(frame: &[u8]) -> Result<u16, Error> {
-    EthernetPacket::new_checked(frame).map(|ethernet| ethernet.ethertype())
-}
-
-/// The payload of a frame that carries this.
-fn payload<'a>(frame: &'a mut [u8], wanted: u16, expected: &'static str) -> Result<&'a mut [u8], Error> {
-    let ethertype = ethertype_of(frame)?;
-    if ethertype != wanted {
-        return Err(Error::Field { header: "Ethernet", field: "ethertype", value: u32::from(ethertype), expected });
+impl Field {
+    /// An entry of a label stack in which this is written. Fields that are none of its leave it as it is.
+    pub(crate) const fn in_entry(self, entry: MplsRepr) -> MplsRepr {
+        match self {
+            Self::MplsLabel(label) => MplsRepr { label, ..entry },
+            Self::MplsTrafficClass(traffic_class) => MplsRepr { traffic_class, ..entry },
+            Self::MplsTtl(ttl) => MplsRepr { ttl, ..entry },
+            _ => entry,
+        }
     }
-    EthernetPacketMut::new_checked(frame).map(EthernetPacketMut::into_payload)
 }
 
 /// A field that both versions of IP have.

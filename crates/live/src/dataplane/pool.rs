@@ -15,7 +15,7 @@ use wire::{
 
 use crate::tap::{VNET_HEADER, VNET_LAYOUT};
 
-/// Room in front of a frame that has come in: for six tags, or two and an IP header. So large that headers stay where the processor's loads like them.
+/// Room in front of a frame that has come in: for sixteen tags, or six and an IP header. So large that headers stay where the processor's loads like them.
 const HEADROOM: usize = 64;
 
 /// A frame in its buffer, with what has been found out about it where it came in. It goes through the graph, queues and rings by value: so it is one
@@ -398,7 +398,7 @@ mod tests {
         packet.set_len(VNET_HEADER + 60);
         let before = packet.bytes().to_vec();
         assert!(packet.pop_vlan().is_err());
-        for tags in 1..=4_u16 {
+        for tags in 1..=HEADROOM as u16 / 4 {
             packet.push_vlan(tags).unwrap();
             let ethernet = EthernetPacket::new_checked(packet.ethernet()).unwrap();
             assert_eq!((ethernet.vlan(), packet.ethernet().len()), (Some(tags), 60 + usize::from(tags) * 4));
@@ -409,7 +409,7 @@ mod tests {
             assert_eq!(said.segmentation.unwrap().header_len, 54 + tags * 4);
         }
         assert!(packet.push_vlan(5).is_err(), "the headroom is used up");
-        for _ in 1..=4 {
+        for _ in 0..HEADROOM / 4 {
             packet.pop_vlan().unwrap();
         }
         assert_eq!(packet.bytes(), before);

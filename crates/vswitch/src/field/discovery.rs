@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use wire::{Coverage, Error, Ipv6Packet, Ipv6PacketMut, checksum, ethertype, kind, protocol};
 
-use super::payload;
+use super::frame::payload;
 
 /// What a message has in front of its options, and where in it the checksum and the target are.
 const HEADER: usize = 24;
@@ -89,8 +89,8 @@ pub fn write_link_layer(frame: &mut [u8], (whose, mac): (LinkLayer, [u8; 6]), co
 
 #[cfg(test)]
 mod tests {
-    use super::super::Field;
     use super::*;
+    use crate::Field;
     use crate::testing::{address, solicitation, tcp_v6};
 
     #[test]

@@ -2,19 +2,7 @@
 
 use wire::{Error, EthernetPacketMut, Ipv4PacketMut, Ipv6PacketMut, MplsPacketMut, MplsRepr, ethertype};
 
-use super::{Field, ethertype_of};
-
-impl Field {
-    /// An entry of a label stack in which this is written. Fields that are none of its leave it as it is.
-    pub(crate) const fn in_entry(self, entry: MplsRepr) -> MplsRepr {
-        match self {
-            Self::MplsLabel(label) => MplsRepr { label, ..entry },
-            Self::MplsTrafficClass(traffic_class) => MplsRepr { traffic_class, ..entry },
-            Self::MplsTtl(ttl) => MplsRepr { ttl, ..entry },
-            _ => entry,
-        }
-    }
-}
+use super::frame::ethertype_of;
 
 /// The uppermost entry of a frame's label stack.
 fn uppermost(frame: &mut [u8]) -> Result<MplsPacketMut<'_>, Error> {
@@ -26,10 +14,10 @@ fn uppermost(frame: &mut [u8]) -> Result<MplsPacketMut<'_>, Error> {
     MplsPacketMut::new_checked(EthernetPacketMut::new_checked(frame)?.into_payload())
 }
 
-/// Writes a field of the uppermost entry.
-pub fn write(frame: &mut [u8], field: Field) -> Result<(), Error> {
+/// Writes the uppermost entry anew.
+pub fn write(frame: &mut [u8], anew: impl FnOnce(MplsRepr) -> MplsRepr) -> Result<(), Error> {
     let mut entry = uppermost(frame)?;
-    entry.set(field.in_entry(entry.repr()));
+    entry.set(anew(entry.repr()));
     Ok(())
 }
 
@@ -59,6 +47,7 @@ mod tests {
     use wire::{Coverage, push_mpls};
 
     use super::*;
+    use crate::Field;
     use crate::testing::{address, labelled, tcp, tcp_v6};
 
     #[test]
