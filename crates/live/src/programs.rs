@@ -164,6 +164,8 @@ impl Launch {
         command::reset_umask(&mut command);
         command::end_with_parent(&mut command);
         let child = command.spawn()?;
+        // Before what it says itself, however soon that is.
+        output.note(&format!("started as process {}", child.id()));
         // The writing ends are the program's alone.
         drop(command);
         let output = Arc::clone(output);
@@ -370,7 +372,6 @@ fn run(launch: &Launch, shared: &Shared, output: &Arc<Output>) -> io::Result<Exi
     let pid = Pid::from_raw(child.id().cast_signed());
     state.pid = Some(pid);
     state.enter(Phase::Running);
-    output.note(&format!("started as process {pid}"));
     drop(state);
     // Its number stays its own until it has been waited for.
     while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(nix::errno::Errno::EINTR) {}
