@@ -89,7 +89,7 @@ fn programs_of_a_host_run_in_its_image() {
     bed::ping(&network, "h1", &["-4"], 1, "h2");
     // What it wrote stays as long as the image and its files stay, and is nowhere else.
     apply(&network, bed.folder.path(), &NETWORK.replace("sleep 1000", "sleep 2000")).unwrap();
-    assert_eq!(in_image("cat /tmp/by-program"), "written\n");
+    bed::wait_until("its program, begun anew, has written it again", || in_image("cat /tmp/by-program") == "written\n");
     apply(&network, bed.folder.path(), &NETWORK.replace("greeting: hello", "greeting: other")).unwrap();
     assert_eq!(in_image("cat /etc/greeting"), "other\n");
     // Without the image it is a host as others are.
