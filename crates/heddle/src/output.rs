@@ -1,7 +1,7 @@
 //! Rows of data as a table, JSON or CSV.
 
 use std::fmt;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal as _, Write};
 
 use miette::{Context, IntoDiagnostic, Report};
 use serde::Serialize;
@@ -40,18 +40,32 @@ pub struct Rows {
     columns: Vec<&'static str>,
     /// Those that a table leaves out where no row has anything there.
     rare: &'static [&'static str],
+    /// Those that a table goes without on a terminal that is too narrow for all, the first of them first.
+    spare: &'static [&'static str],
     cells: Vec<Vec<Value>>,
+    /// What stands below a table, a line each.
+    remarks: Vec<String>,
 }
 
 impl Rows {
     /// No rows yet.
     pub fn new(columns: &[&'static str]) -> Self {
-        Self { columns: columns.to_vec(), rare: &[], cells: Vec::new() }
+        Self { columns: columns.to_vec(), rare: &[], spare: &[], cells: Vec::new(), remarks: Vec::new() }
     }
 
     /// The same with columns that a table leaves out where every row has nothing or zero there. JSON and CSV have them always.
     pub fn with_rare(self, rare: &'static [&'static str]) -> Self {
         Self { rare, ..self }
+    }
+
+    /// The same with columns that a table goes without on a terminal that is too narrow for all, the first of them first; it says which. JSON, CSV and what is no terminal have them.
+    pub fn with_spare(self, spare: &'static [&'static str]) -> Self {
+        Self { spare, ..self }
+    }
+
+    /// Says something below a table that is too long for a cell.
+    pub fn remark(&mut self, words: String) {
+        self.remarks.push(words);
     }
 
     /// Adds a row with one cell a column.
@@ -68,19 +82,44 @@ impl Rows {
     /// The text to print, with a final line break.
     pub fn render(&self, format: Format) -> String {
         match format {
-            Format::Table => self.table(),
+            Format::Table => self.table(terminal_columns()),
             Format::Json => self.json(),
             Format::Csv => self.csv(),
         }
     }
 
-    fn table(&self) -> String {
-        let mut table = comfy_table::Table::new();
-        let is_shown = |at: usize| {
-            let has_something = |row: &Vec<Value>| !row[at].is_null() && row[at] != 0;
-            !self.rare.contains(&self.columns[at]) || self.cells.iter().any(has_something)
+    /// As wide as it is, or with as many columns as fit into this many characters.
+    fn table(&self, width: Option<usize>) -> String {
+        let is_shown = |at: &usize| {
+            let has_something = |row: &Vec<Value>| !row[*at].is_null() && row[*at] != 0;
+            !self.rare.contains(&self.columns[*at]) || self.cells.iter().any(has_something)
         };
-        let shown: Vec<usize> = (0..self.columns.len()).filter(|&at| is_shown(at)).collect();
+        let mut shown: Vec<usize> = (0..self.columns.len()).filter(is_shown).collect();
+        let mut table = self.lines(&shown);
+        let mut left_out = Vec::new();
+        let mut spare = self.spare.iter();
+        while let Some(width) = width
+            && table.lines().any(|line| line.chars().count() > width)
+            && let Some(column) = spare.next()
+        {
+            let before = shown.len();
+            shown.retain(|&at| self.columns[at] != *column);
+            if shown.len() < before {
+                left_out.push(*column);
+                table = self.lines(&shown);
+            }
+        }
+        for remark in &self.remarks {
+            table.extend([&*harmless(remark), "\n"]);
+        }
+        if !left_out.is_empty() {
+            table.extend(["Too narrow for: ", &left_out.join(", "), " (`-o csv` has all)\n"]);
+        }
+        table
+    }
+
+    fn lines(&self, shown: &[usize]) -> String {
+        let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::TableStyle::new()).set_header(shown.iter().map(|&at| self.columns[at]));
         for row in &self.cells {
             table.add_row(shown.iter().map(|&at| {
@@ -115,6 +154,15 @@ impl Rows {
             self.cells.iter().map(|row| row.iter().map(|cell| lab::quoted(&text(cell))).collect::<Vec<_>>().join(","));
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
     }
+}
+
+/// How many characters fit into a line of standard output, if that is a terminal: one that does not say so has 80.
+fn terminal_columns() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let width = comfy_table::Table::new().width().filter(|width| *width > 0);
+    Some(width.map_or(80, usize::from))
 }
 
 /// A text that somebody else chose, for a terminal: what would move the cursor, colour or turn what follows is shown by its number.
@@ -178,6 +226,19 @@ mod tests {
         assert_eq!(rare([0, 0]).render(Format::Table), "name  note\nh1    a\nh2    b\n");
         assert_eq!(rare([0, 5]).render(Format::Table).lines().next(), Some("name  packets  note"));
         assert_eq!(rare([0, 0]).render(Format::Csv), "name,packets,note\nh1,0,a\nh2,0,b\n");
+    }
+
+    #[test]
+    fn a_table_goes_without_some_columns_where_they_do_not_fit() {
+        let mut rows = rows().with_spare(&["none", "packets", "note"]);
+        assert_eq!(rows.table(Some(22)), "name   packets  note\nh1          12  a, \"b\"\nleaf1        3\n");
+        rows.remark("h1 is out".to_owned());
+        let narrow = "name   note\nh1     a, \"b\"\nleaf1\nh1 is out\nToo narrow for: packets (`-o csv` has all)\n";
+        assert_eq!(rows.table(Some(21)), narrow);
+        assert!(rows.table(Some(3)).starts_with("name\nh1\nleaf1\n"));
+        assert!(
+            rows.render(Format::Csv).starts_with("name,packets,note\n") && !rows.render(Format::Csv).contains("out")
+        );
     }
 
     #[test]

@@ -69,7 +69,7 @@ parameters! {
         "vrrp" => vrrp: Option<At<VrrpText>>;
         /// While so many connections are being opened, first segments of TCP are answered with SYN cookies, and only who answers gets a server: those connections have no
         /// selective acknowledgements, scaled windows or timestamps. 4096 when not given; 0: all are. Not with `at`.
-        "half-open" => half_open: Option<Whole<0, 1_000_000>>;
+        "half-open" => half_open: Option<At<Whole<0, 1_000_000>>>;
         /// A server that comes, or comes back, gets a share of connections that grows for so long. At once when not given.
         "slow-start" => slow_start: Option<Length<true, HOUR>>;
         /// Clients stay with their server for so long after their last connection. They do not when not given.
