@@ -6,7 +6,7 @@ use balance::{Scheduler, ServerSpec, ServiceSpec};
 use machine::{Span, Time};
 use topology::{HostAddress, NodeId, Topology};
 use vswitch::{Field, HostTable};
-use wire::tcp_flags::{ACK, PSH, RST, SYN};
+use wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, ethertype, protocol};
 
 mod balancers;
