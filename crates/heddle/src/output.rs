@@ -109,11 +109,12 @@ impl Rows {
                 table = self.lines(&shown);
             }
         }
-        for remark in &self.remarks {
-            table.extend([&*harmless(remark), "\n"]);
-        }
+        let mut remarks: Vec<String> = self.remarks.iter().map(|remark| harmless(remark)).collect();
         if !left_out.is_empty() {
-            table.extend(["Too narrow for: ", &left_out.join(", "), " (`-o csv` has all)\n"]);
+            remarks.push(format!("Too narrow for: {} (`-o csv` has all)", left_out.join(", ")));
+        }
+        for remark in remarks {
+            table += &wrapped(&remark, width);
         }
         table
     }
@@ -154,6 +155,24 @@ impl Rows {
             self.cells.iter().map(|row| row.iter().map(|cell| lab::quoted(&text(cell))).collect::<Vec<_>>().join(","));
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
     }
+}
+
+/// A text in lines of so many characters at most, where its words let it, the further ones of which begin with two blanks.
+fn wrapped(text: &str, width: Option<usize>) -> String {
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in text.split(' ') {
+        let own = word.chars().count();
+        let is_next = length > 0 && width.is_some_and(|width| length + 1 + own > width);
+        let before = match length {
+            0 => "",
+            _ if is_next => "\n  ",
+            _ => " ",
+        };
+        lines.extend([before, word]);
+        length = if is_next { 2 + own } else { length + before.len() + own };
+    }
+    lines + "\n"
 }
 
 /// How many characters fit into a line of standard output, if that is a terminal: one that does not say so has 80.
@@ -233,9 +252,13 @@ mod tests {
         let mut rows = rows().with_spare(&["none", "packets", "note"]);
         assert_eq!(rows.table(Some(22)), "name   packets  note\nh1          12  a, \"b\"\nleaf1        3\n");
         rows.remark("h1 is out".to_owned());
-        let narrow = "name   note\nh1     a, \"b\"\nleaf1\nh1 is out\nToo narrow for: packets (`-o csv` has all)\n";
+        let narrow =
+            "name   note\nh1     a, \"b\"\nleaf1\nh1 is out\nToo narrow for:\n  packets (`-o csv`\n  has all)\n";
         assert_eq!(rows.table(Some(21)), narrow);
-        assert!(rows.table(Some(3)).starts_with("name\nh1\nleaf1\n"));
+        assert_eq!(
+            rows.table(Some(8)),
+            "name\nh1\nleaf1\nh1 is\n  out\nToo\n  narrow\n  for:\n  packets,\n  note\n  (`-o\n  csv`\n  has\n  all)\n"
+        );
         assert!(
             rows.render(Format::Csv).starts_with("name,packets,note\n") && !rows.render(Format::Csv).contains("out")
         );
