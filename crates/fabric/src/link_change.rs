@@ -110,7 +110,7 @@ impl LinkChange {
     /// The same in words of somebody who names the ends of the link in the other order: what of it is the way back there is the way forth here. `does`: what the link does.
     ///
     /// # Errors
-    /// If a word cannot be read, or what it comes to cannot be said in that order: that one direction alone goes without a key that the other one has.
+    /// If a word cannot be read, or what it comes to cannot be said in that order: that a key is there on the way forth alone.
     pub fn turned(&self, does: &Directions) -> Result<Self, Error> {
         let seen = turn(does);
         let (forth, back) = turn(&self.read(|reading, _| reading.change(&seen.0, seen.1.as_ref()))?);
@@ -131,14 +131,13 @@ impl LinkChange {
         }
         let source = Source { name: "the command line".to_owned(), text: self.0.join(" ") };
         let mut problems = Problems::new(&source);
-        let message = "of these ends the first one alone would go without what the other one has, and a link has that in both directions or on its way forth";
+        let is_alone = |key: &&str| value(&is_forth, key).is_some() && value(&is_back, key).is_none();
+        let key = KEYS.iter().map(|(key, _)| *key).find(is_alone).unwrap_or("rate");
+        let message =
+            format!("a link that has `{key}` from the end that the file names first has it on the way back, too");
         let place = Place { offset: 0, len: source.text.len() };
-        problems.add(
-            place,
-            message,
-            "here",
-            "name the ends as `heddle show links` does, and say it of both directions",
-        );
+        let hint = format!("say `{key}` of both directions: `{key}=.. {BACK}{key}=..`");
+        problems.add(place, message, "of one direction alone", hint);
         Err(problems.into_error())
     }
 

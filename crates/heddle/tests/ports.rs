@@ -102,6 +102,12 @@ fn what_is_said_of_ports_changes_while_the_network_runs() {
     let refused = |args: &[&str]| desk.expect(2, args).1;
     let wrong = refused(&["port", "set", "s1", "h9", "tag=5"]);
     assert!(wrong.contains("no port of s1 leads to `h9`"), "{wrong}");
+    let wrong = refused(&["port", "set", "s1", "h1", "speed=5"]);
+    assert!(
+        wrong.contains("there is no key `speed`") && wrong.contains("a port has") && wrong.contains("`rate`"),
+        "{wrong}"
+    );
+    assert!(refused(&["port", "set", "s1", "h1", "tagg=5"]).contains("did you mean `tag`?"));
     let wrong = refused(&["port", "set", "s1", "h1", "device=tap0"]);
     assert!(wrong.contains("a port stays on its device"), "{wrong}");
     let wrong = refused(&["port", "set", "s1", "h1", "trunks=5"]);

@@ -49,8 +49,23 @@ fn changes(port: &PortSet, name: &str) -> Result<(ChangedPort, LinkChange), Repo
     };
     let (of_link, own): (Vec<&String>, Vec<&String>) = port.keys.iter().partition(is_of_link);
     let words = |words: Vec<&String>| words.into_iter().cloned().collect::<Vec<String>>();
-    let own = ChangedPort::parse(&port.switch, name, &words(own))?;
+    let own = ChangedPort::parse(&port.switch, name, &words(own)).map_err(with_all_keys)?;
     Ok((own, LinkChange::parse(&words(of_link))?))
+}
+
+/// What is wrong with what is said of a port; where a key is neither one of ports nor one of links, with all that there are.
+fn with_all_keys(error: fabric::Error) -> Report {
+    let is_strange =
+        |problem: &&fabric::Problem| problem.code() == "unknown-key" && !problem.hint.starts_with("did you");
+    let Some(message) = error.problems().iter().find(is_strange).map(|problem| problem.message.clone()) else {
+        return Report::new(error);
+    };
+    let listed = |keys: &mut dyn Iterator<Item = &'static str>| {
+        keys.map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")
+    };
+    let of_links = listed(&mut LinkChange::KEYS.iter().map(|(key, _)| *key));
+    let of_ports = listed(&mut ChangedPort::keys());
+    miette!(help = format!("a port has {of_ports}; its link {of_links}, each also with `back.` before it"), "{message}")
 }
 
 /// Changes a port and its link, and shows it then.
