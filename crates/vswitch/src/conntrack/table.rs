@@ -449,6 +449,22 @@ impl Conntrack {
         self.insert(now, connection).map(|id| (id, true))
     }
 
+    /// Packets of the connection at a place have passed elsewhere: it lives on, in the state that it is in.
+    pub fn keep_alive(&mut self, now: Time, place: u32) {
+        if let Some(Connection { tcp, is_replied, expires_at, .. }) = self.connections.get(place as usize).copied()
+            && expires_at > now
+        {
+            self.refresh(now, place, (tcp, is_replied));
+        }
+    }
+
+    /// Where the segments of the connection at a place stand is not known any more: all of them are taken for its own.
+    pub fn forget_windows(&mut self, place: u32) {
+        if let Some(connection) = self.connections.get_mut(place as usize) {
+            connection.windows = None;
+        }
+    }
+
     /// How many places have been used so far: what [`Conntrack::shared`] can be asked about.
     pub const fn places(&self) -> u32 {
         self.connections.len() as u32
