@@ -114,8 +114,16 @@ impl ServiceState {
         if end < count { end } else { TABLE_END }
     }
 
+    /// Others may have got packets of its connections, or may get them from now on.
+    pub(super) fn note_others(&mut self) {
+        if let Some(conntrack) = &mut self.conntrack {
+            conntrack.resume_windows();
+        }
+    }
+
     /// Whether its connections are still there is known to others only.
     pub(super) fn doubt_all(&mut self) {
+        self.note_others();
         self.opened.iter_mut().for_each(|opened| opened.shared.is_doubted = true);
     }
 

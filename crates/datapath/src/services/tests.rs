@@ -7,7 +7,7 @@ use machine::{Span, Time};
 use topology::{HostAddress, NodeId, Topology};
 use vswitch::conntrack::Conntrack;
 use vswitch::{Field, HostTable};
-use wire::tcp_flags::{ACK, PSH, RST, SYN};
+use wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, ethertype, protocol};
 
 mod balancers;

@@ -27,7 +27,7 @@ pub(super) struct Connection {
     pub translated: u8,
     pub is_replied: bool,
     pub tcp: Option<TcpState>,
-    /// Of TCP, if its beginning was seen.
+    /// Of TCP, if its beginning was seen here, or was over when another table spoke of it.
     pub windows: Option<Windows>,
     pub lifetime: Lifetime,
     /// Its neighbours in the list of its lifetime.
@@ -36,13 +36,14 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// What a segment does to a connection of TCP in this state. What lies outside of its windows changes nothing.
+    /// What a segment does to a connection of TCP in this state, in this period of the table. What lies outside of its windows changes nothing.
     #[inline]
-    pub fn step(&mut self, state: TcpState, is_reply: bool, segment: &Segment) -> Step {
+    pub fn step(&mut self, state: TcpState, is_reply: bool, segment: &Segment, period: u16) -> Step {
         let step = state.step(is_reply, segment.tcp_flags);
         let (Some(windows), Step::To(_)) = (&mut self.windows, step) else { return step };
         // Nobody takes one that is not whole.
         let Some(numbers) = &segment.numbers else { return Step::Invalid };
+        windows.enter(period, state);
         match windows.judge(state, is_reply, segment.tcp_flags, numbers) {
             Verdict::Inside => step,
             Verdict::Outside => Step::Stay,

@@ -40,6 +40,8 @@ pub struct Conntrack {
     counters: ConntrackCounters,
     /// Places of connections that were removed, for whoever keeps something of each.
     removed: Option<Vec<u32>>,
+    /// Windows that were followed in an earlier one are taken up anew.
+    period: u16,
 }
 
 impl Conntrack {
@@ -57,6 +59,7 @@ impl Conntrack {
             seed,
             counters: ConntrackCounters::default(),
             removed: None,
+            period: 0,
         }
     }
 
@@ -238,7 +241,9 @@ impl Conntrack {
             translated,
             is_replied: false,
             tcp,
-            windows: tcp.and(segment.numbers).and_then(|numbers| Windows::begin(segment.tcp_flags, &numbers)),
+            windows: tcp
+                .and(segment.numbers)
+                .and_then(|numbers| Windows::begin(self.period, segment.tcp_flags, &numbers)),
             lifetime,
             before: NONE,
             next: NONE,
@@ -321,7 +326,7 @@ impl Conntrack {
         let connection = &mut self.connections[id as usize];
         let mut step = Step::Stay;
         if let Some(state) = connection.tcp {
-            step = connection.step(state, is_reply, segment);
+            step = connection.step(state, is_reply, segment, self.period);
             match step {
                 Step::To(next) => connection.tcp = Some(next),
                 Step::Stay => {}
@@ -402,7 +407,7 @@ impl Conntrack {
     }
 
     /// Keeps a connection that another table has, in the default zone, as far along as either of them knows it. Its place, and whether it is new here; `None`: this table knows
-    /// better, or has no room. Where its segments stand is not known then: all of them are taken for its own.
+    /// better, or has no room. Where its segments stand is taken from what comes next.
     pub fn adopt(&mut self, now: Time, shared: &SharedConnection, mark: u32) -> Option<(u32, bool)> {
         let SharedConnection { original, reply, tcp, is_replied } = *shared;
         let translated = shared.translations()?;
@@ -441,7 +446,7 @@ impl Conntrack {
             translated,
             is_replied,
             tcp,
-            windows: None,
+            windows: tcp.filter(|_| !is_opening).map(|_| Windows::resumed(self.period)),
             lifetime,
             before: NONE,
             next: NONE,
@@ -463,6 +468,11 @@ impl Conntrack {
         if let Some(connection) = self.connections.get_mut(place as usize) {
             connection.windows = None;
         }
+    }
+
+    /// Another table may have followed connections since: where their segments stand is taken from what comes next.
+    pub const fn resume_windows(&mut self) {
+        self.period = self.period.wrapping_add(1);
     }
 
     /// How many places have been used so far: what [`Conntrack::shared`] can be asked about.
@@ -563,6 +573,7 @@ impl Rebase for Conntrack {
             seed: _,
             counters: _,
             removed: _,
+            period: _,
         } = self;
         connections.rebase(by);
         exhausted.rebase(by);

@@ -7,7 +7,8 @@
 //!                                                   receiver.acked       sender.end     sender.end_max
 //! ```
 //!
-//! Only connections of which both beginnings were seen are followed; selective acknowledgements are not read.
+//! Connections are followed of which both beginnings were seen, and those whose segments another machine has seen meanwhile: there, what each end sends next says where it
+//! stands, and until then no reset is believed. Selective acknowledgements are not read.
 
 use wire::tcp_flags::{ACK, RST, SYN};
 
@@ -19,6 +20,9 @@ const ACK_LATE_MAX: u32 = 66_000;
 
 /// The largest scale of windows (RFC 7323, 2.3).
 const SCALE_MAX: u8 = 14;
+
+/// What two ends say of each other may be apart by so much at most, where it is not known what was sent before: windows are seldom larger.
+const APART_MAX: u32 = 1 << 22;
 
 /// What a segment is to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +61,17 @@ const fn after(a: u32, b: u32) -> bool {
     b.wrapping_sub(a).cast_signed() < 0
 }
 
+/// Whether they are apart by so much at most.
+const fn near(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b).cast_signed().unsigned_abs() <= APART_MAX
+}
+
 impl Sender {
+    /// One of which nothing is known but how its windows are scaled.
+    fn unknown(scale: u8) -> Self {
+        Self { scale, ..Self::default() }
+    }
+
     fn begin(numbers: &SequenceNumbers) -> Self {
         let window = u32::from(numbers.window).max(1);
         Self {
@@ -78,6 +92,8 @@ pub(super) struct Windows {
     senders: [Sender; 2],
     /// The first segment, and the last one that wanted to begin the connection before it was answered. Anybody can forge a second one, so an answer may be one to either.
     attempts: [Attempt; 2],
+    /// The period of its table in which they were followed.
+    period: u16,
 }
 
 /// A segment that wanted to begin a connection.
@@ -97,18 +113,35 @@ impl Attempt {
 
 impl Windows {
     /// Those of a connection that begins with this segment. `None`: it is not the first one.
-    pub fn begin(flags: u8, numbers: &SequenceNumbers) -> Option<Self> {
+    pub fn begin(period: u16, flags: u8, numbers: &SequenceNumbers) -> Option<Self> {
         if flags & (SYN | ACK) != SYN {
             return None;
         }
         let senders = [Sender::begin(numbers), Sender::default()];
-        Some(Self { senders, attempts: [Attempt::new(numbers); 2] })
+        Some(Self { senders, attempts: [Attempt::new(numbers); 2], period })
+    }
+
+    /// Those of a connection that somebody else has seen begin. Its ends may have scaled their windows by anything.
+    pub fn resumed(period: u16) -> Self {
+        let attempt = Attempt { seq: 0, scale: None };
+        Self { senders: [Sender::unknown(SCALE_MAX); 2], attempts: [attempt; 2], period }
+    }
+
+    /// In another period of the table, somebody else may have seen what both ends have sent since, other than what a connection begins with.
+    #[inline]
+    pub fn enter(&mut self, period: u16, state: TcpState) {
+        if self.period != period {
+            self.period = period;
+            if !is_beginning(state) {
+                self.senders = self.senders.map(|sender| Sender::unknown(sender.scale));
+            }
+        }
     }
 
     /// What a segment is to a connection in this state; its windows move on.
     #[inline]
     pub fn judge(&mut self, state: TcpState, is_reply: bool, flags: u8, numbers: &SequenceNumbers) -> Verdict {
-        let is_beginning = matches!(state, TcpState::SynSent | TcpState::SynSent2 | TcpState::SynReceived);
+        let is_beginning = is_beginning(state);
         if flags & RST != 0 {
             return self.judge_reset(state, is_reply, flags, numbers);
         }
@@ -118,7 +151,10 @@ impl Windows {
         let own = usize::from(is_reply);
         let (sender, receiver) = (self.senders[own], self.senders[1 - own]);
         if !sender.is_known || !receiver.is_known {
-            // The other end is not there yet.
+            // Else the other end is not there yet.
+            if !is_beginning && flags & ACK != 0 {
+                self.resume_sender(own, numbers);
+            }
             return Verdict::Inside;
         }
         let ack = if flags & ACK == 0 { receiver.end } else { numbers.ack };
@@ -203,6 +239,26 @@ impl Windows {
         self.senders[own].end_max = numbers.end().wrapping_add(self.senders[1 - own].window_max);
     }
 
+    /// An end says where it stands, for the first time since the connection was left to somebody else. What the other end has said before has to fit, or is made up.
+    fn resume_sender(&mut self, own: usize, numbers: &SequenceNumbers) {
+        let SequenceNumbers { ack, window, .. } = *numbers;
+        let (end, scale, other) = (numbers.end(), self.senders[own].scale, self.senders[1 - own]);
+        let window = (u32::from(window) << scale).max(1);
+        let mut sender =
+            Sender { is_known: true, scale, has_acked: true, end, end_max: end, window_max: window, acked: ack };
+        if other.is_known && near(ack, other.end) && near(end, other.acked) {
+            let is_later = |a, b| if after(a, b) { a } else { b };
+            sender.end = is_later(end, other.acked);
+            sender.end_max = is_later(sender.end, other.acked.wrapping_add(other.window_max));
+            let other_end = is_later(ack, other.end);
+            let other_end_max = is_later(other_end, ack.wrapping_add(window));
+            self.senders[1 - own] = Sender { end: other_end, end_max: other_end_max, ..other };
+        } else {
+            self.senders[1 - own] = Sender::unknown(other.scale);
+        }
+        self.senders[own] = sender;
+    }
+
     /// A reset ends a connection if its number is the next one that its receiver waits for, or follows the last one that its sender has sent.
     fn judge_reset(&self, state: TcpState, is_reply: bool, flags: u8, numbers: &SequenceNumbers) -> Verdict {
         let own = usize::from(is_reply);
@@ -253,6 +309,11 @@ impl Windows {
     }
 }
 
+/// Whether nobody has data to send yet.
+const fn is_beginning(state: TcpState) -> bool {
+    matches!(state, TcpState::SynSent | TcpState::SynSent2 | TcpState::SynReceived)
+}
+
 /// Whether it carries nothing beyond what its receiver allows or long has, and acknowledges nothing that was not sent or that was long ago.
 fn is_inside(sender: &Sender, receiver: &Sender, numbers: &SequenceNumbers, ack: u32) -> bool {
     let oldest = sender.end.wrapping_sub(receiver.window_max).wrapping_sub(1);
@@ -277,7 +338,7 @@ mod tests {
     /// Client and server after their handshake: the next number of each, and windows of 500 shifted by `scale`.
     fn established(first: u32, scale: u8) -> (Windows, u32, u32) {
         let (client, server) = (first, first.wrapping_mul(31));
-        let mut windows = Windows::begin(SYN, &numbers(client, 0, 1, Some(scale))).expect("it is the first one");
+        let mut windows = Windows::begin(0, SYN, &numbers(client, 0, 1, Some(scale))).expect("it is the first one");
         let answer = numbers(server, client.wrapping_add(1), 1, Some(scale));
         assert_eq!(windows.judge(TcpState::SynSent, true, SYN | ACK, &answer), Verdict::Inside);
         let (client, server) = (client.wrapping_add(1), server.wrapping_add(1));
@@ -330,6 +391,43 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// Wherever somebody else has left both ends, and whichever of them speaks first.
+        #[test]
+        fn windows_are_taken_up_from_what_comes_next(first: u32, is_known: bool, moved: [u32; 2], under_way in 0..30_000_u32, is_reply: bool, off in 1..=u32::MAX) {
+            let mut windows = if is_known { established(first, 7).0 } else { Windows::resumed(0) };
+            let (client, server) = (first.wrapping_add(moved[0]), first.wrapping_mul(31).wrapping_add(moved[1]));
+            let next = if is_reply { [server, client] } else { [client, server] };
+            windows.enter(1, ESTABLISHED);
+            // Who has seen nothing of it cannot end it.
+            for (is_reply, seq) in [(is_reply, next[0]), (!is_reply, next[1])] {
+                prop_assert_eq!(windows.judge(ESTABLISHED, is_reply, RST, &numbers(seq, 0, 0, None)), Verdict::Outside);
+            }
+            let data = numbers(next[0], next[1], under_way, None);
+            prop_assert_eq!(windows.judge(ESTABLISHED, is_reply, ACK, &data), Verdict::Inside);
+            let answer = numbers(next[1], next[0], 100, None);
+            prop_assert_eq!(windows.judge(ESTABLISHED, !is_reply, ACK, &answer), Verdict::Inside);
+            let end = numbers(data.end(), answer.end(), 1, None);
+            prop_assert_eq!(windows.judge(ESTABLISHED, is_reply, FIN | ACK, &end), Verdict::Inside);
+            let reset = |off| numbers(answer.end().wrapping_add(off), end.end(), 0, None);
+            prop_assert_ne!(windows.judge(ESTABLISHED, !is_reply, RST, &reset(off)), Verdict::Inside);
+            prop_assert_eq!(windows.judge(ESTABLISHED, !is_reply, RST, &reset(0)), Verdict::Inside);
+        }
+    }
+
+    #[test]
+    fn who_makes_up_what_one_end_says_next_is_not_believed_for_long() {
+        let (mut windows, client, server) = established(1_000, 0);
+        windows.enter(1, ESTABLISHED);
+        let forged = numbers(client.wrapping_add(1 << 30), server.wrapping_sub(1 << 30), 0, None);
+        assert_eq!(windows.judge(ESTABLISHED, false, ACK, &forged), Verdict::Inside);
+        for (is_reply, seq, ack) in [(true, server, client), (false, client, server)] {
+            assert_eq!(windows.judge(ESTABLISHED, is_reply, ACK, &numbers(seq, ack, 0, None)), Verdict::Inside);
+        }
+        assert_eq!(windows.judge(ESTABLISHED, false, ACK, &forged), Verdict::Outside);
+        assert_eq!(windows.judge(ESTABLISHED, false, FIN | ACK, &numbers(client, server, 1, None)), Verdict::Inside);
+    }
+
     #[test]
     fn what_is_made_up_changes_nothing() {
         let (mut windows, client, server) = established(u32::MAX - 3, 0);
@@ -348,14 +446,14 @@ mod tests {
 
     #[test]
     fn a_refusal_acknowledges_what_it_refuses() {
-        let windows = Windows::begin(SYN, &numbers(1_000, 0, 1, None)).expect("it is the first one");
+        let windows = Windows::begin(0, SYN, &numbers(1_000, 0, 1, None)).expect("it is the first one");
         let refusal = |ack, flags| windows.judge_reset(TcpState::SynSent, true, flags, &numbers(0, ack, 0, None));
         assert_eq!(refusal(1_001, RST | ACK), Verdict::Inside);
         for (ack, flags) in [(1_000, RST | ACK), (1_002, RST | ACK), (1_001, RST), (0, RST)] {
             assert_eq!(refusal(ack, flags), Verdict::Invalid, "{ack}");
         }
         assert_eq!(windows.judge_reset(TcpState::SynSent, false, RST, &numbers(1_001, 0, 0, None)), Verdict::Inside);
-        assert!(Windows::begin(ACK, &numbers(1, 1, 0, None)).is_none(), "its beginning was not seen");
+        assert!(Windows::begin(0, ACK, &numbers(1, 1, 0, None)).is_none(), "its beginning was not seen");
     }
 
     /// The other end still knows a connection between the same ports, and answers with what it waits for there: its reset is to arrive.
@@ -381,7 +479,7 @@ mod tests {
             (SynSent2, false, of(SYN | ACK, 9, 9, None)),
             (SynSent2, true, of(SYN | ACK, 9, 9, None)),
         ];
-        let mut windows = Windows::begin(SYN, &numbers(1_000, 0, 1, Some(7))).expect("it is the first one");
+        let mut windows = Windows::begin(0, SYN, &numbers(1_000, 0, 1, Some(7))).expect("it is the first one");
         for (state, is_reply, (flags, numbers)) in forged {
             windows.judge(state, is_reply, flags, &numbers);
         }
@@ -398,7 +496,7 @@ mod tests {
 
     #[test]
     fn the_last_of_several_beginnings_counts_as_well() {
-        let mut windows = Windows::begin(SYN, &numbers(77_000, 0, 1, None)).expect("it is the first one");
+        let mut windows = Windows::begin(0, SYN, &numbers(77_000, 0, 1, None)).expect("it is the first one");
         for seq in [5, 1_000] {
             assert_eq!(windows.judge(TcpState::SynSent, false, SYN, &numbers(seq, 0, 1, Some(7))), Verdict::Inside);
         }
@@ -410,14 +508,14 @@ mod tests {
 
     #[test]
     fn data_of_a_first_segment_may_be_acknowledged_after_it_came_again_without() {
-        let mut windows = Windows::begin(SYN, &numbers(1_000, 0, 101, None)).expect("it is the first one");
+        let mut windows = Windows::begin(0, SYN, &numbers(1_000, 0, 101, None)).expect("it is the first one");
         assert_eq!(windows.judge(TcpState::SynSent, false, SYN, &numbers(1_000, 0, 1, None)), Verdict::Inside);
         assert_eq!(windows.judge(TcpState::SynSent, true, SYN | ACK, &numbers(3_000, 1_101, 1, None)), Verdict::Inside);
     }
 
     #[test]
     fn two_ends_may_begin_at_the_same_time() {
-        let mut windows = Windows::begin(SYN, &numbers(1_000, 0, 1, Some(3))).expect("it is the first one");
+        let mut windows = Windows::begin(0, SYN, &numbers(1_000, 0, 1, Some(3))).expect("it is the first one");
         assert_eq!(windows.judge(TcpState::SynSent, true, SYN, &numbers(3_000, 0, 1, Some(3))), Verdict::Inside);
         let answers = [(false, numbers(1_000, 3_001, 1, Some(3))), (true, numbers(3_000, 1_001, 1, Some(3)))];
         for (is_reply, answer) in answers {
@@ -433,7 +531,7 @@ mod tests {
     #[test]
     fn headers_without_numbers_are_known_as_such() {
         let absent = SequenceNumbers { length: 1, ..SequenceNumbers::default() };
-        let mut windows = Windows::begin(SYN, &absent).expect("it is the first one");
+        let mut windows = Windows::begin(0, SYN, &absent).expect("it is the first one");
         assert_eq!(windows.judge(TcpState::SynSent, true, SYN | ACK, &absent), Verdict::Unnumbered);
         // Whoever leaves out his own is followed all the same once he is answered.
         let answer = numbers(5, 1, 1, None);

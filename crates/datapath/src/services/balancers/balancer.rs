@@ -208,6 +208,9 @@ impl Balancer {
             return;
         };
         let peer = &mut self.peers[at];
+        if peer.is_back(now, &header) {
+            self.state.note_others();
+        }
         peer.hear(now, &header, header.answer.is_none() && !entries.is_empty());
         if peer.has_question() {
             self.flush_at = self.flush_at.min(now + FLUSH);
@@ -237,6 +240,9 @@ impl Balancer {
         self.judge_sync(now);
         for router in &mut self.routers {
             while let Step::Do(output) = router.machine.poll(now) {
+                if matches!(output, VrrpOutput::Changed(_)) {
+                    self.state.note_others();
+                }
                 out.push(match output {
                     VrrpOutput::Advertise { priority } => Outgoing::Advertise { service: router.service, priority },
                     VrrpOutput::Changed(VrrpState::Active) => Outgoing::Active { service: router.service },

@@ -129,6 +129,11 @@ impl Peer {
         !self.is_syncing && self.heard_at.is_some_and(|heard| now.since(heard) < SILENT)
     }
 
+    /// Whether what it says now shows that it was away, or that it gets packets again: connections move to it.
+    pub(super) fn is_back(&self, now: Time, header: &SyncHeader) -> bool {
+        self.heard_at.is_some() && self.is_able(now) == header.is_syncing
+    }
+
     /// Whether it was asked for all connections, and has not said all of them.
     pub(super) fn lacks_all(&self) -> bool {
         let asked = self.request.as_ref().map(|request| request.lack);

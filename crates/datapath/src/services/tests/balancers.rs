@@ -275,6 +275,7 @@ fn one_that_hears_no_answers_goes_on() {
     assert_eq!(pair.active(1), 100);
     // What it sees itself is not in doubt.
     pair.lost = (0, false);
+    pair.answer(0, all[0].1, PSH | ACK, (5_001, 1_001));
     pair.send(0, all[0].0, RST | ACK, (1_001, 5_001));
     assert_eq!(pair.send(1, all[1].0, PSH | ACK, (1_001, 5_001)).0, Decision::To(host(1)));
     pair.run(Span::from_secs(1));
@@ -315,6 +316,10 @@ fn one_that_comes_back_hears_of_all_first() {
     pair.is_cut = true;
     assert!(!pair.balancers[0].is_usable());
     pair.send(1, ended, RST | ACK, (1_001, 5_001));
+    assert_eq!(pair.active(1), 1, "whoever has seen nothing of it may not end it");
+    assert_eq!(pair.answer(1, seen, PSH | ACK, (5_001, 1_001)), Some(host(0)));
+    pair.send(1, ended, RST | ACK, (1_001, 5_001));
+    assert_eq!(pair.active(1), 0);
     let others: Vec<_> = (0..100).map(|number| pair.open(1, 5_000 + number)).collect();
     pair.run(Span::from_secs(2));
     assert_eq!(pair.answer(1, seen, ACK, (5_001, 1_001)), Some(host(0)), "what comes late is translated");
@@ -337,6 +342,36 @@ fn one_that_comes_back_hears_of_all_first() {
     pair.run(Span::from_ms(100));
     assert!(pair.balancers[0].is_usable());
     assert_eq!(pair.active(0), 100, "nobody says that they have ended");
+}
+
+/// Whoever goes on with a connection sees its end, however much the other one has seen of it meanwhile, and however often it goes to and fro.
+#[test]
+fn connections_end_wherever_they_have_been_meanwhile() {
+    let mut pair = Pair::new();
+    let all: Vec<_> = (0..3).map(|number| pair.open(0, 4_000 + number)).collect();
+    pair.run(Span::from_ms(5));
+    let mut passed = 0;
+    for (turn, (client, seen)) in all.iter().enumerate() {
+        pair.balancers[0].set_carrier(pair.bed.now, false);
+        pair.is_cut = true;
+        // Far more than any window takes passes at the other one.
+        for _ in 0..300 {
+            for (client, seen) in &all[turn..] {
+                pair.answer(1, *seen, PSH | ACK, (5_001 + passed, 1_001));
+                pair.send(1, *client, PSH | ACK, (1_001, 5_001 + passed));
+            }
+            passed += 20_000;
+        }
+        pair.is_cut = false;
+        pair.balancers[0].set_carrier(pair.bed.now, true);
+        pair.run(Span::from_ms(20));
+        assert_eq!((pair.active(0), pair.active(1)), (3 - turn as u32, 3 - turn as u32));
+        pair.send(0, *client, FIN | ACK, (1_001, 5_001 + passed));
+        pair.answer(0, *seen, FIN | ACK, (5_001 + passed, 1_002));
+        pair.send(0, *client, ACK, (1_002, 5_002 + passed));
+        pair.run(Span::from_ms(20));
+        assert_eq!((pair.active(0), pair.active(1)), (2 - turn as u32, 2 - turn as u32));
+    }
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use vswitch::conntrack::{NatRange, TranslatedEnd};
 use vswitch::translate;
-use wire::tcp_flags::FIN;
 
 use super::*;
 use crate::services::segment::parse;
