@@ -459,7 +459,7 @@ mod tests {
     /// The other end still knows a connection between the same ports, and answers with what it waits for there: its reset is to arrive.
     #[test]
     fn what_is_left_of_another_connection_can_be_reset() {
-        let mut windows = Windows::begin(SYN, &numbers(1_000, 0, 1, None)).expect("it is the first one");
+        let mut windows = Windows::begin(0, SYN, &numbers(1_000, 0, 1, None)).expect("it is the first one");
         let left = numbers(900_000, 77_000, 0, None);
         assert_eq!(windows.judge(TcpState::SynSent, true, ACK, &left), Verdict::Inside);
         assert_eq!(windows.judge(TcpState::SynSent, false, RST, &numbers(77_000, 0, 0, None)), Verdict::Outside);
