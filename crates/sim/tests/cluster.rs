@@ -1,6 +1,6 @@
 //! The controller cluster in simulation: many seeds, each with its own scenario, and errors planted on purpose that must be found.
 //!
-//! `HEDDLE_SEEDS` says how many seeds (80 unless set). To replay a seed with all that happened in it:
+//! `HEDDLE_SEEDS` says how many seeds (60 unless set). To replay a seed with all that happened in it:
 //! `cargo run --release -p heddle-sim --example cluster -- SEED`.
 
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use sim::cluster::{Finding, Kind, Lies, Report, Scenario, run};
 use store::Bug;
 
 /// How many seeds, unless set.
-const SEEDS: u64 = 80;
+const SEEDS: u64 = 60;
 
 #[allow(clippy::disallowed_methods)]
 fn seeds() -> u64 {

@@ -330,9 +330,9 @@ mod tests {
     #[test]
     fn an_open_loop_has_its_rate_whatever_servers_do() {
         for is_poisson in [false, true] {
-            let open = Arrivals::Open { rate_milli: 1_000_000, is_poisson, in_flight_max: 1_000 };
+            let open = Arrivals::Open { rate_milli: 200_000, is_poisson, in_flight_max: 200 };
             let measured = drive(&spec(open), |_| Span::from_ms(100));
-            assert!((measured.per_second() / 1_000.0 - 0.99).abs() < 0.02, "{}", measured.per_second());
+            assert!((measured.per_second() / 200.0 - 0.99).abs() < 0.05, "{}", measured.per_second());
             assert_eq!(measured.failures().total(), 0);
         }
     }
