@@ -1,6 +1,7 @@
 //! Passive checks: servers whose connections fail are out for a while (outlier detection, after Envoy's).
 
 use machine::{Rebase, Span, Time};
+use serde::Serialize;
 
 /// When a server is ejected, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,57 @@ impl Ejection {
     }
 }
 
+/// How a connection failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Failure {
+    /// The server answered that it cannot.
+    Error,
+    /// The server reset it.
+    Reset,
+    /// The server refused it.
+    Refused,
+    /// No answer came in time.
+    TimedOut,
+}
+
+/// Why a server is ejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EjectionReason {
+    /// So many connections failed one after the other.
+    Consecutive {
+        /// How many.
+        failures: u32,
+        /// How the last one did.
+        last: Failure,
+    },
+    /// Far more of its connections failed than of the others'.
+    SuccessRate {
+        /// Of a thousand, so many succeeded.
+        permille: u64,
+    },
+}
+
+impl std::fmt::Display for EjectionReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Consecutive { failures, last } => {
+                let last = match last {
+                    Failure::Error => "answered with an error",
+                    Failure::Reset => "reset",
+                    Failure::Refused => "refused",
+                    Failure::TimedOut => "not answered in time",
+                };
+                write!(f, "{failures} connections failed in a row, and the last one was {last}")
+            }
+            Self::SuccessRate { permille } => {
+                write!(f, "{} % of its connections succeeded, far fewer than others'", *permille as f64 / 10.0)
+            }
+        }
+    }
+}
+
 /// What is known of one server's failures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failures {
@@ -54,6 +106,8 @@ pub(crate) struct Failures {
     /// Ejections that are not forgotten: by them the next one's length goes.
     times: u32,
     ejected_until: Option<Time>,
+    /// Why it was ejected last.
+    reason: Option<EjectionReason>,
     /// In this interval.
     succeeded: u32,
     failed: u32,
@@ -73,9 +127,15 @@ impl Failures {
         self.ejected_until.is_none() && ejection.consecutive > 0 && self.consecutive >= ejection.consecutive
     }
 
+    /// What an ejection is for that comes of the last failure, which was this one.
+    pub const fn in_a_row(&self, last: Failure) -> EjectionReason {
+        EjectionReason::Consecutive { failures: self.consecutive, last }
+    }
+
     /// Takes it out, and says until when.
-    pub fn eject(&mut self, now: Time, ejection: &Ejection) -> Time {
+    pub fn eject(&mut self, now: Time, ejection: &Ejection, reason: EjectionReason) -> Time {
         self.times += 1;
+        self.reason = Some(reason);
         self.was_ejected = true;
         let until = now + (ejection.base * u64::from(self.times)).min(ejection.longest);
         self.ejected_until = Some(until);
@@ -84,6 +144,11 @@ impl Failures {
 
     pub const fn is_ejected(&self) -> bool {
         self.ejected_until.is_some()
+    }
+
+    /// Why it is out; nothing if it is not.
+    pub fn ejected_because(&self) -> Option<EjectionReason> {
+        self.reason.filter(|_| self.is_ejected())
     }
 
     /// When it is back; never if it is not out.
@@ -136,7 +201,7 @@ pub(crate) fn outlier_below(rates: impl Iterator<Item = u64> + Clone, ejection: 
 
 impl Rebase for Failures {
     fn rebase(&mut self, by: Span) {
-        let Self { consecutive: _, times: _, ejected_until, succeeded: _, failed: _, was_ejected: _ } = self;
+        let Self { consecutive: _, times: _, ejected_until, reason: _, succeeded: _, failed: _, was_ejected: _ } = self;
         ejected_until.rebase(by);
     }
 }
@@ -150,15 +215,18 @@ mod tests {
         let ejection = Ejection::default();
         let mut failures = Failures::default();
         let at = |s| Time::ZERO + Span::from_secs(s);
-        assert_eq!(failures.eject(at(0), &ejection), at(30));
+        let reason = failures.in_a_row(Failure::Refused);
+        assert_eq!(failures.eject(at(0), &ejection, reason), at(30));
+        assert_eq!(failures.ejected_because(), Some(reason));
         assert!(!failures.readmit(at(29)) && failures.readmit(at(30)));
-        assert_eq!(failures.eject(at(30), &ejection), at(90));
+        assert_eq!(failures.ejected_because(), None);
+        assert_eq!(failures.eject(at(30), &ejection, reason), at(90));
         assert!(failures.readmit(at(90)));
         failures.next_interval();
         failures.next_interval();
-        assert_eq!(failures.eject(at(100), &ejection), at(160));
+        assert_eq!(failures.eject(at(100), &ejection, reason), at(160));
         for _ in 0..20 {
-            failures.eject(at(0), &ejection);
+            failures.eject(at(0), &ejection, reason);
         }
         assert_eq!(failures.ejected_until(), at(300));
     }

@@ -53,7 +53,7 @@ mod vrrp;
 
 pub use client_limit::ClientLimit;
 pub use config::{CLIENTS_MAX, Panic, SERVERS_MAX, Scheduler, ServerSpec, ServiceSpec, SpecError, WEIGHT_MAX};
-pub use ejection::Ejection;
+pub use ejection::{Ejection, EjectionReason, Failure};
 pub use event::{EVENTS_MAX, Event};
 pub use load::{LoadReport, Overload, Threshold};
 pub use persistence::Persistence;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::agent::Admin;
 use crate::config::ServerSpec;
-use crate::ejection::Failures;
+use crate::ejection::{EjectionReason, Failures};
 use crate::estimate::Estimates;
 use crate::load::{Load, LoadReport};
 use crate::server_id::ServerId;
@@ -76,6 +76,8 @@ pub struct ServerStatus {
     pub unavailable: Option<Unavailable>,
     /// How much longer it is ejected.
     pub ejected_for: Option<Span>,
+    /// Why it is ejected.
+    pub ejected_because: Option<EjectionReason>,
 }
 
 /// What the service keeps of one server.
@@ -236,6 +238,7 @@ impl Server {
             load: self.load.report(now, report_expiry).copied(),
             unavailable: self.unavailable(heeds_overload),
             ejected_for: is_ejected.then(|| self.failures.ejected_until().since(now)),
+            ejected_because: self.failures.ejected_because(),
         }
     }
 }

@@ -7,6 +7,7 @@ use machine::{Rebase, Rng, Span, Step, Time};
 use crate::agent::{Admin, AgentCheck, State};
 use crate::client_limit::Limiter;
 use crate::config::{ServiceSpec, SpecError, WEIGHT_MAX};
+use crate::ejection::Failure;
 use crate::event::{Event, Events};
 use crate::load::LoadReport;
 use crate::persistence::Bindings;
@@ -313,34 +314,32 @@ impl Service {
         let count = if was_idle { &mut entry.inactive } else { &mut entry.active };
         *count = count.saturating_sub(1);
         let left = entry.active;
-        let is_failure = match outcome {
+        let failure = match outcome {
             Outcome::Completed => {
                 entry.completed += 1;
                 entry.failures.success();
                 entry.estimates.completed(now, left, half_life);
-                false
+                None
             }
             Outcome::Expired => {
                 entry.estimates.expired(left);
-                false
+                None
             }
-            Outcome::Refused => {
-                entry.refused += 1;
-                true
-            }
-            Outcome::Error | Outcome::Reset | Outcome::TimedOut => {
-                entry.failed += 1;
-                true
-            }
+            Outcome::Refused => Some(Failure::Refused),
+            Outcome::Error => Some(Failure::Error),
+            Outcome::Reset => Some(Failure::Reset),
+            Outcome::TimedOut => Some(Failure::TimedOut),
         };
-        if is_failure {
+        if let Some(failure) = failure {
+            let counted = if failure == Failure::Refused { &mut entry.refused } else { &mut entry.failed };
+            *counted += 1;
             entry.estimates.failed(now, left, half_life);
         }
         if entry.check_limit() {
             self.refresh(now);
         }
-        if is_failure {
-            self.count_failure(now, server);
+        if let Some(failure) = failure {
+            self.count_failure(now, server, failure);
         }
         self.servers.release(server);
     }

@@ -16,6 +16,9 @@ use crate::driver::{Driver, Loss, Tag, Timer};
 use crate::graph::{Graph, Tables};
 use crate::services::ServiceView;
 
+#[cfg(test)]
+mod tests;
+
 /// Longer than the ends of bonds take to find each other where nothing is lost.
 const CONVERGES: Span = Span::from_secs(2);
 /// Whoever holds a packet for longer does not give it back.

@@ -86,7 +86,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
     interfaces::check(&file, &graph.topology, &setups, problems);
     setups.extend(functions.setups);
     let chains = chains::chains(&file, &graph, functions.all, problems);
-    let services = services::services(&file, &graph, problems);
+    let services = services::services(&file, (&graph, &setups), problems);
     let controllers = file.controllers.as_ref().filter(|text| text.sound);
     let controllers = controllers.and_then(|text| crate::controllers::controllers(&text.value, problems));
     let block = match &controllers {

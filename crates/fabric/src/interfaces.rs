@@ -25,6 +25,7 @@ use crate::host_setup::addresses_of;
 use crate::names::{LONGEST, canonical, one_of};
 use crate::read::{Fields, Mapping, Name, Read, section, shown};
 use crate::source::{At, Place};
+use crate::subnets::{Subnets, in_words};
 use crate::topologies::position;
 use crate::tree::Node;
 use crate::{HostRoute, HostSetup, InterfaceAddress};
@@ -227,20 +228,6 @@ impl NodeLong {
     }
 }
 
-/// The subnets that a host's interface is in.
-fn subnets<'a>(
-    topology: &Topology,
-    setups: &'a BTreeMap<String, HostSetup>,
-    interface: NodeId,
-) -> impl Iterator<Item = InterfaceAddress> + 'a {
-    let own = topology.address(interface).map(|HostAddress { ipv4, ipv4_prefix, ipv6, ipv6_prefix, .. }| {
-        let first = InterfaceAddress { address: (*ipv4).into(), prefix: *ipv4_prefix };
-        [first, InterfaceAddress { address: (*ipv6).into(), prefix: *ipv6_prefix }]
-    });
-    let further = setups.get(&topology.nodes[interface].name).into_iter().flat_map(|setup| &setup.addresses);
-    own.into_iter().flatten().chain(further.copied())
-}
-
 /// Holds addresses, subnets and routes against each other. To be called when all hosts have theirs.
 pub(crate) fn check(
     file: &File,
@@ -250,6 +237,7 @@ pub(crate) fn check(
 ) {
     check_further(file, topology, problems);
     check_parts(file, topology, problems);
+    let subnets = Subnets::new(topology, setups);
     let of_nodes = file.nodes.iter().flat_map(|nodes| &nodes.value.0).filter_map(|(name, text)| match &text.value {
         NodeText::Long(long) => Some((name, &long.setup)),
         NodeText::Short(_) => None,
@@ -261,7 +249,7 @@ pub(crate) fn check(
         let interfaces: Vec<NodeId> = topology.interfaces_of(host).collect();
         let mut known = BTreeSet::new();
         for route in &routes.value {
-            check_route(topology, setups, &interfaces, (&route.value.0, route.place), problems);
+            check_route(&subnets, &interfaces, (&route.value.0, route.place), problems);
             let HostRoute { destination, metric, .. } = &route.value.0;
             if !known.insert((destination.address, destination.prefix, metric.unwrap_or(0))) {
                 let message = format!("there is a route to {destination} already");
@@ -273,8 +261,7 @@ pub(crate) fn check(
 
 /// Notes a route that the host's kernel would refuse.
 fn check_route(
-    topology: &Topology,
-    setups: &BTreeMap<String, HostSetup>,
+    subnets: &Subnets<'_>,
     interfaces: &[NodeId],
     (route, place): (&HostRoute, Place),
     problems: &mut Problems<'_>,
@@ -291,14 +278,14 @@ fn check_route(
     }
     let Some(via) = route.via else { return };
     let is_local = matches!(via, IpAddr::V6(via) if via.is_unicast_link_local());
-    let own: Vec<InterfaceAddress> = by.iter().flat_map(|interface| subnets(topology, setups, *interface)).collect();
+    let own: Vec<InterfaceAddress> = by.iter().flat_map(|interface| subnets.of(*interface)).collect();
     let (message, label, hint) = if own.iter().any(|own| own.address == via) {
         (format!("{via} is an address of this host itself"), "not a next hop", "name that of a router".to_owned())
     } else if is_local && route.device.is_none() {
         (format!("{via} is one of each link's own"), "by which device?", format!("add the device: `{route} dev eth0`"))
     } else if !is_local && !own.iter().any(|own| own.has(via)) {
         let of_version = own.iter().filter(|own| own.address.is_ipv4() == via.is_ipv4());
-        let own: Vec<String> = of_version.map(|own| format!("{}/{}", first_of(*own), own.prefix)).collect();
+        let own: Vec<String> = of_version.map(|own| in_words(*own)).collect();
         let message = format!("{via} is in no subnet of this host, so no packet gets there");
         (message, "not a neighbour", format!("its subnets are {}", own.join(", ")))
     } else {

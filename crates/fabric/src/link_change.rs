@@ -107,6 +107,41 @@ impl LinkChange {
         Ok(then.into_iter().filter(|entry| entry.0 != "rate" && !now.contains(entry)).collect())
     }
 
+    /// The same in words of somebody who names the ends of the link in the other order: what of it is the way back there is the way forth here. `does`: what the link does.
+    ///
+    /// # Errors
+    /// If a word cannot be read, or what it comes to cannot be said in that order: that one direction alone goes without a key that the other one has.
+    pub fn turned(&self, does: &Directions) -> Result<Self, Error> {
+        let seen = turn(does);
+        let (forth, back) = turn(&self.read(|reading, _| reading.change(&seen.0, seen.1.as_ref()))?);
+        let [is_forth, is_back] = [forth, back.unwrap_or(forth)].map(|spec| link_keys(&spec));
+        let value = |keys: &[(&'static str, String)], key: &str| {
+            keys.iter().find(|(other, _)| *other == key).map(|(_, value)| value.clone())
+        };
+        let is_named = |key: &&str| self.0.iter().any(|word| bare_key(word) == *key);
+        let words = KEYS.iter().map(|(key, _)| *key).filter(is_named).flat_map(|key| {
+            let [forth, back] = [&is_forth, &is_back].map(|keys| value(keys, key));
+            let way_back = if back == forth { GONE.to_owned() } else { back.unwrap_or_else(|| "0".to_owned()) };
+            [format!("{key}={}", forth.unwrap_or_else(|| GONE.to_owned())), format!("{BACK}{key}={way_back}")]
+        });
+        let turned = Self(words.collect());
+        let comes_to = turned.read(|reading, _| reading.change(&does.0, does.1.as_ref()));
+        if comes_to.is_ok_and(|comes_to| comes_to == (forth, back)) {
+            return Ok(turned);
+        }
+        let source = Source { name: "the command line".to_owned(), text: self.0.join(" ") };
+        let mut problems = Problems::new(&source);
+        let message = "of these ends the first one alone would go without what the other one has, and a link has that in both directions or on its way forth";
+        let place = Place { offset: 0, len: source.text.len() };
+        problems.add(
+            place,
+            message,
+            "here",
+            "name the ends as `heddle show links` does, and say it of both directions",
+        );
+        Err(problems.into_error())
+    }
+
     /// Adds a later change, whose values count where both have a key.
     pub fn add(&mut self, later: &Self) {
         self.0.retain(|word| later.0.iter().all(|other| key(other) != key(word)));
@@ -137,6 +172,12 @@ impl Reading<'_> {
         let back = self.back.set.change_back((spec, back.unwrap_or(spec)), (&self.both.set, &forth), is_gone);
         (forth, Some(back).filter(|back| *back != forth))
     }
+}
+
+/// What a link does, seen from its other end.
+pub fn turn((spec, back): &Directions) -> Directions {
+    let forth = back.unwrap_or(*spec);
+    (forth, Some(*spec).filter(|spec| *spec != forth))
 }
 
 /// What a link does, key by key as `heddle link set` takes it: those of both directions, and then those in which the way back differs.
@@ -178,6 +219,12 @@ fn is_number(text: &str) -> bool {
 /// The key of a word.
 fn key(word: &str) -> &str {
     word.split_once('=').map_or(word, |(key, _)| key)
+}
+
+/// The same without what says that it is of the way back.
+fn bare_key(word: &str) -> &str {
+    let key = key(word);
+    key.strip_prefix(BACK).unwrap_or(key)
 }
 
 /// The entries of a section as words have them, and the keys that they take away.
@@ -305,6 +352,37 @@ mod tests {
         let waiting = |words: &str| keys_of(&change(words).waiting(&file).unwrap());
         assert_eq!((waiting("ecn=5 rate=none"), waiting("ecn=5")), ("queue=50 ecn=5".to_owned(), String::new()));
         assert_eq!(of("delay=0", &file).delay, Span::ZERO);
+    }
+
+    #[test]
+    fn the_way_back_leads_to_the_end_that_is_named_first() {
+        let text = "nodes: { h1: host, h2: host, s1: switch }\n\
+                    links: [{ between: [h1, s1], rate: 10Mbit, delay: 1ms, back: { rate: 1Mbit } }, { between: [h2, s1] }]\n";
+        let fabric = crate::parse(&Source { name: "net".to_owned(), text: text.to_owned() }).expect("a network");
+        // What `s1 h1 ..` comes to, as the file's order says it.
+        let with = |words: &str| {
+            let link = &fabric.topology.links[topology::LinkId(0)];
+            let change = change(words).turned(&(link.spec, link.back)).expect("it can be said");
+            let changed = ChangedLink { a: "h1".into(), b: "s1".into(), number: 1, change };
+            let fabric = fabric.clone().with_links(&[changed]).expect("it can be read");
+            let keys = link_keys_both(&fabric.topology.links[topology::LinkId(0)]);
+            keys.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(with("back.delay=5ms"), "rate=10Mbit delay=5ms queue=1000 back.rate=1Mbit back.delay=1ms");
+        assert_eq!(with("back.rate=5Mbit"), "rate=5Mbit delay=1ms queue=1000 back.rate=1Mbit");
+        assert_eq!(with("back.rate=none"), "rate=1Mbit delay=1ms queue=1000");
+        // Of both directions, but for what is otherwise on the way back.
+        assert_eq!(with("delay=5ms"), "rate=10Mbit delay=5ms queue=1000 back.rate=1Mbit");
+        assert_eq!(with("rate=2Mbit"), "rate=10Mbit delay=1ms queue=1000 back.rate=2Mbit");
+        assert_eq!(
+            with("loss=1% back.loss=2%"),
+            "rate=10Mbit delay=1ms queue=1000 loss=2% back.rate=1Mbit back.loss=1%"
+        );
+        assert_eq!(with("delay=none back.delay=3ms"), "rate=10Mbit delay=3ms queue=1000 back.rate=1Mbit back.delay=0");
+        let error = change("rate=none").turned(&turn(&(fabric.topology.links[topology::LinkId(1)].spec, None)));
+        assert!(error.is_ok_and(|change| change.0 == ["rate=none", "back.rate=none"]));
+        let link = &fabric.topology.links[topology::LinkId(0)];
+        assert!(change("rate=none").turned(&(link.spec, link.back)).is_err());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Problems that show only when a file is used: they are shown at their line as all others are.
 
 use crate::error::{Error, Problems};
-use crate::source::Source;
-use crate::tree::{self, Value};
+use crate::source::{Place, Source};
+use crate::tree::{self, Node, Value};
 
 /// A problem with what stands at this place of a file: the keys that lead there, and in a list the text of the item. `None` if nothing stands there.
 ///
@@ -10,11 +10,42 @@ use crate::tree::{self, Value};
 pub fn problem_at(source: &Source, path: &[&str], message: &str, label: &str, hint: &str) -> Option<Error> {
     let mut problems = Problems::new(source);
     let root = tree::read(source, &mut problems)?;
-    let (mut node, mut place) = (&root, root.place);
+    let place = place_of(&root, path)?;
+    problems.add(place, message, label, hint);
+    Some(problems.into_error())
+}
+
+/// Something that is wrong with what stands at a place of a file, as [`problem_at`] takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocatedProblem {
+    /// The keys that lead there.
+    pub path: Vec<String>,
+    /// What is wrong.
+    pub message: String,
+    /// How to fix it.
+    pub hint: String,
+}
+
+/// Several of those at once; `None` if nothing stands at any of the places.
+pub fn problems_at(source: &Source, found: &[LocatedProblem]) -> Option<Error> {
+    let mut problems = Problems::new(source);
+    let root = tree::read(source, &mut problems)?;
+    for LocatedProblem { path, message, hint } in found {
+        if let Some(place) = place_of(&root, path) {
+            problems.add(place, message, "here", hint);
+        }
+    }
+    (!problems.is_empty()).then(|| problems.into_error())
+}
+
+/// Where the key, or the item of a list, stands to which these steps lead.
+fn place_of(root: &Node, path: &[impl AsRef<str>]) -> Option<Place> {
+    let (mut node, mut place) = (root, root.place);
     for step in path {
+        let step = step.as_ref();
         (node, place) = match &node.value {
             Value::Map(entries) => {
-                let entry = entries.iter().find(|entry| entry.key == *step)?;
+                let entry = entries.iter().find(|entry| entry.key == step)?;
                 (&entry.value, entry.key_place)
             }
             Value::List(items) => {
@@ -24,8 +55,7 @@ pub fn problem_at(source: &Source, path: &[&str], message: &str, label: &str, hi
             Value::Scalar(_) | Value::Null => return None,
         };
     }
-    problems.add(place, message, label, hint);
-    Some(problems.into_error())
+    Some(place)
 }
 
 #[cfg(test)]

@@ -109,6 +109,12 @@ pub fn link_ends<'a>(topology: &Topology, text: &'a str) -> Option<(&'a str, &'a
     Some((a, b, number.map(|number| number.parse().unwrap_or(0))))
 }
 
+/// Whether a link's end A is at the node with this name, be it by an interface of it: else whoever names that one first means the link from its end B to its end A.
+pub fn begins_at(topology: &Topology, link: LinkId, name: &str) -> bool {
+    let node = topology.links[link].a.node;
+    [node, topology.owner(node)].iter().any(|node| topology.nodes[*node].name == name)
+}
+
 /// The links between two nodes, those of all of their interfaces: the one with this number, or all of them.
 pub(crate) fn pick(
     topology: &Topology,

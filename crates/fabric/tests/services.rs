@@ -87,6 +87,8 @@ fn what_cannot_be_is_said_with_its_place() {
         "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, at: h1 }\n  other: { address: 10.1.0.80:81, servers: [h2] }",
         "web: { address: 10.1.0.80:80, servers: [h2], vrrp: { router: 0, interval: 55ms, partners: h9 } }",
         "web: { address: 10.1.0.80:80, servers: [h2], vrrp: { router: 7 } }\n  other: { address: 10.1.0.81:80, servers: [h2], forward: full-nat, source: 10.1.0.200:5000, at: [h1, h3], vrrp: { router: 7, interval: 50s } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, at: h1, vrrp: { router: 7 } }",
+        "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, at: [h1, h3], half-open: 0 }",
         "web: { address: 10.1.0.80:80, servers: [h2], source: 10.1.0.200 }",
         "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, source: [10.1.0.200, 10.1.0.201, 'fd68:6564:646c::200'] }",
         "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, source: [192.168.0.1, 10.9.9.0-10.9.9.10, nowhere] }",
@@ -125,4 +127,81 @@ fn servers_are_probed_in_many_ways() {
         })
         .collect();
     insta::assert_debug_snapshot!(read);
+}
+
+/// Two subnets and a router between them; h4 is in one subnet of both parts' switches.
+const ROUTED: &str = "\
+name: routed
+nodes:
+  h1: { kind: host, ipv4: 10.0.1.1/24, routes: [default via 10.0.1.254] }
+  h2: { kind: host, ipv4: 10.0.2.1/24, routes: [default via 10.0.2.254] }
+  h3: { kind: host, ipv4: 10.0.2.3/24 }
+  h4: { kind: host, ipv4: 10.0.4.1/24 }
+  h5: { kind: host, interfaces: { s1: { ipv4: 10.0.1.5/24 }, s2: { ipv4: 10.0.2.5/24 } } }
+  r1: { kind: host, forward: true, interfaces: { s1: { ipv4: 10.0.1.254/24 }, s2: { ipv4: 10.0.2.254/24 } } }
+  s1: switch
+  s2: switch
+links:
+  - between: [h1, s1]
+  - between: [h2, s2]
+  - between: [h3, s2]
+  - between: [h4, s2]
+  - between: [h5, s1]
+  - between: [h5, s2]
+  - between: [r1, s1]
+  - between: [r1, s2]
+";
+
+/// A service goes to its servers over switches; where only routers lead there, or no answer would come back, it is said what to do.
+#[test]
+fn servers_that_packets_cannot_reach_or_leave_are_refused() {
+    let with = |service: &str| format!("services:\n  web: {{ {service} }}\n");
+    let fine = [
+        "address: 10.0.2.80:80, servers: [h2, h3]",
+        "address: 10.0.2.80:80, servers: [h2, h3], forward: dr",
+        "address: 10.0.2.80:80, servers: [h2, h5.eth1], forward: tunnel",
+        "address: 10.0.1.80:80, servers: [h1, h5]",
+        "address: ['10.0.1.80:80', '[fd68:6564:646c:1::80]:80'], servers: [h1]",
+        "address: 10.0.2.80:80, servers: [h2], forward: full-nat, at: [h3, r1.eth1]",
+        // The balancer's own addresses may be of the servers' subnet.
+        "address: 10.0.2.80:80, servers: [h4], forward: full-nat, source: 10.0.4.200",
+    ];
+    for service in fine {
+        assert!(
+            network::read(ROUTED, &with(service)).is_ok(),
+            "{service}\n{:?}",
+            network::problems(ROUTED, &with(service))
+        );
+    }
+    for (service, expected) in [
+        (
+            "address: 10.1.0.80:80, servers: [h2]",
+            "no host could reach 10.1.0.80: it is not of the hosts' network (take an address of 10.0.1.0/24 or 10.0.2.0/24 or 10.0.4.0/24",
+        ),
+        ("address: 10.0.2.255:80, servers: [h2]", "no host could reach 10.0.2.255"),
+        (
+            "address: 10.0.1.80:80, servers: [h1, h2], forward: dr",
+            "only routers lead from 10.0.1.0/24 to `h2`, and packets for 10.0.1.80 go to their servers over switches (give the service an address of 10.0.2.0/24",
+        ),
+        (
+            "address: 10.0.2.80:80, servers: [h2, h5]",
+            "to `h5`, and packets for 10.0.2.80 go to their servers over switches (name its interface there: `h5.eth1`",
+        ),
+        (
+            "address: 10.0.2.80:80, servers: [h2, h4]",
+            "`h4` has no route to 10.0.2.0/24, whose hosts find the service: they get no answers",
+        ),
+        ("address: 10.0.2.80:80, servers: [h2, h4], forward: dr", "`h4` has no route to 10.0.2.0/24"),
+        (
+            "address: 10.0.2.80:80, servers: [h4], forward: full-nat",
+            "`h4` sees the service's connections come from 10.0.2.80, which is in no subnet of its own",
+        ),
+        (
+            "address: 10.0.2.80:80, servers: [h2], forward: full-nat, at: [h3, h1]",
+            "only routers lead from 10.0.2.0/24 to `h1`, and packets for 10.0.2.80 go to their balancers over switches",
+        ),
+    ] {
+        let said = network::problems(ROUTED, &with(service)).join("\n");
+        assert!(said.contains(expected), "{service}\n{said}");
+    }
 }

@@ -72,6 +72,8 @@ pub use show::show;
 pub use trace::trace;
 pub use transfers::transfers;
 
+use fabric::LocatedProblem;
+
 /// A failure of the live driver with its hint, as a report.
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]
 fn explain(error: live::Error) -> miette::Report {
@@ -83,8 +85,31 @@ fn explain(error: live::Error) -> miette::Report {
 
 /// The same of a file that is used: what is wrong with a device that it names is shown at its line.
 fn explain_of(source: &fabric::Source, error: live::Error) -> miette::Report {
-    let located = located(source, &error.place_in_file(), &error.to_string(), error.hint());
-    located.map_or_else(|| explain(error), miette::Report::new)
+    explain_all(source, vec![error]).unwrap_or_else(|| miette::miette!("nothing is wrong"))
+}
+
+/// The same of several failures, each at its line; of those that stand at no place of the file the first one, if there are no others. `None`: there are none.
+fn explain_all(source: &fabric::Source, errors: Vec<live::Error>) -> Option<miette::Report> {
+    let found: Vec<LocatedProblem> = errors.iter().flat_map(located_problems).collect();
+    match fabric::problems_at(source, &found) {
+        Some(error) => Some(miette::Report::new(error)),
+        None => errors.into_iter().next().map(explain),
+    }
+}
+
+/// Where in a file a failure may be shown: hosts of a topology stand elsewhere than those that are spelled out.
+fn located_problems(error: &live::Error) -> Vec<LocatedProblem> {
+    let path = error.place_in_file();
+    let (message, hint) = (error.to_string(), error.hint().unwrap_or_default());
+    let at = |path: Vec<String>| LocatedProblem { path, message: message.clone(), hint: hint.clone() };
+    match path.split_first() {
+        None => Vec::new(),
+        Some((first, rest)) if first == "nodes" => {
+            let of_topology = std::iter::once("hosts".to_owned()).chain(rest.iter().cloned()).collect();
+            vec![at(path), at(of_topology)]
+        }
+        Some(_) => vec![at(path)],
+    }
 }
 
 /// A problem with what stands at this place of a file (`live::Error::place_in_file`).

@@ -1,7 +1,7 @@
 //! Rows of data as a table, JSON or CSV.
 
 use std::fmt;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal as _, Write};
 
 use miette::{Context, IntoDiagnostic, Report};
 use serde::Serialize;
@@ -40,18 +40,32 @@ pub struct Rows {
     columns: Vec<&'static str>,
     /// Those that a table leaves out where no row has anything there.
     rare: &'static [&'static str],
+    /// Those that a table goes without on a terminal that is too narrow for all, the first of them first.
+    spare: &'static [&'static str],
     cells: Vec<Vec<Value>>,
+    /// What stands below a table, a line each.
+    remarks: Vec<String>,
 }
 
 impl Rows {
     /// No rows yet.
     pub fn new(columns: &[&'static str]) -> Self {
-        Self { columns: columns.to_vec(), rare: &[], cells: Vec::new() }
+        Self { columns: columns.to_vec(), rare: &[], spare: &[], cells: Vec::new(), remarks: Vec::new() }
     }
 
     /// The same with columns that a table leaves out where every row has nothing or zero there. JSON and CSV have them always.
     pub fn with_rare(self, rare: &'static [&'static str]) -> Self {
         Self { rare, ..self }
+    }
+
+    /// The same with columns that a table goes without on a terminal that is too narrow for all, the first of them first; it says which. JSON, CSV and what is no terminal have them.
+    pub fn with_spare(self, spare: &'static [&'static str]) -> Self {
+        Self { spare, ..self }
+    }
+
+    /// Says something below a table that is too long for a cell.
+    pub fn remark(&mut self, words: String) {
+        self.remarks.push(words);
     }
 
     /// Adds a row with one cell a column.
@@ -68,19 +82,45 @@ impl Rows {
     /// The text to print, with a final line break.
     pub fn render(&self, format: Format) -> String {
         match format {
-            Format::Table => self.table(),
+            Format::Table => self.table(terminal_columns()),
             Format::Json => self.json(),
             Format::Csv => self.csv(),
         }
     }
 
-    fn table(&self) -> String {
-        let mut table = comfy_table::Table::new();
-        let is_shown = |at: usize| {
-            let has_something = |row: &Vec<Value>| !row[at].is_null() && row[at] != 0;
-            !self.rare.contains(&self.columns[at]) || self.cells.iter().any(has_something)
+    /// As wide as it is, or with as many columns as fit into this many characters.
+    fn table(&self, width: Option<usize>) -> String {
+        let is_shown = |at: &usize| {
+            let has_something = |row: &Vec<Value>| !row[*at].is_null() && row[*at] != 0;
+            !self.rare.contains(&self.columns[*at]) || self.cells.iter().any(has_something)
         };
-        let shown: Vec<usize> = (0..self.columns.len()).filter(|&at| is_shown(at)).collect();
+        let mut shown: Vec<usize> = (0..self.columns.len()).filter(is_shown).collect();
+        let mut table = self.lines(&shown);
+        let mut left_out = Vec::new();
+        let mut spare = self.spare.iter();
+        while let Some(width) = width
+            && table.lines().any(|line| line.chars().count() > width)
+            && let Some(column) = spare.next()
+        {
+            let before = shown.len();
+            shown.retain(|&at| self.columns[at] != *column);
+            if shown.len() < before {
+                left_out.push(*column);
+                table = self.lines(&shown);
+            }
+        }
+        let mut remarks: Vec<String> = self.remarks.iter().map(|remark| harmless(remark)).collect();
+        if !left_out.is_empty() {
+            remarks.push(format!("Too narrow for: {} (`-o csv` has all)", left_out.join(", ")));
+        }
+        for remark in remarks {
+            table += &wrapped(&remark, width);
+        }
+        table
+    }
+
+    fn lines(&self, shown: &[usize]) -> String {
+        let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::TableStyle::new()).set_header(shown.iter().map(|&at| self.columns[at]));
         for row in &self.cells {
             table.add_row(shown.iter().map(|&at| {
@@ -115,6 +155,33 @@ impl Rows {
             self.cells.iter().map(|row| row.iter().map(|cell| lab::quoted(&text(cell))).collect::<Vec<_>>().join(","));
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
     }
+}
+
+/// A text in lines of so many characters at most, where its words let it, the further ones of which begin with two blanks.
+fn wrapped(text: &str, width: Option<usize>) -> String {
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in text.split(' ') {
+        let own = word.chars().count();
+        let is_next = length > 0 && width.is_some_and(|width| length + 1 + own > width);
+        let before = match length {
+            0 => "",
+            _ if is_next => "\n  ",
+            _ => " ",
+        };
+        lines.extend([before, word]);
+        length = if is_next { 2 + own } else { length + before.len() + own };
+    }
+    lines + "\n"
+}
+
+/// How many characters fit into a line of standard output, if that is a terminal: one that does not say so has 80.
+fn terminal_columns() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    let width = comfy_table::Table::new().width().filter(|width| *width > 0);
+    Some(width.map_or(80, usize::from))
 }
 
 /// A text that somebody else chose, for a terminal: what would move the cursor, colour or turn what follows is shown by its number.
@@ -178,6 +245,23 @@ mod tests {
         assert_eq!(rare([0, 0]).render(Format::Table), "name  note\nh1    a\nh2    b\n");
         assert_eq!(rare([0, 5]).render(Format::Table).lines().next(), Some("name  packets  note"));
         assert_eq!(rare([0, 0]).render(Format::Csv), "name,packets,note\nh1,0,a\nh2,0,b\n");
+    }
+
+    #[test]
+    fn a_table_goes_without_some_columns_where_they_do_not_fit() {
+        let mut rows = rows().with_spare(&["none", "packets", "note"]);
+        assert_eq!(rows.table(Some(22)), "name   packets  note\nh1          12  a, \"b\"\nleaf1        3\n");
+        rows.remark("h1 is out".to_owned());
+        let narrow =
+            "name   note\nh1     a, \"b\"\nleaf1\nh1 is out\nToo narrow for:\n  packets (`-o csv`\n  has all)\n";
+        assert_eq!(rows.table(Some(21)), narrow);
+        assert_eq!(
+            rows.table(Some(8)),
+            "name\nh1\nleaf1\nh1 is\n  out\nToo\n  narrow\n  for:\n  packets,\n  note\n  (`-o\n  csv`\n  has\n  all)\n"
+        );
+        assert!(
+            rows.render(Format::Csv).starts_with("name,packets,note\n") && !rows.render(Format::Csv).contains("out")
+        );
     }
 
     #[test]

@@ -370,3 +370,51 @@ fn what_nobody_reads_is_no_failure() {
     }
     assert_eq!(run(&["schema"], full(), gone()), Some(2), "what was asked for did not come");
 }
+
+/// What a file points to is looked at before anything is started: all of it that is missing, each at its line.
+#[test]
+fn check_looks_at_the_files_that_a_file_names() {
+    let desk = Desk::new();
+    desk.write("no-image.tar", "text");
+    desk.write("bad.csv", "1.0.0.0/24\n");
+    desk.write(
+        "lab.fabric.yaml",
+        "\
+nodes:
+  h1: { kind: host, image: missing.tar }
+  h2: { kind: host, image: no-image.tar }
+  h3: { kind: host, files: { /no-such-folder/x: text, /etc/heddle-test: text } }
+  h4: { kind: vm, hypervisor: qemu, image: missing.qcow2 }
+  h5: { kind: host, image: 'docker://debian:12' }
+  s1: switch
+links: [{ between: [h1, s1] }, { between: [h2, s1] }, { between: [h3, s1] }, { between: [h4, s1] }, { between: [h5, s1] }]
+services:
+  a: { address: '10.1.0.80:80', servers: [h2], countries: { file: missing.csv, deny: [XX] } }
+  b: { address: '10.1.0.81:80', servers: [h2], countries: { file: bad.csv, deny: [XX] } }
+  c: { address: '10.1.0.82:80', servers: [h2], health: { check: https, ca: missing.pem } }
+",
+    );
+    let (said, _) = desk.expect(2, &["check", "lab.fabric.yaml", "-o", "json"]);
+    let said: Value = serde_json::from_str(&said).expect("it is JSON");
+    let problems = said["problems"].as_array().expect("a list");
+    let shown: Vec<(u64, &str)> =
+        problems.iter().map(|it| (it["line"].as_u64().unwrap_or(0), it["message"].as_str().unwrap_or(""))).collect();
+    let expected = [
+        (2, "host h1: cannot have the image missing.tar: there is no "),
+        (3, "host h2: cannot have the image no-image.tar: "),
+        (4, "host h3: cannot have the file /no-such-folder/x: this machine has no folder for it"),
+        (5, "the virtual machine `h4` cannot have the image "),
+        (10, "countries of a: "),
+        (11, "countries of b: "),
+        (12, "certificates for the health checks of c: "),
+    ];
+    assert_eq!(shown.len(), expected.len(), "{shown:?}");
+    for ((line, message), (expected_line, begins)) in shown.iter().zip(expected) {
+        assert!(*line == expected_line && message.starts_with(begins), "{line}: {message}\n{begins}");
+    }
+    assert!(problems.iter().all(|it| it["hint"].as_str().is_some_and(|hint| !hint.is_empty())), "{problems:?}");
+    // Hosts of a topology stand elsewhere.
+    desk.write("topology.fabric.yaml", "topology: { single: { hosts: 2 } }\nhosts:\n  h2: { image: missing.tar }\n");
+    let (_, said) = desk.expect(2, &["check", "topology.fabric.yaml"]);
+    assert!(said.contains("topology.fabric.yaml:3:9") && said.contains("there is no "), "{said}");
+}

@@ -22,6 +22,7 @@ mod paths;
 mod ports;
 mod program;
 mod recipes;
+mod routed;
 mod service_programs;
 mod service_runs;
 mod sysctl;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use datapath::ForwardingMethod;
 use fabric::{Case, Experiment, Fabric, Metric, SwitchTables, Work};
 use link::LinkSpec;
 use machine::Span;
@@ -50,6 +51,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
     found.extend(never_entered(fabric));
     found.extend(no_controller(fabric));
     found.extend(unanswered_checks(fabric));
+    found.extend(unanswered_clients(fabric));
     found.into_iter().collect()
 }
 
@@ -363,6 +365,41 @@ fn unanswered_checks(fabric: &Fabric) -> impl Iterator<Item = Doubt> {
     })
 }
 
+/// Of how many hosts it is looked at whether a service's answers come to them.
+const CLIENTS_MAX: usize = 1_000;
+
+/// Servers that have no route to hosts which find their service by a router.
+fn unanswered_clients(fabric: &Fabric) -> impl Iterator<Item = Doubt> {
+    let topology = &fabric.topology;
+    let subnets = fabric.subnets();
+    let translated = |service: &&datapath::Service| service.forwarding != ForwardingMethod::FullNat;
+    // Only where routers join parts of the network.
+    let services = fabric.services.iter().filter(translated).filter(|_| !topology.interfaces.is_empty());
+    services.filter_map(move |service| {
+        let address = service.addresses.first()?.ip();
+        let comes = |client: NodeId| {
+            let hop = subnets.next_hop(client, address).filter(|hop| hop.address != address)?;
+            Some((client, subnets.source(&hop)?))
+        };
+        let mut clients = topology.end_hosts().take(CLIENTS_MAX).filter_map(|(client, _)| comes(client));
+        let (client, server) = clients.find_map(|(client, source)| {
+            let is_lost = |server: &&datapath::Server| subnets.next_hop(server.host, source).is_none();
+            Some((client, service.servers.iter().find(is_lost)?.host))
+        })?;
+        let name = |host: NodeId| &topology.nodes[host].name;
+        Some(Doubt {
+            place: vec!["services".to_owned(), service.name.clone()],
+            message: format!(
+                "`{}` finds the service `{}` by a router, and gets no answer: the server `{}` has no route back",
+                name(client),
+                service.name,
+                name(server)
+            ),
+            hint: "give servers a route, as `routes: [default via ROUTER]`, or write `forward: full-nat`",
+        })
+    })
+}
+
 /// Links mark, and no sender of the whole file understands that.
 fn unheard_marks(fabric: &Fabric) -> Option<Doubt> {
     let marks =
@@ -496,6 +533,25 @@ mod tests {
         assert!(!found("host", &format!("{with}\n{asked}")).iter().any(of_check));
         let without = "services: { web: { address: 10.1.0.80:80, servers: [h2, h3] } }";
         assert_eq!(found("host", without), []);
+    }
+
+    #[test]
+    fn servers_without_a_way_back_are_doubted() {
+        let found = |h2: &str, forward: &str| {
+            let text = format!(
+                "nodes:\n  h1: {{ kind: host, ipv4: 10.0.1.1/24, routes: [default via 10.0.1.254] }}\n  h2: {{ kind: host, ipv4: 10.0.2.1/24{h2} }}\n  \
+                 r1: {{ kind: host, forward: true, interfaces: {{ s1: {{ ipv4: 10.0.1.254/24 }}, s2: {{ ipv4: 10.0.2.254/24 }} }} }}\n  s1: switch\n  s2: switch\n\
+                 links: [{{ between: [h1, s1] }}, {{ between: [r1, s1] }}, {{ between: [r1, s2] }}, {{ between: [h2, s2] }}]\n\
+                 services: {{ web: {{ address: 10.0.2.80:80, servers: [h2], forward: {forward} }} }}\n"
+            );
+            let doubts = doubts(&fabric::parse(&Source { name: "net".to_owned(), text }).unwrap());
+            doubts.into_iter().map(|doubt| (doubt.place.join("."), doubt.message)).collect::<Vec<_>>()
+        };
+        let expected =
+            "`h1` finds the service `web` by a router, and gets no answer: the server `h2` has no route back";
+        assert_eq!(found("", "nat"), [("services.web".to_owned(), expected.to_owned())]);
+        assert_eq!(found("", "full-nat"), []);
+        assert_eq!(found(", routes: [10.0.1.0/24 via 10.0.2.254]", "dr"), []);
     }
 
     #[test]

@@ -124,15 +124,13 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Refuses health checks that cannot be made: whoever starts a network hears of it then.
-    pub fn refuse(fabric: &Fabric, folder: &Path) -> Result<(), Error> {
-        for service in &fabric.services {
-            let trust = service.health.as_ref().and_then(|spec| spec.check.trust());
-            if let Some(Err(why)) = trust.map(|trust| tls::read(trust, folder)) {
-                return Err(Error::Authorities { service: service.name.clone(), why });
-            }
+    /// Refuses health checks of a service that cannot be made: whoever starts a network hears of it then.
+    pub fn refuse(service: &Service, folder: &Path) -> Result<(), Error> {
+        let trust = service.health.as_ref().and_then(|spec| spec.check.trust());
+        match trust.map(|trust| tls::read(trust, folder)) {
+            Some(Err(why)) => Err(Error::Authorities { service: service.name.clone(), why }),
+            Some(Ok(_)) | None => Ok(()),
         }
-        Ok(())
     }
 
     /// Checks what this network has. What was checked in the same way before goes on.

@@ -29,7 +29,7 @@ pub use flows::{
 };
 pub use macs::{MacEntry, SwitchMacs};
 pub use refusals::Refusals;
-pub use services::{BalancerStatus, HealthStatus, ServerChange, ServerStatus, ServiceStatus};
+pub use services::{BalancerStatus, EjectionStatus, HealthStatus, ServerChange, ServerStatus, ServiceStatus};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
 pub const VERSION: u32 = 16;
@@ -304,6 +304,8 @@ pub struct Status {
     pub file: String,
     /// What was in it.
     pub text: String,
+    /// The folder that files which it names are relative to.
+    pub folder: String,
     /// What was changed in it.
     pub overrides: Overrides,
     /// Links that were changed since.

@@ -223,6 +223,18 @@ pub enum Error {
         /// What would stand on the kernel's command line.
         path: String,
     },
+    /// A file of a guest is none.
+    #[error("the virtual machine `{host}` cannot have the {key} {}: {source}", path.display())]
+    GuestFile {
+        /// The host's name.
+        host: String,
+        /// What it would be: `kernel`, `initrd` or `image`.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the kernel says.
+        source: io::Error,
+    },
     /// Whose certificates are good for a service's health checks is not known.
     #[error("certificates for the health checks of {service}: {why}")]
     Authorities {
@@ -396,6 +408,7 @@ impl Error {
             Self::GuestPath { .. } => {
                 "XDG_RUNTIME_DIR is the folder that networks are in: take one without; and the fabric file's folder, where an image is relative to it; or say `hypervisor: qemu`"
             }
+            Self::GuestFile { .. } => "it is a file, relative to the fabric file's folder",
             Self::Authorities { .. } => {
                 "`ca` is a file in PEM with the certificates of who has signed those of the servers, relative to the fabric file's folder; `ca: none` takes any"
             }
@@ -497,6 +510,7 @@ impl Error {
             Self::HostFile { host, path, .. } => ["nodes", host, "files", path].map(str::to_owned).into(),
             Self::Image { host, .. } => ["nodes", host, "image"].map(str::to_owned).into(),
             Self::NoPasta { host } => ["nodes", host, "uplink"].map(str::to_owned).into(),
+            Self::GuestFile { host, key, .. } => ["nodes", host, key].map(str::to_owned).into(),
             Self::GuestPath { host, .. } => ["nodes", host].map(str::to_owned).into(),
             Self::Countries { service, .. } => ["services", service, "countries", "file"].map(str::to_owned).into(),
             Self::Authorities { service, .. } => ["services", service, "health", "ca"].map(str::to_owned).into(),

@@ -40,38 +40,21 @@ pub enum FileMount {
 /// # Errors
 /// If one can't be written, or there is no place for it.
 pub fn lay_out(root: &Path, host: &str, files: &[HostFile]) -> Result<Vec<FileMount>, Error> {
-    let refuse = |file: &HostFile, reason: String, hint: &'static str| Error::HostFile {
-        host: host.to_owned(),
-        path: file.path.clone(),
-        reason,
-        hint,
-    };
     let mut by_folder: BTreeMap<PathBuf, Vec<(&HostFile, PathBuf)>> = BTreeMap::new();
     let mut mounts = Vec::new();
     let own = nearest(root);
     for (number, file) in files.iter().enumerate() {
-        let path = Path::new(&file.path);
-        match fs::metadata(path) {
-            Ok(found) if found.is_file() => {
+        match place(host, file)? {
+            FilePlace::OverFile => {
                 let source = root.join("files").join(number.to_string());
                 write(&source, &file.text).map_err(Error::path(&source, "write a host's file"))?;
                 mounts.push(FileMount::File { source: text_of(&source), target: file.path.clone() });
             }
-            Ok(_) => {
-                let hint = "name a file in it, or another path";
-                return Err(refuse(file, "this machine has a folder or a device there".to_owned(), hint));
-            }
-            Err(_) => {
-                let hint = "put it below a folder that this machine has, as /etc";
-                let no_folder = || refuse(file, "this machine has no folder for it".to_owned(), hint);
-                let there = nearest_folder(path).ok_or_else(no_folder)?;
-                let inside = path.strip_prefix(&there).unwrap_or(Path::new("")).to_owned();
-                // Whatever links lead there.
-                let folder = there.canonicalize().map_err(|_| no_folder())?;
+            FilePlace::InFolder { folder, inside } => {
                 if own.as_ref().is_some_and(|own| own.starts_with(&folder)) {
                     let reason = format!("{} would be covered, and Heddle's runtime folder is in it", folder.display());
                     let hint = "put it below another folder that this machine has, as /etc; or have XDG_RUNTIME_DIR name a folder elsewhere";
-                    return Err(refuse(file, reason, hint));
+                    return Err(refused(host, file, reason, hint));
                 }
                 by_folder.entry(folder).or_default().push((file, inside));
             }
@@ -93,7 +76,7 @@ pub fn lay_out(root: &Path, host: &str, files: &[HostFile]) -> Result<Vec<FileMo
         {
             let reason =
                 format!("{} would be covered, and another file system is at {}", outer.display(), folder.display());
-            return Err(refuse(file, reason, "leave out the file that is new on the outer one, or this one"));
+            return Err(refused(host, file, reason, "leave out the file that is new on the outer one, or this one"));
         }
         for (file, inside) in files {
             let path = layer.join(below).join(inside);
@@ -116,6 +99,50 @@ pub fn lay_out(root: &Path, host: &str, files: &[HostFile]) -> Result<Vec<FileMo
     // Files last: what is covered later is seen.
     folders.extend(mounts);
     Ok(folders)
+}
+
+/// Where a file of a host is to be seen.
+enum FilePlace {
+    /// A file is there.
+    OverFile,
+    /// There is a folder for it, or one in which its own is made.
+    InFolder {
+        /// That folder, whatever links lead there.
+        folder: PathBuf,
+        /// The path from there on.
+        inside: PathBuf,
+    },
+}
+
+/// Notes a file of a host for which this machine has no place.
+///
+/// # Errors
+/// [`Error::HostFile`] says why.
+pub fn check(host: &str, file: &HostFile) -> Result<(), Error> {
+    place(host, file).map(|_| ())
+}
+
+fn place(host: &str, file: &HostFile) -> Result<FilePlace, Error> {
+    let path = Path::new(&file.path);
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(FilePlace::OverFile),
+        Ok(_) => {
+            let hint = "name a file in it, or another path";
+            Err(refused(host, file, "this machine has a folder or a device there".to_owned(), hint))
+        }
+        Err(_) => {
+            let hint = "put it below a folder that this machine has, as /etc";
+            let no_folder = || refused(host, file, "this machine has no folder for it".to_owned(), hint);
+            let there = nearest_folder(path).ok_or_else(no_folder)?;
+            let inside = path.strip_prefix(&there).unwrap_or(Path::new("")).to_owned();
+            let folder = there.canonicalize().map_err(|_| no_folder())?;
+            Ok(FilePlace::InFolder { folder, inside })
+        }
+    }
+}
+
+fn refused(host: &str, file: &HostFile, reason: String, hint: &'static str) -> Error {
+    Error::HostFile { host: host.to_owned(), path: file.path.clone(), reason, hint }
 }
 
 /// The deepest folder on the way to a path that is there, whatever links lead to it.

@@ -89,7 +89,7 @@ impl HostSpec {
                 address: topology.address(id)?.clone(),
                 addresses: setup.map(|setup| setup.addresses.clone()).unwrap_or_default(),
                 mtu: fabric.mtu,
-                sysctls: setup.map(sysctls).unwrap_or_default(),
+                sysctls: sysctls(setup, within.is_none() && topology.interfaces_of(id).nth(1).is_some()),
                 routes: setup.map(|setup| setup.routes.clone()).unwrap_or_default(),
                 device: device(number),
                 within: within.map(|owner| topology.nodes[owner].name.clone()),
@@ -118,14 +118,20 @@ fn device(number: usize) -> String {
     format!("eth{number}")
 }
 
-/// The kernel parameters of a host: what forwards is a router, unless the file says otherwise.
-fn sysctls(setup: &HostSetup) -> Vec<NetSysctl> {
-    let mut all = setup.sysctls.clone();
-    let forwarding = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"];
-    for name in forwarding.into_iter().filter(|_| setup.forwards) {
+/// The kernel parameters of a host: what forwards is a router, and one of several interfaces does not ask for neighbours in the name of another one, which the network
+/// would take for a forgery; unless the file says otherwise.
+fn sysctls(setup: Option<&HostSetup>, has_interfaces: bool) -> Vec<NetSysctl> {
+    let mut all = setup.map(|setup| setup.sysctls.clone()).unwrap_or_default();
+    let forwards = setup.is_some_and(|setup| setup.forwards);
+    let own = [
+        ("net/ipv4/ip_forward", "1", forwards),
+        ("net/ipv6/conf/all/forwarding", "1", forwards),
+        ("net/ipv4/conf/all/arp_announce", "2", has_interfaces),
+    ];
+    for (name, value, _) in own.into_iter().filter(|(.., is_wanted)| *is_wanted) {
         let is_there = Path::new("/proc/sys").join(name).exists();
         if is_there && !all.iter().any(|own| own.name == name) {
-            all.push(NetSysctl { name: name.to_owned(), value: "1".to_owned() });
+            all.push(NetSysctl { name: name.to_owned(), value: value.to_owned() });
         }
     }
     all

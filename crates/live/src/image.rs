@@ -155,11 +155,26 @@ pub fn prepare(written: &str, folder: &Path) -> Result<Image, Unusable> {
         let archive = fetch(written, &cache)?;
         return unpack(&archive, &cache);
     }
-    let path = folder.join(written);
-    if !path.exists() {
-        return Err(Unusable::new(format!("there is no {}", path.display()), BY_NAME_HINT));
+    unpack(&named(written, folder)?, &cache)
+}
+
+/// Whether an image is one, as far as that goes without unpacking it. What is fetched by name is not looked at.
+///
+/// # Errors
+/// If it is no image, or can't be read.
+pub fn check(written: &str, folder: &Path) -> Result<(), Unusable> {
+    if written.starts_with(BY_NAME) {
+        return Ok(());
     }
-    unpack(&path, &cache)
+    let path = named(written, folder)?;
+    let blobs = Blobs::open(&path).map_err(Unusable::of(path.display().to_string()))?;
+    read(&blobs).map(|_| ())
+}
+
+/// The path of an image that is named by one.
+fn named(written: &str, folder: &Path) -> Result<PathBuf, Unusable> {
+    let path = folder.join(written);
+    if path.exists() { Ok(path) } else { Err(Unusable::new(format!("there is no {}", path.display()), BY_NAME_HINT)) }
 }
 
 /// Where unpacked images are.
@@ -204,14 +219,8 @@ fn fetch(name: &str, cache: &Path) -> Result<PathBuf, Unusable> {
 fn unpack(path: &Path, cache: &Path) -> Result<Image, Unusable> {
     let shown = path.display().to_string();
     let blobs = Blobs::open(path).map_err(Unusable::of(shown.clone()))?;
-    let ImageParts { layers, configuration } = find(&blobs)?;
+    let (ImageParts { layers, configuration }, Configuration { config, rootfs }) = read(&blobs)?;
     let key = hex(ring::digest::digest(&SHA256, &configuration).as_ref());
-    let Configuration { config, rootfs } = serde_json::from_slice(&configuration)
-        .map_err(|error| Unusable::new(format!("its configuration: {error}"), WRITE_ANEW))?;
-    if layers.len() != rootfs.diff_ids.len() || layers.len() > LAYERS_MAX {
-        let reason = format!("it has {} layers, and its configuration {}", layers.len(), rootfs.diff_ids.len());
-        return Err(Unusable::new(reason, WRITE_ANEW));
-    }
     let root = cache.join(&key);
     if !root.exists() {
         let part = tempfile_folder(cache).map_err(Unusable::of(cache.display().to_string()))?;
@@ -226,6 +235,18 @@ fn unpack(path: &Path, cache: &Path) -> Result<Image, Unusable> {
     let environment = config.env.unwrap_or_default().into_iter().filter(|one| one.contains('=') && !one.contains('\0'));
     let folder = config.working_dir.filter(|folder| folder.starts_with('/')).unwrap_or_else(|| "/".to_owned());
     Ok(Image { root, environment: environment.collect(), folder })
+}
+
+/// What an image says of itself.
+fn read(blobs: &Blobs) -> Result<(ImageParts, Configuration), Unusable> {
+    let parts = find(blobs)?;
+    let said: Configuration = serde_json::from_slice(&parts.configuration)
+        .map_err(|error| Unusable::new(format!("its configuration: {error}"), WRITE_ANEW))?;
+    let (layers, ids) = (parts.layers.len(), said.rootfs.diff_ids.len());
+    if layers != ids || layers > LAYERS_MAX {
+        return Err(Unusable::new(format!("it has {layers} layers, and its configuration {ids}"), WRITE_ANEW));
+    }
+    Ok((parts, said))
 }
 
 /// A new folder in the cache.
@@ -481,6 +502,59 @@ mod tests {
         let image = unpack(&path, folder.path()).unwrap();
         assert_eq!(fs::read_to_string(image.root.join("etc/b")).unwrap(), "b");
         assert_eq!(image.folder, "/");
+    }
+
+    /// Nobody writes into a pipe: whoever waited for that would hold up the network.
+    #[test]
+    fn a_pipe_is_no_image_and_no_part_of_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = folder.path().join("cache");
+        fs::create_dir(&cache).unwrap();
+        let pipe = |name: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+            path
+        };
+        let error = unpack(&pipe("image.tar"), &cache).unwrap_err();
+        assert!(error.to_string().contains("it is neither a folder nor a file"), "{error}");
+        pipe("layout/index.json");
+        let error = unpack(&folder.path().join("layout"), &cache).unwrap_err();
+        assert!(error.to_string().contains("it has neither index.json nor manifest.json"), "{error}");
+        let files = layout(&layers(), str::to_owned);
+        for (path, bytes) in &files {
+            let path = folder.path().join("whole").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+        let layer = &files[1].0;
+        fs::remove_file(folder.path().join("whole").join(layer)).unwrap();
+        pipe(&format!("whole/{layer}"));
+        let error = unpack(&folder.path().join("whole"), &cache).unwrap_err();
+        assert!(
+            error.to_string().contains(&format!("its layer {layer}: it is neither a folder nor a file")),
+            "{error}"
+        );
+        assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
+    }
+
+    /// Archives fill their last blocks with zeros, and no more than that: a small file may be unpacked into gigabytes of them.
+    #[test]
+    fn a_layer_that_goes_on_behind_its_end_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = folder.path().join("cache");
+        fs::create_dir(&cache).unwrap();
+        let path = folder.path().join("image.tar");
+        let with_zeros = |zeros: u64| {
+            let mut layer = layers()[0].clone();
+            layer.resize(layer.len() + zeros as usize, 0);
+            fs::write(&path, archive(&layout(&[layer], str::to_owned))).unwrap();
+            unpack(&path, &cache)
+        };
+        let error = with_zeros(BEHIND_MAX + 10_240).unwrap_err();
+        assert!(error.to_string().contains("it goes on behind the end of its archive"), "{error}");
+        assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
+        with_zeros(10_240).unwrap();
     }
 
     #[test]

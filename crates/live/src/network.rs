@@ -1,7 +1,7 @@
 //! A live network: its hosts and its data plane, and how a new file changes them.
 
 mod captures;
-mod countries;
+pub mod countries;
 mod devices;
 mod flows;
 mod hosts;
@@ -41,6 +41,7 @@ use crate::secret::seeds;
 use crate::uplink::Outside;
 use crate::{Error, process};
 use captures::Captures;
+pub use countries::with_countries;
 use devices::has_relative_files;
 use setups::LaidOut;
 pub use views::difference;
@@ -155,7 +156,7 @@ impl Network {
     /// Makes it what the file says, whose folder is `folder`. If it cannot be done, nothing changes.
     pub fn apply(&mut self, source: Source, folder: PathBuf, overrides: &Overrides) -> Result<Applied, Error> {
         let fabric = definition((&source, overrides), &[], &[], &BTreeSet::new()).map_err(|error| in_file(&error));
-        let fabric = countries::load(fabric?, &folder)?;
+        let fabric = with_countries(fabric?, &folder)?;
         self.check(&fabric)?;
         self.check_guests(&fabric, &folder)?;
         self.check_uplinks(&fabric)?;
@@ -164,7 +165,7 @@ impl Network {
         let is_other = |(name, image): (&String, &Image)| self.images.get(name).is_some_and(|known| known != image);
         self.unplugged |= images.iter().any(is_other);
         self.images.extend(images);
-        Checks::refuse(&fabric, &folder)?;
+        fabric.services.iter().try_for_each(|service| Checks::refuse(service, &folder))?;
         let mut applied = self.go_over_to(fabric, &folder)?;
         // The same file may name certificates that have changed.
         self.check_servers(&folder);
@@ -178,20 +179,23 @@ impl Network {
         Ok(applied)
     }
 
-    /// Changes what the links between two nodes do: of the one with this number, or of all. How many do something else then.
+    /// Changes what the links between two nodes do, from the first to the second: of the one with this number, or of all. How many do something else then.
     pub fn change_link(&mut self, a: &str, b: &str, number: Option<u32>, change: &LinkChange) -> Result<usize, Error> {
         let Some(before) = self.fabric() else { return Err(Error::NothingRuns) };
         let links = fabric::find_links(&before.topology, a, b, number)?;
         let mut all = self.changed_links.clone();
         for &link in &links {
             let does = &before.topology.links[link];
-            change
-                .of(&(does.spec, does.back), before.topology.has_host(link))
-                .map_err(|error| Error::File(describe(&error)))?;
+            let does = (does.spec, does.back);
+            let of_command = |error: fabric::Error| Error::File(describe(&error));
+            let is_turned = !fabric::begins_at(&before.topology, link, a);
+            let seen = if is_turned { fabric::turn(&does) } else { does };
+            change.of(&seen, before.topology.has_host(link)).map_err(of_command)?;
+            let change = if is_turned { change.turned(&does).map_err(of_command)? } else { change.clone() };
             let (a, b, number) = link_key(before, link);
             match all.iter_mut().find(|other| (&other.a, &other.b, other.number) == (&a, &b, number)) {
-                Some(other) => other.change.add(change),
-                None => all.push(ChangedLink { a, b, number, change: change.clone() }),
+                Some(other) => other.change.add(&change),
+                None => all.push(ChangedLink { a, b, number, change }),
             }
         }
         let fabric = self.definition(&all, &self.changed_ports)?;
@@ -211,7 +215,7 @@ impl Network {
     /// What it is to be if these links and ports are changed.
     fn definition(&self, links: &[ChangedLink], ports: &[PortChange]) -> Result<Fabric, Error> {
         let fabric = definition((&self.source, &self.overrides), links, ports, &self.with_tables);
-        countries::load(fabric.map_err(|error| in_file(&error))?, &self.folder)
+        with_countries(fabric.map_err(|error| in_file(&error))?, &self.folder)
     }
 
     /// Whether it can become this fabric.
@@ -483,6 +487,7 @@ impl Network {
             ephemeral: self.ephemeral,
             file: self.source.name.clone(),
             text: self.source.text.clone(),
+            folder: self.folder.to_string_lossy().into_owned(),
             overrides: self.overrides.clone(),
             changed_links: self.changed_links.clone(),
             changed_ports: self.changed_ports.clone(),

@@ -31,7 +31,7 @@ nodes:
   h1:
     kind: host
     image: image.tar
-    programs: { says: 'cat /etc/motd /etc/greeting; pwd; echo $WHERE; echo written > /tmp/by-program; exec sleep 1000' }
+    programs: { says: 'cat /etc/motd /etc/greeting; pwd; echo $WHERE; export -p; echo written > /tmp/by-program; exec sleep 1000' }
     files: { /etc/greeting: hello, /etc/resolv.conf: nameserver 10.0.0.53 }
   h2: host
 links: [ { between: [h1, h2] } ]
@@ -71,7 +71,10 @@ fn programs_of_a_host_run_in_its_image() {
     let Some(bed) = Bed::new() else { return };
     let Some(network) = up(&bed) else { return };
     apply(&network, bed.folder.path(), NETWORK).unwrap_or_else(|error| panic!("{error} {:?}", error.hint()));
-    bed::wait_until("it has said all", || said(&network).contains("/srv\nimage\n"));
+    bed::wait_until("it has said all", || {
+        let said = said(&network);
+        said.contains("/srv\nimage\n") && said.contains("WHERE=")
+    });
     assert!(said(&network).contains("this is an image\nhello\n"), "{}", said(&network));
     let in_image = |script: &str| output(network.command_of_host("h1", "sh", ["-c", script]));
     assert_eq!(
@@ -84,6 +87,12 @@ fn programs_of_a_host_run_in_its_image() {
     });
     let found = in_image("ls /; ls /etc; ls -d /proc/self /dev/null /sys/class/net/eth0");
     assert!(!found.contains("gone") && !found.contains("usr") && found.contains("/sys/class/net/eth0"), "{found}");
+    // The environment is the image's alone, of what starts with the network and of what is run later. Whoever runs tests has variables of its own.
+    let of_machine = "CARGO_MANIFEST_DIR";
+    assert!(std::env::var_os(of_machine).is_some(), "cargo has not run this test");
+    for shown in [in_image("export -p"), said(&network)] {
+        assert!(shown.contains("WHERE='image'") && !shown.contains(of_machine), "{shown}");
+    }
     // The machine's programs see the machine, in the same network.
     assert!(output(network.command("h1", "ls", ["/usr"])).contains("bin"));
     bed::ping(&network, "h1", &["-4"], 1, "h2");

@@ -2,7 +2,7 @@
 
 use fabric::Overrides;
 
-use crate::bed::{Bed, output, ping, source};
+use crate::bed::{self, Bed, Running, output, ping, source};
 
 const NETWORK: &str = "
 name: routed
@@ -74,4 +74,34 @@ fn addresses_and_routes_change_with_the_file() {
     apply(NETWORK).unwrap();
     assert!(ping(&network, "h1", &["-4"], 1, "h2").contains("ttl=63"));
     network.down().unwrap();
+}
+
+/// A server that is asked by one interface answers by another one, by its routes: that is the service's answer all the same.
+#[test]
+fn a_server_of_a_service_answers_by_any_of_its_interfaces() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up(
+        "answers",
+        "
+name: answers
+nodes:
+  h1: { kind: host, ipv4: 10.0.1.1/24, routes: [default via 10.0.1.254] }
+  h2: { kind: host, interfaces: { s1: { ipv4: 10.0.3.5/24 }, s2: { ipv4: 10.0.2.5/24 } }, routes: [10.0.1.0/24 via 10.0.3.254] }
+  r1:
+    kind: host
+    forward: true
+    interfaces: { s1: { ipv4: 10.0.1.254/24, addresses: [10.0.3.254/24] }, s2: { ipv4: 10.0.2.254/24 } }
+  s1: switch
+  s2: switch
+links: [ { between: [h1, s1] }, { between: [h2, s1] }, { between: [h2, s2] }, { between: [r1, s1] }, { between: [r1, s2] } ]
+services: { web: { address: 10.0.2.80:80, servers: [h2.eth1] } }
+",
+    );
+    let _server = Running::server(&network, "h2", "80");
+    let answer = output(network.command("h1", bed::program(), ["ask", "10.0.2.80:80", "1"]));
+    assert_eq!(answer.trim(), "h2");
+    let web = network.counters().unwrap().services.into_iter().next().expect("it is in the file");
+    assert!(web.counters.invalid == 0 && web.servers[0].traffic.out_packets > 0, "{web:?}");
+    network.down().unwrap();
+    assert!(bed.is_empty());
 }

@@ -3,7 +3,7 @@
 use machine::Time;
 
 use super::Service;
-use crate::ejection::outlier_below;
+use crate::ejection::{EjectionReason, Failure, outlier_below};
 use crate::event::Event;
 use crate::server::Server;
 use crate::server_id::ServerId;
@@ -101,23 +101,24 @@ impl Service {
     }
 
     /// Counts a failed connection against its server, which may be one too many.
-    pub(super) fn count_failure(&mut self, now: Time, id: ServerId) {
+    pub(super) fn count_failure(&mut self, now: Time, id: ServerId, failure: Failure) {
         let Some(ejection) = self.spec.ejection else { return };
         let Some(server) = self.servers.get_mut(id) else { return };
         if server.failures.failure(&ejection) {
-            self.eject(now, id);
+            let reason = server.failures.in_a_row(failure);
+            self.eject(now, id, reason);
         }
     }
 
     /// Takes a server out for a while, unless too many are.
-    fn eject(&mut self, now: Time, id: ServerId) {
+    fn eject(&mut self, now: Time, id: ServerId, reason: EjectionReason) {
         let Some(ejection) = self.spec.ejection else { return };
         let ejected = self.servers.iter().filter(|server| server.failures.is_ejected()).count();
         if ejected >= ejection.count_max(self.servers.len()) {
             return;
         }
         let Some(server) = self.servers.get_mut(id).filter(|server| server.is_specified) else { return };
-        let until = server.failures.eject(now, &ejection);
+        let until = server.failures.eject(now, &ejection, reason);
         self.events.push(Event::Ejected { server: id, until });
         self.server_changed(now);
     }
@@ -133,9 +134,9 @@ impl Service {
         if let Some(limit) = outlier_below(self.servers.iter().filter_map(rate), &ejection) {
             for position in 0..self.servers.len() {
                 let server = self.servers.at(position);
-                let (id, is_outlier) = (server.id, rate(server).is_some_and(|rate| rate < limit));
-                if is_outlier {
-                    self.eject(now, id);
+                let (id, outlier) = (server.id, rate(server).filter(|rate| *rate < limit));
+                if let Some(permille) = outlier {
+                    self.eject(now, id, EjectionReason::SuccessRate { permille });
                 }
             }
         }

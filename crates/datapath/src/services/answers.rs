@@ -86,20 +86,11 @@ pub(super) fn refusal(frame: &[u8]) -> Option<Vec<u8>> {
     let packet = ethernet.payload();
     let header = packet.len().checked_sub(sent.payload.len()).filter(|header| *header < 256)?;
     let quoted = packet.get(..(header + QUOTED).min(packet.len()))?;
-    let (kind, code, protocol) = match sent.src {
-        IpAddr::V4(_) => (3, 3, protocol::ICMP),
-        IpAddr::V6(_) => (1, 4, protocol::ICMPV6),
+    let about = match sent.src {
+        IpAddr::V4(_) => (3, 3),
+        IpAddr::V6(_) => (1, 4),
     };
-    let mut payload = vec![kind, code, 0, 0, 0, 0, 0, 0];
-    payload.extend(quoted);
-    let sum = match (sent.src, sent.dst) {
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            checksum::transport(&Pseudo::V6 { src: dst, dst: src, protocol }, &payload)
-        }
-        _ => checksum::internet(&payload),
-    };
-    payload[2..4].copy_from_slice(&sum.to_be_bytes());
-    Some(answer(&ethernet, &Sent { protocol, ..sent }, &payload))
+    Some(error(&ethernet, &sent, (about, 0), quoted))
 }
 
 /// What the sender of a packet hears that is longer than this on its way (RFC 1191, 4; RFC 4443, 3.2). `None` if nothing is to be said.
@@ -108,22 +99,43 @@ pub(super) fn too_big(frame: &[u8], fits: u32) -> Option<Vec<u8>> {
     const LENGTHS: (usize, usize) = (576 - 20 - 8, 1_280 - 40 - 8);
     let ethernet = EthernetPacket::new_checked(frame).ok()?;
     let sent = read(&ethernet)?;
-    let (kind, code, protocol, length) = match sent.src {
-        IpAddr::V4(_) => (3, 4, protocol::ICMP, LENGTHS.0),
-        IpAddr::V6(_) => (2, 0, protocol::ICMPV6, LENGTHS.1),
+    let (about, length) = match sent.src {
+        IpAddr::V4(_) => ((3, 4), LENGTHS.0),
+        IpAddr::V6(_) => ((2, 0), LENGTHS.1),
     };
     let packet = ethernet.payload();
+    let quoted = &packet[..packet.len().min(length)];
+    Some(error(&ethernet, &sent, (about, fits), quoted))
+}
+
+/// An ICMP error about a packet, of this type and code and with this in the rest of its header, which quotes so much of the packet (RFC 792; RFC 4443, 2.1).
+fn error(
+    ethernet: &EthernetPacket<'_>,
+    sent: &Sent<'_>,
+    ((kind, code), rest): ((u8, u8), u32),
+    quoted: &[u8],
+) -> Vec<u8> {
     let mut payload = vec![kind, code, 0, 0];
-    payload.extend(fits.to_be_bytes());
-    payload.extend(&packet[..packet.len().min(length)]);
+    payload.extend(rest.to_be_bytes());
+    payload.extend(quoted);
+    let protocol = match sent.src {
+        IpAddr::V4(_) => protocol::ICMP,
+        IpAddr::V6(_) => protocol::ICMPV6,
+    };
+    answer_by_icmp(ethernet, &Sent { protocol, ..*sent }, payload)
+}
+
+/// A message of ICMP back to the sender of a packet, with its checksum.
+fn answer_by_icmp(ethernet: &EthernetPacket<'_>, sent: &Sent<'_>, mut payload: Vec<u8>) -> Vec<u8> {
+    payload[2..4].fill(0);
     let sum = match (sent.src, sent.dst) {
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            checksum::transport(&Pseudo::V6 { src: dst, dst: src, protocol }, &payload)
+            checksum::transport(&Pseudo::V6 { src: dst, dst: src, protocol: protocol::ICMPV6 }, &payload)
         }
         _ => checksum::internet(&payload),
     };
     payload[2..4].copy_from_slice(&sum.to_be_bytes());
-    Some(answer(&ethernet, &Sent { protocol, ..sent }, &payload))
+    answer(ethernet, sent, &payload)
 }
 
 /// The answer to an echo request (RFC 792, RFC 4443). `None` if it is none, or too long.
@@ -139,15 +151,7 @@ pub(super) fn echo(frame: &[u8]) -> Option<Vec<u8>> {
     }
     let mut payload = sent.payload.to_vec();
     payload[0] = reply;
-    payload[2..4].fill(0);
-    let sum = match (sent.src, sent.dst) {
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            checksum::transport(&Pseudo::V6 { src: dst, dst: src, protocol: protocol::ICMPV6 }, &payload)
-        }
-        _ => checksum::internet(&payload),
-    };
-    payload[2..4].copy_from_slice(&sum.to_be_bytes());
-    Some(answer(&ethernet, &sent, &payload))
+    Some(answer_by_icmp(&ethernet, &sent, payload))
 }
 
 /// A frame back to the sender of another one.

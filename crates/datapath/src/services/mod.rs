@@ -25,6 +25,7 @@ mod sync;
 mod tests;
 mod tunnel;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use balance::health::HealthSpec;
@@ -214,6 +215,8 @@ pub struct Services {
     addresses: Vec<(VirtualAddress, usize)>,
     /// By service and server: the addresses of the host, IPv4 first.
     server_addresses: Vec<Vec<[u128; 2]>>,
+    /// The nodes that are interfaces of one host, of each that has several: a server may answer by another one than that by which it was asked.
+    interfaces: Vec<Vec<NodeId>>,
     /// Hosts where services are balanced, ascending.
     balancers: Vec<BalancerHost>,
     /// Where tunnels may end.
@@ -251,7 +254,12 @@ impl Services {
         };
         let balancers = hosts.into_iter().map(balancer).collect();
         let tunnel_ends = tunnel::ends(topology, services);
-        Self { all: services.to_vec(), addresses, server_addresses, balancers, tunnel_ends, mtu }
+        let mut by_owner: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
+        for (owner, interface) in topology.interfaces.iter().zip(topology.end_host_count()..) {
+            by_owner.entry(*owner).or_insert_with(|| vec![*owner]).push(NodeId(interface));
+        }
+        let interfaces = by_owner.into_values().collect();
+        Self { all: services.to_vec(), addresses, server_addresses, interfaces, balancers, tunnel_ends, mtu }
     }
 
     /// Whether there are none.

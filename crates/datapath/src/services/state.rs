@@ -1,6 +1,6 @@
 //! Connections to services: which there are, and what schedulers hear of them. Bytes and the time go in; what is to be written, and where it goes, comes out.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use balance::{Outcome, ServerId};
@@ -298,11 +298,16 @@ impl ServiceState {
             }
         }
         self.has_full_nat |= services.all().iter().any(|service| service.forwarding == ForwardingMethod::FullNat);
+        let mut servers: BTreeSet<NodeId> =
+            self.running.iter().flat_map(|running| &running.hosts).flatten().map(|at| at.host).collect();
+        for own in &services.interfaces {
+            let has_one = own.iter().any(|host| servers.contains(host));
+            servers.extend(own.iter().filter(|_| has_one));
+        }
         self.is_server.raw.clear();
-        for ServerLocation { host, .. } in self.running.iter().flat_map(|running| &running.hosts).flatten() {
-            let count = self.is_server.len().max(usize::from(*host) + 1);
-            self.is_server.raw.resize(count, false);
-            self.is_server[*host] = true;
+        self.is_server.raw.resize(servers.last().map_or(0, |last| usize::from(*last) + 1), false);
+        for host in servers {
+            self.is_server[host] = true;
         }
     }
 

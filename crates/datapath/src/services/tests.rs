@@ -302,3 +302,57 @@ fn a_first_segment_to_a_server_itself_makes_room() {
         assert_eq!(bed.answer(1, client, SYN | ACK, (7, 2_001)).0, Decision::Pass, "{flags:#x}");
     }
 }
+
+/// Whoever is sent a wrong number resets that and acknowledges nothing: a client that has servers do so has none of them held for dead.
+#[test]
+fn resets_that_acknowledge_nothing_are_no_failure() {
+    for (flags, failed) in [(RST, 0), (RST | ACK, 1)] {
+        let mut bed = Bed::new(1, &[80]);
+        let client = bed.client(4_000);
+        bed.send(client, 80, SYN, 1_000, 0);
+        bed.answer(1, client, SYN | ACK, (5_000, 1_001));
+        bed.send(client, 80, ACK, 1_001, 5_001);
+        assert_eq!(bed.counts(0), (1, 0));
+        assert_eq!(bed.answer(1, client, flags, (5_001, 1_001)).0, Decision::Translated);
+        assert_eq!(bed.counts(0), (0, failed), "{flags:#x}");
+    }
+}
+
+/// A fragment does not say of which connection it is, but whose address it goes to: that service counts it.
+#[test]
+fn fragments_are_counted_where_they_go_to() {
+    let other = Ipv4Addr::new(10, 1, 0, 81);
+    let mut bed = Bed::with(1, &[80, 81], |service| {
+        if service.name == "web81" {
+            service.addresses[0].address = other.to_bits().into();
+        }
+    });
+    let client = bed.client(4_000);
+    for (to, expected) in [(other, [0, 1]), (other, [0, 2]), (VIRTUAL, [1, 2]), (Ipv4Addr::new(10, 1, 0, 82), [1, 2])] {
+        let mut frame = frame(client, Endpoint(to, 80), SYN, (1_000, 0));
+        // More fragments follow.
+        frame[EthernetRepr { dst: [2; 6], src: [4; 6], vlan: None, ethertype: ethertype::IPV4 }.buffer_len() + 6] |=
+            0x20;
+        let sender = (&bed.services, (&bed.host_table, host(0)));
+        let seen = (&*frame, frame.len() as u32);
+        let decision = bed.state.process_from_client(bed.now, sender, seen, &mut Vec::new());
+        assert_eq!(decision, Decision::Drop);
+        let counted: Vec<u64> = bed.state.views().map(|view| view.counters.fragments).collect();
+        assert_eq!(counted, expected, "{to}");
+    }
+}
+
+/// What a server answers may leave by another interface of its host than that by which it was asked.
+#[test]
+fn a_server_may_answer_by_any_of_its_interfaces() {
+    let mut bed = Bed::new(1, &[80]);
+    bed.topology.add_host("h2".to_owned(), bed.topology.address(host(0)).expect("it is a host").clone());
+    bed.topology.interfaces = vec![host(1)];
+    let services = Services::new(&bed.topology, bed.services.all(), 1_500);
+    let is_server = |services: &Services| {
+        let state = ServiceState::new(bed.now, services, 7);
+        [0, 1, 2, 3].map(|number| state.is_server(host(number)))
+    };
+    assert_eq!(is_server(&services), [false, true, true, false]);
+    assert_eq!(is_server(&bed.services), [false, true, false, false]);
+}

@@ -2,7 +2,10 @@
 
 use super::network::{Link, Network, text_of};
 use super::{ReadFile, line_of};
+use crate::InterfaceAddress;
+use crate::addresses::Subnet;
 use crate::error::Problems;
+use crate::host_addresses::unusable;
 use crate::read::{expected, shown};
 use crate::source::{Lines, Source};
 use crate::tree::{self, Entry, Node, Value};
@@ -36,6 +39,10 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             network.note(line, format!("`{key}`: only the kind of nodes is taken from there"));
         }
     }
+    let links = get(topology, "links").map_or(&[][..], |node| match &node.value {
+        Value::List(items) => items.as_slice(),
+        _ => &[],
+    });
     for entry in get(topology, "nodes").map(entries).unwrap_or_default() {
         let kind = kind_of(&entry.value, topology);
         let image = text(get(&entry.value, "image")).unwrap_or_default();
@@ -62,15 +69,18 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             }
             if is_host
                 && key.key == "exec"
-                && let Some(value) = program(&key.value)
+                && let Some(setup) = setup(&key.value, &devices(&entry.key, links))
             {
-                network.add_key(&entry.key, "programs", value);
+                for (key, value) in setup.keys {
+                    network.add_key(&entry.key, key, value);
+                }
                 let line = Some(line_of(&lines, key.key_place));
-                network.leave_out(
-                    "`exec` is the program `exec` of a host, whose links are `eth0` and so on",
-                    line,
-                    &entry.key,
-                );
+                let what = if setup.is_renamed {
+                    "`exec` is the program `exec` of a host, with the names that its devices have here (`eth0` is the first link's), and addresses that it adds are the host's own"
+                } else {
+                    "`exec` is the program `exec` of a host"
+                };
+                network.leave_out(what, line, &entry.key);
                 continue;
             }
             if is_host
@@ -85,10 +95,6 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             }
         }
     }
-    let links = get(topology, "links").map_or(&[][..], |node| match &node.value {
-        Value::List(items) => items.as_slice(),
-        _ => &[],
-    });
     for link in links {
         read_link(link, &lines, &mut network, problems);
     }
@@ -104,12 +110,172 @@ fn sysctls(node: &Node) -> Option<String> {
     all.iter().all(is_own).then(|| format!("{{ {} }}", all.iter().map(written).collect::<Vec<_>>().join(", ")))
 }
 
-/// Commands that are run in a node once it is there, as a program of a host.
-fn program(node: &Node) -> Option<String> {
+/// Runs each of its arguments as a command of its own, says which one fails, and goes on with the next one.
+const EACH: &str =
+    "failed=0; for line do sh -c \"$line\" || { echo \"failed with $?: $line\" >&2; failed=1; }; done; exit $failed";
+
+/// The devices of a node, in the order of its links: what they are called there.
+fn devices(node: &str, links: &[Node]) -> Vec<String> {
+    let mut devices = Vec::new();
+    let is_link = |link: &&Node| text(get(link, "type")).unwrap_or("veth") == "veth";
+    for link in links.iter().filter(is_link) {
+        let Some(Value::List(ends)) = get(link, "endpoints").map(|node| &node.value) else { continue };
+        let names: Vec<(&str, &str)> = ends.iter().filter_map(endpoint).collect();
+        let is_left_out = |(name, _): &(&str, &str)| NO_NODES.contains(name);
+        if let [a, b] = names[..]
+            && a.0 != b.0
+            && ![a, b].iter().any(is_left_out)
+        {
+            devices.extend([a, b].into_iter().filter(|end| end.0 == node).map(|end| end.1.to_owned()));
+        }
+    }
+    devices
+}
+
+/// The node and the device at an end of a link: `a:eth1`, or `{ node: a, interface: eth1 }`.
+fn endpoint(end: &Node) -> Option<(&str, &str)> {
+    match &end.value {
+        Value::Scalar(text) => text.split_once(':'),
+        _ => Some((text(get(end, "node"))?, text(get(end, "interface"))?)),
+    }
+}
+
+/// What commands that are run in a node once it is there come to: keys of a host, and whether its devices have other names here.
+struct Setup {
+    keys: Vec<(&'static str, String)>,
+    is_renamed: bool,
+}
+
+/// Commands are run each by itself and without a shell, as there. Those that add addresses to devices give the host those.
+fn setup(node: &Node, devices: &[String]) -> Option<Setup> {
     let Value::List(commands) = &node.value else { return None };
     let commands = commands.iter().map(|command| text(Some(command))).collect::<Option<Vec<_>>>()?;
-    let line = commands.join("; ");
-    (!line.trim().is_empty()).then(|| format!("{{ exec: {{ run: {}, restart: never }} }}", text_of(&line)))
+    let mut is_renamed = false;
+    let mut addresses = vec![Vec::new(); devices.len()];
+    let mut lines = Vec::new();
+    for command in commands.into_iter().filter(|command| !command.trim().is_empty()) {
+        let words = words(command)?;
+        let renamed: Vec<String> = words.iter().map(|word| renamed(word, devices)).collect();
+        is_renamed |= renamed != words;
+        match added_address(&renamed) {
+            Some((number, address)) if number < devices.len() => addresses[number].push(address),
+            _ => lines.push(renamed.iter().map(|word| for_shell(word)).collect::<Vec<_>>().join(" ")),
+        }
+    }
+    let mut keys = Vec::new();
+    // A device each, as there, where somebody speaks of several.
+    if let [only] = &addresses[..] {
+        keys.extend(address_keys(only));
+    } else {
+        let of_one = |(number, own): (usize, &Vec<InterfaceAddress>)| {
+            let keys = address_keys(own).into_iter().map(|(key, value)| format!("{key}: {value}"));
+            format!("{number}: {{ {} }}", keys.collect::<Vec<_>>().join(", ")).replace("{  }", "{}")
+        };
+        let interfaces = addresses.iter().enumerate().map(of_one).collect::<Vec<_>>().join(", ");
+        keys.extend(is_renamed.then(|| ("interfaces", format!("{{ {interfaces} }}"))));
+    }
+    if !lines.is_empty() {
+        let run: Vec<String> = ["sh", "-c", EACH, "exec"].map(str::to_owned).into_iter().chain(lines).collect();
+        let run: Vec<String> = run.iter().map(|word| text_of(word)).collect();
+        keys.push(("programs", format!("{{ exec: {{ run: [{}], restart: never }} }}", run.join(", "))));
+    }
+    (!keys.is_empty()).then_some(Setup { keys, is_renamed })
+}
+
+/// The address that `ip address add ADDRESS/PREFIX dev ethN` adds, and to which device.
+fn added_address(words: &[String]) -> Option<(usize, InterfaceAddress)> {
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !["-4", "-6"].contains(word)).collect();
+    let ["ip", "a" | "addr" | "address", "add" | "replace", address, "dev", device] = words[..] else { return None };
+    let Subnet(address) = address.parse().ok()?;
+    let number = device.strip_prefix("eth")?.parse().ok()?;
+    unusable(address).is_none().then_some((number, address))
+}
+
+/// Addresses of a device as the fabric file has them: the first one of each version, and the others.
+fn address_keys(own: &[InterfaceAddress]) -> Vec<(&'static str, String)> {
+    let mut keys = Vec::new();
+    let first = |is_ipv4: bool| own.iter().position(|own| own.address.is_ipv4() == is_ipv4);
+    let firsts = [("ipv4", first(true)), ("ipv6", first(false))];
+    for (key, at) in firsts {
+        keys.extend(at.map(|at| (key, text_of(&own[at].to_string()))));
+    }
+    let is_first = |at: usize| firsts.iter().any(|(_, first)| *first == Some(at));
+    let further: Vec<String> =
+        (0..own.len()).filter(|at| !is_first(*at)).map(|at| text_of(&own[at].to_string())).collect();
+    if !further.is_empty() {
+        keys.push(("addresses", format!("[{}]", further.join(", "))));
+    }
+    keys
+}
+
+/// A word in which devices have the names that they have here.
+fn renamed(word: &str, devices: &[String]) -> String {
+    let mut text = String::new();
+    let mut rest = word;
+    while !rest.is_empty() {
+        let is_inside = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let length = rest.find(|c| !is_inside(c)).unwrap_or(rest.len());
+        if length == 0 {
+            let next = rest.chars().next().map_or(1, char::len_utf8);
+            text.push_str(&rest[..next]);
+            rest = &rest[next..];
+            continue;
+        }
+        match devices.iter().position(|device| *device == rest[..length]) {
+            Some(number) => text.extend(["eth", &number.to_string()]),
+            None => text.push_str(&rest[..length]),
+        }
+        rest = &rest[length..];
+    }
+    text
+}
+
+/// The words of a command line, by the rules of shells for quotes and backslashes; `None` if a quote is not closed.
+fn words(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            ' ' | '\t' | '\n' => words.extend(word.take()),
+            '\'' => loop {
+                match chars.next()? {
+                    '\'' => {
+                        word.get_or_insert_default();
+                        break;
+                    }
+                    other => word.get_or_insert_default().push(other),
+                }
+            },
+            '"' => loop {
+                match chars.next()? {
+                    '"' => {
+                        word.get_or_insert_default();
+                        break;
+                    }
+                    '\\' => match chars.next()? {
+                        escaped @ ('"' | '\\' | '$' | '`') => word.get_or_insert_default().push(escaped),
+                        other => word.get_or_insert_default().extend(['\\', other]),
+                    },
+                    other => word.get_or_insert_default().push(other),
+                }
+            },
+            '\\' => word.get_or_insert_default().push(chars.next()?),
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    Some(words)
+}
+
+/// A word as a shell reads it again.
+fn for_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 /// Files that a node sees, `FILE:PATH` or `FILE:PATH:ro` each, if all of them can be read.

@@ -25,7 +25,7 @@ topology:
     ceos: { kind: arista_ceos, image: ceos:4.32 }
     client1:
       image: alpine:3
-      exec: [ip addr add 10.0.0.1/24 dev eth1]
+      exec: [ip addr add 10.0.0.1/24 dev eth1, \"sh -c 'echo $PATH; sysctl net.ipv4.conf.eth2.forwarding=1'\", \"\"]
     router: { image: frrouting/frr }
   links:
     - endpoints: [\"srl:ethernet-1/1\", \"ceos:eth1\"]
@@ -37,21 +37,59 @@ topology:
     - endpoints: [\"ceos:eth4\", \"host:ceos-eth4\"]
 ";
     let (made, notes) = imported("srl.clab.yml", text);
-    let expected = "  srl: switch\n  ceos: switch\n  client1: { kind: host, forward: true, programs: { exec: { run: \"ip addr add 10.0.0.1/24 dev eth1\", restart: never } } }\n  router: switch\nlinks:\n  \
+    let expected = "  srl: switch\n  ceos: switch\n  client1: { kind: host, forward: true, interfaces: { 0: { ipv4: \"10.0.0.1/24\" }, 1: {} }, programs: { exec: { run: [EACH], restart: never } } }\n  router: switch\nlinks:\n  \
                     - { between: [srl, ceos] }\n  - { between: [srl, client1] }\n  - { between: [ceos, router] }\n  \
                     - { between: [ceos, client1] }\n";
-    assert_eq!(made, expected);
+    let each = r#""sh", "-c", "failed=0; for line do sh -c \"$line\" || { echo \"failed with $?: $line\" >&2; failed=1; }; done; exit $failed", "exec""#;
+    let lines = r#""sh -c 'echo $PATH; sysctl net.ipv4.conf.eth1.forwarding=1'""#;
+    assert_eq!(made, expected.replace("EACH", &format!("{each}, {lines}")));
     let notes = notes.join("\n");
     for expected in [
         "3: `defaults`: only the kind",
         "5: images: hosts have this machine's programs, unless one has an `image` (ceos, client1, router, srl)",
         "5: the network operating system: nodes are switches that forward along shortest paths (ceos, router, srl)",
-        "9: `exec` is the program `exec` of a host, whose links are `eth0` and so on (client1)",
+        "9: `exec` is the program `exec` of a host, with the names that its devices have here (`eth0` is the first link's), and addresses",
         "15: `mtu` of a link",
         "18: a link to `host` of the machine",
     ] {
         assert!(notes.contains(expected), "{expected}\n{notes}");
     }
+}
+
+/// Commands are run without a shell there, and each by itself: what one of them has is not another one's.
+#[test]
+fn commands_of_containerlab_are_one_each() {
+    let run = |exec: &str| {
+        let text = format!(
+            "topology:\n  nodes:\n    a: {{ kind: linux, exec: {exec} }}\n    b: {{ kind: linux }}\n  links: [{{ endpoints: [\"b:uplink\", \"a:eth7\"] }}]\n"
+        );
+        let source = Source { name: "two.clab.yml".to_owned(), text };
+        let imported = import(&source).unwrap();
+        let fabric = parse(&Source { name: "made".to_owned(), text: imported.text }).unwrap();
+        let program = fabric.setups.get("a").map(|setup| setup.programs[0].run.clone());
+        (program.unwrap_or_default().into_iter().skip(4).collect::<Vec<_>>(), imported.notes.len())
+    };
+    let (lines, _) = run(
+        r#"["echo a > b; c && d | e", 'x "y z" w\ v', "ip link set eth7.5 up", "ip link set eth77 mtu 9000", "echo it''s '' \"$a\\\\ \\\"q\\\"\""]"#,
+    );
+    let expected = [
+        "echo a '>' 'b;' c '&&' d '|' e",
+        "x 'y z' 'w v'",
+        "ip link set eth0.5 up",
+        "ip link set eth77 mtu 9000",
+        "echo its '' '$a\\ \"q\"'",
+    ];
+    assert_eq!(lines, expected);
+    let text = "topology:\n  nodes:\n    a: { kind: linux, exec: [ip address add 192.168.1.1/24 dev eth1, ip -6 a add fd00:1::1/64 dev eth1, ip a add 10.0.0.1/32 dev eth1, ip a add 10.0.0.2/32 dev lo] }\n    b: { kind: linux }\n  links: [{ endpoints: [\"a:eth1\", \"b:eth1\"] }]\n";
+    let source = Source { name: "two.clab.yml".to_owned(), text: text.to_owned() };
+    let fabric = parse(&Source { name: "made".to_owned(), text: import(&source).unwrap().text }).unwrap();
+    let own = fabric.topology.address(fabric.topology.node("a").unwrap()).unwrap();
+    assert_eq!((own.ipv4.to_string(), own.ipv6.to_string()), ("192.168.1.1".to_owned(), "fd00:1::1".to_owned()));
+    assert_eq!(fabric.setups["a"].addresses[0].to_string(), "10.0.0.1/32");
+    assert_eq!(fabric.setups["a"].programs[0].run[4..], ["ip a add 10.0.0.2/32 dev lo"]);
+    // What cannot be read is left out, and said.
+    let (lines, notes) = run(r#"["echo 'a"]"#);
+    assert!(lines.is_empty() && notes > 0, "{lines:?}");
 }
 
 #[test]

@@ -36,6 +36,13 @@ pub(super) fn balancers(
             let message = format!("`{}` is virtual router {} already", other.name, vrrp.router);
             problems.add(given.value.router.place, message, "there already", "give each service a number of its own");
         }
+        if let ([only], []) = (&at[..], &vrrp.partners[..]) {
+            let name = &graph.topology.nodes[*only].name;
+            let message = format!("`{name}` is the only balancer: nobody could take its place");
+            let hint =
+                "name another host in `at`, or in `partners` one whose own program takes part; or take `vrrp` away";
+            problems.add(given.place, message, "needs two", hint);
+        }
         check(text, (forwarding, sources, &at), problems);
         return (at, Some(vrrp));
     }
@@ -77,6 +84,10 @@ fn check(
         let message =
             format!("with `forward: {}` what servers answer does not come back to a balancer", forwarding.name());
         problems.add(given.place, message, "needs full NAT", "write `forward: full-nat`, or take `at` away");
+    }
+    if let Some(half_open) = &text.half_open {
+        let message = "no SYN cookies are sent where hosts balance: another one, which takes over, would not know what a cookie has made of a connection's numbers";
+        problems.add(half_open.place, message, "besides `at`", "take `half-open` away, or `at`");
     }
     let ports = |range: &NatRange| range.ports.map_or(u32::MAX, |(first, last)| u32::from(last - first) + 1);
     if sources.iter().map(ports).min().is_some_and(|ports| (ports as usize) < at.len()) {

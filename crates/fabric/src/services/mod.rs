@@ -2,9 +2,11 @@
 
 mod balancers;
 mod health;
+mod reach;
 mod source;
 mod text;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -16,14 +18,17 @@ use vswitch::conntrack::NatRange;
 pub use text::ServiceSetting;
 pub(crate) use text::{ServiceAxis, ServiceText};
 
+use crate::HostSetup;
 use crate::document::File;
 use crate::error::Problems;
-use crate::graph::{Graph, IPV4, IPV6};
+use crate::graph::Graph;
 use crate::names::{canonical, reaches};
 use crate::quantity::Whole;
 use crate::read::Name;
 use crate::source::At;
+use crate::subnets::Subnets;
 use health::health;
+use reach::{Reach, ReadService};
 use text::{CountriesText, CountryCode, Prefix, ServedProtocol, ServerText};
 
 /// The most services of a file.
@@ -42,8 +47,13 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// Reads the services of a file, which are to be known before chains take their packets.
-pub(crate) fn services(file: &File, graph: &Graph, problems: &mut Problems<'_>) -> Vec<Service> {
+pub(crate) fn services(
+    file: &File,
+    (graph, setups): (&Graph, &BTreeMap<String, HostSetup>),
+    problems: &mut Problems<'_>,
+) -> Vec<Service> {
     let Some(section) = &file.services else { return Vec::new() };
+    let mut reach = Reach::new(&graph.topology, Subnets::new(&graph.topology, setups));
     let mtu = file.mtu.map(|mtu| mtu.0);
     if section.value.0.len() > MOST {
         let message = format!("{} services are more than {MOST}", section.value.0.len());
@@ -52,7 +62,7 @@ pub(crate) fn services(file: &File, graph: &Graph, problems: &mut Problems<'_>) 
     }
     let mut services: Vec<Service> = Vec::new();
     for (name, text) in &section.value.0 {
-        if let Some(service) = service(graph, &services, (name, &text.value), problems) {
+        if let Some(service) = service(graph, &mut reach, &services, (name, &text.value), problems) {
             if mtu.is_some_and(|mtu| mtu < service.mtu_min()) {
                 let (least, place) = (service.mtu_min(), text.value.address.place);
                 let message = format!(
@@ -68,6 +78,7 @@ pub(crate) fn services(file: &File, graph: &Graph, problems: &mut Problems<'_>) 
 
 fn service(
     graph: &Graph,
+    reach: &mut Reach<'_>,
     others: &[Service],
     (name, text): (&At<Name>, &ServiceText),
     problems: &mut Problems<'_>,
@@ -83,7 +94,7 @@ fn service(
         problems.add(name.place, message, "reaches somebody else", "give the service another name");
     }
     let protocol = if text.protocol == Some(ServedProtocol::Udp) { UDP } else { TCP };
-    let addresses = addresses(graph, others, (text, protocol), problems);
+    let addresses = addresses((graph, reach), others, (text, protocol), problems);
     let (servers, specs) = servers(graph, text, &addresses, problems);
     let mut spec = ServiceSpec::new(text.scheduler.map_or(balance::Scheduler::Lc, |choice| choice.0), specs);
     if let Some(slow_start) = &text.slow_start {
@@ -107,6 +118,8 @@ fn service(
     let forwarding = text.forward.map(|choice| choice.0).unwrap_or_default();
     let sources = source::sources(graph, others, (text, forwarding, &addresses), problems);
     let (at, vrrp) = balancers::balancers(graph, others, (text, forwarding, &addresses, &sources), problems);
+    let read = ReadService { text, forwarding, addresses: &addresses, sources: &sources, servers: &servers, at: &at };
+    reach.check(&read, problems);
     let health = text.health.as_ref().map(|text| health(text, protocol == UDP, problems));
     let agent = text.agent.as_ref().map(|At { value: text, .. }| AgentSpec {
         port: text.port.value.get() as u16,
@@ -128,7 +141,7 @@ fn service(
         sources,
         at,
         vrrp,
-        half_open_max: text.half_open.map_or(datapath::HALF_OPEN_MAX, Whole::get),
+        half_open_max: text.half_open.as_ref().map_or(datapath::HALF_OPEN_MAX, |most| most.value.get()),
         servers,
         spec,
         health,
@@ -172,7 +185,7 @@ fn countries(At { value: text, place, .. }: &At<CountriesText>, problems: &mut P
 
 /// Where clients find it: nobody else.
 fn addresses(
-    graph: &Graph,
+    (graph, reach): (&Graph, &Reach<'_>),
     others: &[Service],
     (text, protocol): (&ServiceText, u8),
     problems: &mut Problems<'_>,
@@ -180,18 +193,7 @@ fn addresses(
     let mut read: Vec<VirtualAddress> = Vec::new();
     for At { value: endpoint, place, .. } in &text.address.value.0 {
         let (ip, port) = (endpoint.0.ip(), endpoint.0.port());
-        let is_near = match ip {
-            IpAddr::V4(ip) => ip.octets()[0] == IPV4.0.octets()[0],
-            IpAddr::V6(ip) => ip.segments()[..4] == IPV6.0.segments()[..4],
-        };
-        let is_of_nobody = match ip {
-            IpAddr::V4(ip) => ip.to_bits() << IPV4.1 == 0 || ip.to_bits() | !(u32::MAX >> IPV4.1) == u32::MAX,
-            IpAddr::V6(ip) => ip.to_bits() << IPV6.1 == 0,
-        };
-        if !is_near || is_of_nobody {
-            let message = format!("no host could reach {ip}: it is not of the hosts' network");
-            let hint = "take an address of 10.0.0.0/8 or fd68:6564:646c::/64 that no host has";
-            problems.add(*place, message, "of another network", hint);
+        if !reach.check_address(ip, *place, problems) {
             continue;
         }
         let owner = graph.topology.hosts().find(|(host, _)| {

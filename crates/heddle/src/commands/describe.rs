@@ -8,7 +8,7 @@ use miette::{Report, miette};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{explain_of, file, located};
+use super::{explain_all, file, located};
 use crate::Ending;
 use crate::cli::{FileArg, Format, New, Plan, Topology};
 use crate::output::{Rows, print_json, put};
@@ -69,8 +69,8 @@ pub fn check(args: &FileArg, format: Format) -> Result<Ending, Report> {
         (Err(report), _) => return Err(report),
     };
     let checked = checked.and_then(|fabric| {
-        let found = live::check_captures(&fabric, &live::folder_of(&source));
-        found.map(|()| fabric).map_err(|error| explain_of(&source, error))
+        let found = live::check_named_files(&fabric, &live::folder_of(&source));
+        explain_all(&source, found).map_or(Ok(fabric), Err)
     });
     let fabric = match (checked, format) {
         (Ok(fabric), _) => fabric,

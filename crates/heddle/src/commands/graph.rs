@@ -16,7 +16,7 @@ use crate::output::{print_json, put};
 /// Draws it.
 pub fn graph(args: &Graph, output: Format) -> Result<(), Report> {
     let (fabric, down) = match subject(&args.from, "`heddle graph NETWORK`")? {
-        Subject::File(fabric) => (fabric, Vec::new()),
+        Subject::File(fabric, _) => (fabric, Vec::new()),
         Subject::Running(instance, fabric) => {
             let links = instance.counters().map_err(explain)?.links;
             let down =

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -200,8 +200,8 @@ pub fn connect(name: &str) -> Result<Instance, Report> {
 
 /// What a command is about: a file, or a network that runs.
 pub enum Subject {
-    /// What a file says.
-    File(Box<Fabric>),
+    /// What a file says, and the folder that it is in.
+    File(Box<Fabric>, PathBuf),
     /// A network, and the fabric that it was made of.
     Running(Box<Instance>, Box<Fabric>),
 }
@@ -209,11 +209,12 @@ pub enum Subject {
 /// What is named by a file or by a running network; `how` the latter is named there.
 pub fn subject(args: &FromArg, how: &str) -> Result<Subject, Report> {
     if let Some(word) = &args.topo {
-        return Ok(Subject::File(Box::new(file::make(word, None)?.1)));
+        return Ok(Subject::File(Box::new(file::make(word, None)?.1), PathBuf::new()));
     }
     let from = args.from.as_deref();
     if let Some(path) = from.filter(|word| is_file(word)) {
-        return Ok(Subject::File(Box::new(file::read(Path::new(path))?.1)));
+        let (source, fabric) = file::read(Path::new(path))?;
+        return Ok(Subject::File(Box::new(fabric), live::folder_of(&source)));
     }
     let instance = connect(&running(from.or(args.network.name.as_deref()), how)?)?;
     let fabric = definition(&instance)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fabric::{ChangedLink, Fabric, LinkChange, NoSuchLink, find_links, link_ends, link_keys_both};
+use fabric::{ChangedLink, Fabric, LinkChange, NoSuchLink, begins_at, find_links, link_ends, link_keys_both, turn};
 use live::Instance;
 use miette::{Report, miette};
 use serde_json::json;
@@ -91,7 +91,9 @@ fn change_links(instance: &Instance, link: &LinkArg, change: &LinkChange, format
     if !change.is_empty() {
         for link in links_of(&now, ends)? {
             let does = &now.topology.links[link];
-            change.of(&(does.spec, does.back), now.topology.has_host(link))?;
+            let does = (does.spec, does.back);
+            let seen = if begins_at(&now.topology, link, ends.0) { does } else { turn(&does) };
+            change.of(&seen, now.topology.has_host(link))?;
         }
         let (a, b, number) = ends;
         instance.change_link(a, b, number, change).map_err(explain)?;

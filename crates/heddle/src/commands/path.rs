@@ -3,6 +3,7 @@
 mod course;
 mod network;
 mod packet;
+mod routed;
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -14,19 +15,22 @@ use topology::{HostAddress, NodeId, Topology};
 use vswitch::chain::Chain;
 use vswitch::flow_table::Match;
 use vswitch::functions::Course as Direction;
-use vswitch::{FlowKey, Hop, HostTable, Spread, Trace, actions_in_words};
+use vswitch::{FlowKey, Hop as LinkHop, Spread, Trace, actions_in_words};
 use wire::protocol;
 
 use super::instance::{Subject, host, subject};
 use crate::Ending;
 use crate::cli::{Format, Path, Protocol};
 use crate::output::{Rows, put};
-use course::{Leg, Target, function_in_words, name};
+use course::{Course, Leg, Target, function_in_words, name};
 use network::ServerNow;
 use packet::{ECHO, ECHO_V6};
+use routed::Stage;
 
-pub(super) use course::{Course, follow, follow_from, service_has};
+pub(super) use course::{follow, follow_from, service_has};
 pub(super) use network::Network;
+pub(super) use packet::HOP_LIMIT;
+pub(super) use routed::{Hop, RoutedPath, Routing, mac_words};
 
 /// Where the ports of a flow are not named, packets of it have these: the first of those that clients have (RFC 6335), and that of discard (RFC 863).
 const SOURCE_PORT: u16 = 49_152;
@@ -34,53 +38,56 @@ const PORT: u16 = 9;
 
 /// Shows the path.
 pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
-    let network = match subject(&args.from, "`heddle path HOST HOST --name NETWORK`")? {
-        Subject::File(fabric) => Network::of_file(*fabric),
-        Subject::Running(instance, fabric) => Network::running(&instance, *fabric)?,
+    let (network, instance) = match subject(&args.from, "`heddle path HOST HOST --name NETWORK`")? {
+        Subject::File(fabric, folder) => (Network::of_file(*fabric, &folder)?, None),
+        Subject::Running(instance, fabric) => (Network::running(&instance, *fabric)?, Some(instance)),
     };
     let fabric = &network.fabric;
     let topology = &fabric.topology;
     let from = host(topology, &args.source)?;
-    let destination = destination(args, fabric)?;
-    if destination.host == Some(from) {
+    let routing = Routing::new(&network, instance.as_deref());
+    let destination = destination(args, fabric, &routing)?;
+    if destination.host.is_some_and(|to| topology.owner(to) == topology.owner(from)) {
         return Err(miette!("`{}` is both ends: expected two hosts", args.source));
     }
-    if let Some(to) = destination.host.filter(|to| !topology.share_subnet(from, *to)) {
-        let (from, to) = (name(topology, from), name(topology, to));
-        return Err(miette!(
-            help = format!(
-                "`heddle exec {from} ip route get {}` says what its next hop is; the path to that, and from there on, can be asked for",
-                destination.address
-            ),
-            "`{from}` and `{to}` are in two subnets: routers are between them, whose kernels decide"
-        ));
-    }
-    let (key, is_known) = flow(args, (topology, from), &destination)?;
-    let course = follow(&network, (from, destination.host), &key, is_known)?;
-    let mut rows = rows(topology, &course, format);
+    let way = match routing.next(from, destination.address, None) {
+        Ok(hop) => {
+            let source = routing.source(from, destination.address);
+            let (key, is_known) = flow(args, (topology, hop), source, &destination)?;
+            routing.follow(hop, &key, is_known)?
+        }
+        Err(why) => RoutedPath { stages: Vec::new(), lost: Some((from, why)) },
+    };
+    let is_known = is_known(args, &destination);
+    let mut rows = rows(topology, &way, format);
     put(&match format {
         Format::Table => {
-            let ends = destination.host.map(|to| (from, to));
-            let chain = ends.and_then(|ends| fabric.chains.find(ends.0, ends.1, |it| it.has_flow(&course.sent)));
-            let summary = summary(&network, &course, Some(&destination));
-            format!("{}\n{}{summary}", rows.render(format), chain_words(fabric, chain))
+            let summary = summary(&network, &way, Some(&destination));
+            format!("{}\n{}{summary}", rows.render(format), chains_words(fabric, &way))
         }
         Format::Json | Format::Csv => {
             servers_rows(&mut rows, &network, &destination);
             rows.render(format)
         }
     })?;
-    notes(args, &network, (from, &destination), &course, is_known);
-    let is_there = destination.host.is_none_or(|to| course.delivered.is_none_or(|host| host == to));
-    Ok(if course.arrives() && is_there { Ending::Passed } else { Ending::Missed })
+    notes(args, &network, &way, is_known);
+    if routing.is_by_file() {
+        eprintln!("{BY_FILE}");
+    }
+    let delivered = way.last().and_then(|course| course.delivered);
+    let is_it = |host: NodeId, to: NodeId| topology.owner(host) == topology.owner(to);
+    let is_there = destination.host.is_none_or(|to| delivered.is_none_or(|host| is_it(host, to)));
+    Ok(if way.arrives() && is_there { Ending::Passed } else { Ending::Missed })
 }
+
+/// What is said where nobody has asked a kernel for its routes.
+const BY_FILE: &str = "Routes of hosts are those of the file: what routing daemons add is known only of a network that runs (`heddle exec HOST ip route get ADDRESS`).";
 
 /// Where packets go.
 pub(super) struct Destination {
     /// As it was written.
     name: String,
     host: Target,
-    mac: [u8; 6],
     address: IpAddr,
     /// Of a service, or written behind the address: its port.
     port: Option<u16>,
@@ -89,9 +96,8 @@ pub(super) struct Destination {
 }
 
 /// The host, the service or the address that packets are for.
-fn destination(args: &Path, fabric: &Fabric) -> Result<Destination, Report> {
+fn destination(args: &Path, fabric: &Fabric, routing: &Routing<'_>) -> Result<Destination, Report> {
     let topology = &fabric.topology;
-    let table = HostTable::new(topology, &fabric.host_bonds()).with_aliases(fabric.aliases());
     let written = args.destination.clone();
     let is_it = |service: &datapath::Service| service.name == written && topology.node(&written).is_none();
     if let Some((number_of, service)) = fabric.services.iter().enumerate().find(|(_, service)| is_it(service)) {
@@ -106,46 +112,38 @@ fn destination(args: &Path, fabric: &Fabric) -> Result<Destination, Report> {
             return Err(miette!(help = format!("it has {has}"), "the service `{written}` has no such address"));
         };
         let address = if at.is_ipv6 { IpAddr::V6(at.address.into()) } else { IpAddr::V4((at.address as u32).into()) };
-        let mac = table.mac_of_alias(address).unwrap_or_default();
-        return Ok(Destination {
-            name: written,
-            host: None,
-            mac,
-            address,
-            port: Some(at.port),
-            service: Some(number_of),
-        });
+        return Ok(Destination { name: written, host: None, address, port: Some(at.port), service: Some(number_of) });
     }
     let with_port = written.parse::<SocketAddr>().map(|at| (at.ip(), Some(at.port())));
     if let Ok((address, port)) = with_port.or_else(|_| written.parse::<IpAddr>().map(|ip| (ip, None))) {
-        let owner = match address {
-            IpAddr::V4(address) => table.by_ipv4(address),
-            IpAddr::V6(address) => table.by_ipv6(address),
-        };
-        let Some(owner) = owner else {
+        let Some((host, _)) = routing.resolve(address) else {
             return Err(miette!(
                 help = "`heddle show nodes` has the hosts' addresses, `heddle show services` those of services",
                 "nobody has the address {address}"
             ));
         };
-        let own = topology.address(owner).is_some_and(|own| own.ipv4 == address || own.ipv6 == address);
-        let bits = match address {
-            IpAddr::V4(address) => u128::from(address.to_bits()),
-            IpAddr::V6(address) => address.to_bits(),
-        };
-        let has_it = |it: &datapath::VirtualAddress| (it.is_ipv6, it.address) == (address.is_ipv6(), bits);
+        let has_it = |it: &datapath::VirtualAddress| it.ip() == address;
         let service = fabric.services.iter().position(|service| service.addresses.iter().any(has_it));
-        let mac = table.mac_of_alias(address).unwrap_or_else(|| table.mac(owner));
-        return Ok(Destination { name: written, host: own.then_some(owner), mac, address, port, service });
+        return Ok(Destination { name: written, host, address, port, service });
     }
     let to = host(topology, &written)?;
-    let HostAddress { mac, ipv4, ipv6, .. } = *topology.address(to).expect("it is a host");
+    let HostAddress { ipv4, ipv6, .. } = *topology.address(to).expect("it is a host");
     let address = if args.ipv6 { ipv6.into() } else { ipv4.into() };
-    Ok(Destination { name: written, host: Some(to), mac, address, port: None, service: None })
+    Ok(Destination { name: written, host: Some(to), address, port: None, service: None })
 }
 
-/// The first packet of the flow, and whether all of the flow is known.
-fn flow(args: &Path, (topology, from): (&Topology, NodeId), to: &Destination) -> Result<(FlowKey, bool), Report> {
+/// Whether all of the flow is known, not only its addresses.
+fn is_known(args: &Path, to: &Destination) -> bool {
+    matches!(args.protocol, Protocol::Icmp) || (args.source_port.is_some() && args.port.or(to.port).is_some())
+}
+
+/// The first packet of the flow, as it leaves a host by this hop from this address; and whether all of the flow is known.
+fn flow(
+    args: &Path,
+    (topology, hop): (&Topology, Hop),
+    source: Option<IpAddr>,
+    to: &Destination,
+) -> Result<(FlowKey, bool), Report> {
     let port = args.port.or(to.port);
     let is_icmp = matches!(args.protocol, Protocol::Icmp);
     if is_icmp && args.source_port.or(args.port).is_some() {
@@ -163,11 +161,20 @@ fn flow(args: &Path, (topology, from): (&Topology, NodeId), to: &Destination) ->
         (true, true) => (ECHO_V6, 0),
         (false, _) => (args.source_port.unwrap_or(SOURCE_PORT), port.unwrap_or(PORT)),
     };
-    let HostAddress { mac, ipv4, ipv6, .. } = *topology.address(from).expect("it is a host");
-    let own = if is_ipv6 { IpAddr::V6(ipv6) } else { IpAddr::V4(ipv4) };
+    let HostAddress { mac, ipv4, ipv6, .. } = *topology.address(hop.from).expect("it is a host");
+    let own = source.unwrap_or_else(|| if is_ipv6 { ipv6.into() } else { ipv4.into() });
     let ends = (SocketAddr::new(own, ports.0), SocketAddr::new(to.address, ports.1));
-    let key = FlowKey { eth_src: mac, eth_dst: to.mac, vlan: args.vlan, ..FlowKey::of_flow(number, ends.0, ends.1) };
-    Ok((key, is_icmp || (args.source_port.is_some() && port.is_some())))
+    let key = FlowKey { eth_src: mac, eth_dst: hop.mac, vlan: args.vlan, ..FlowKey::of_flow(number, ends.0, ends.1) };
+    Ok((key, is_known(args, to)))
+}
+
+/// Which chains packets pass, a line each.
+fn chains_words(fabric: &Fabric, way: &RoutedPath<'_>) -> String {
+    let of_stage = |stage: &Stage<'_>| {
+        let to = stage.ends.1?;
+        fabric.chains.find(stage.ends.0, to, |it| it.has_flow(&stage.course.sent))
+    };
+    way.stages.iter().map(|stage| chain_words(fabric, of_stage(stage))).collect()
 }
 
 /// Which chain packets pass, in a line.
@@ -183,19 +190,14 @@ pub(super) fn functions_in_words(fabric: &Fabric, chain: &Chain, course: Directi
 }
 
 /// What is not in the rows, for whoever reads them.
-fn notes(
-    args: &Path,
-    network: &Network,
-    (from, destination): (NodeId, &Destination),
-    course: &Course<'_>,
-    is_known: bool,
-) {
+fn notes(args: &Path, network: &Network, way: &RoutedPath<'_>, is_known: bool) {
     let fabric = &network.fabric;
+    let Some(Stage { ends: (from, to), course, .. }) = way.stages.first() else { return };
     let number = if matches!(args.protocol, Protocol::Udp) { protocol::UDP } else { protocol::TCP };
     let is_taken = |it: &Match| it.has_flow(&course.sent);
-    let taken = destination.host.and_then(|to| fabric.chains.find(from, to, is_taken));
+    let taken = to.and_then(|to| fabric.chains.find(*from, to, is_taken));
     let may_be = |it: &Match| if is_known { is_taken(it) } else { it.may_have_protocol(number) };
-    let first = destination.host.and_then(|to| fabric.chains.find(from, to, may_be));
+    let first = to.and_then(|to| fabric.chains.find(*from, to, may_be));
     if let Some((chain, _)) = first.filter(|(first, _)| taken.is_none_or(|(taken, _)| taken.name != first.name)) {
         eprintln!(
             "The chain `{}` takes packets of these that match `{}`: with --protocol, --port and --source-port it is said whether this flow passes it.",
@@ -203,7 +205,8 @@ fn notes(
         );
     }
     let looks_at_ports = network.has_flows() || !fabric.chains.chains.is_empty() || !fabric.services.is_empty();
-    if !is_known && fabric.spread == Spread::Ecmp && course.legs.iter().any(|leg| leg.trace.paths > 1) {
+    let mut legs = way.stages.iter().flat_map(|stage| &stage.course.legs);
+    if !is_known && fabric.spread == Spread::Ecmp && legs.any(|leg| leg.trace.paths > 1) {
         eprintln!(
             "Switches choose by a hash of addresses, protocol and both ports: with --port and --source-port it is one path."
         );
@@ -219,38 +222,55 @@ fn notes(
     }
 }
 
-pub(super) fn rows(topology: &Topology, course: &Course<'_>, format: Format) -> Rows {
+pub(super) fn rows(topology: &Topology, way: &RoutedPath<'_>, format: Format) -> Rows {
     let mut rows = Rows::new(&["hop", "from", "to", "link", "share", "state"]);
     let share = |share: f64| if format == Format::Table { json!(per_cent(share)) } else { json!(share) };
     let mut before = 0;
-    for Leg { ends, passed, trace } in &course.legs {
-        for (at, function) in passed {
+    for Stage { router, course, .. } in &way.stages {
+        if let Some(router) = router {
+            let (came, leaves) = router.interfaces;
             rows.push([
                 json!(null),
-                json!(name(topology, *at)),
-                json!(name(topology, ends.0)),
-                json!(format!("function {}", function_in_words(function))),
+                json!(name(topology, came)),
+                json!(name(topology, leaves)),
+                json!(format!("router: {}", router.words())),
                 share(1.0),
-                json!(null),
+                json!("routed"),
             ]);
         }
-        for hop in &trace.hops {
-            rows.push([
-                json!(before + hop.number),
-                json!(name(topology, hop.from)),
-                json!(name(topology, hop.to)),
-                json!(links(topology, hop)),
-                share(hop.share),
-                json!(if hop.carries { "up" } else { "down" }),
-            ]);
+        for Leg { ends, passed, trace } in &course.legs {
+            for (at, function) in passed {
+                rows.push([
+                    json!(null),
+                    json!(name(topology, *at)),
+                    json!(name(topology, ends.0)),
+                    json!(format!("function {}", function_in_words(function))),
+                    share(1.0),
+                    json!(null),
+                ]);
+            }
+            for hop in &trace.hops {
+                rows.push([
+                    json!(before + hop.number),
+                    json!(name(topology, hop.from)),
+                    json!(name(topology, hop.to)),
+                    json!(links(topology, hop)),
+                    share(hop.share),
+                    json!(if hop.carries { "up" } else { "down" }),
+                ]);
+            }
+            before += trace.hops.iter().map(|hop| hop.number).max().unwrap_or(0);
         }
-        before += trace.hops.iter().map(|hop| hop.number).max().unwrap_or(0);
     }
-    if let Some((at, why)) = &course.lost {
+    let of_last = way.last().and_then(|course| course.lost.as_ref());
+    if let Some((at, why)) = way.lost.as_ref().or(of_last) {
         rows.push([json!(null), json!(name(topology, *at)), json!(null), json!(why), share(1.0), json!("lost")]);
+        return rows;
     }
     // The summary says it to people.
-    if format != Format::Table {
+    if format != Format::Table
+        && let Some(course) = way.last()
+    {
         let by = course.answered.map(|service| json!(service.name));
         let to = course.delivered.map(|host| json!(name(topology, host)));
         let end = by.map(|by| (by, "answered")).or_else(|| to.map(|to| (to, "delivered")));
@@ -271,14 +291,50 @@ fn servers_rows(rows: &mut Rows, network: &Network, destination: &Destination) {
     }
 }
 
-fn links(topology: &Topology, hop: &Hop) -> String {
+fn links(topology: &Topology, hop: &LinkHop) -> String {
     let names: Vec<String> = hop.links.iter().map(|link| topology.numbered_link_name(*link)).collect();
     names.join(", ")
 }
 
 /// What all of it comes to, in a line or a few.
-pub(super) fn summary(network: &Network, course: &Course<'_>, destination: Option<&Destination>) -> String {
+pub(super) fn summary(network: &Network, way: &RoutedPath<'_>, destination: Option<&Destination>) -> String {
     let topology = &network.fabric.topology;
+    let mut lines = String::new();
+    for Stage { router, course, .. } in &way.stages {
+        if let Some(router) = router {
+            let (came, leaves) = router.interfaces;
+            let host = name(topology, topology.owner(came));
+            let _ = writeln!(lines, "{host} routes it: it leaves {} with {}", name(topology, leaves), router.words());
+        }
+        lines += &summary_of_course(topology, course);
+    }
+    if let Some((at, why)) = &way.lost {
+        let _ = writeln!(lines, "It is lost at {}: {why}", name(topology, *at));
+        return lines;
+    }
+    let Some(course) = way.last() else { return lines };
+    let Some(destination) = destination else {
+        let delivered = course.delivered.map(|host| format!("{} gets it\n", name(topology, host)));
+        return lines + &delivered.unwrap_or_default();
+    };
+    match (destination.host, course.delivered) {
+        (None, Some(host)) => {
+            let (host, wanted) = (name(topology, host), &destination.name);
+            let _ = match destination.service {
+                Some(number) => writeln!(lines, "{host} gets it, for {wanted}: {}", choice(network, number)),
+                None => writeln!(lines, "{host} gets it, for {wanted}"),
+            };
+        }
+        (Some(to), Some(host)) if topology.owner(host) != topology.owner(to) => {
+            let _ = writeln!(lines, "{} gets it, and not {}", name(topology, host), name(topology, to));
+        }
+        _ => {}
+    }
+    lines
+}
+
+/// What a part of it between routers comes to.
+fn summary_of_course(topology: &Topology, course: &Course<'_>) -> String {
     let mut lines: String = course.legs.iter().map(|leg| summary_of(topology, &leg.trace, leg.ends)).collect();
     for (switch, actions) in &course.by_flows {
         let _ = writeln!(lines, "Flows of {} do: {}", name(topology, *switch), actions_in_words(actions));
@@ -296,23 +352,6 @@ pub(super) fn summary(network: &Network, course: &Course<'_>, destination: Optio
             service.name,
             if service.at.is_empty() { "at the switch next to its sender" } else { "at the host that balances it" }
         );
-    }
-    let Some(destination) = destination else {
-        let delivered = course.delivered.map(|host| format!("{} gets it\n", name(topology, host)));
-        return lines + &delivered.unwrap_or_default();
-    };
-    match (destination.host, course.delivered) {
-        (None, Some(host)) => {
-            let (host, wanted) = (name(topology, host), &destination.name);
-            let _ = match destination.service {
-                Some(number) => writeln!(lines, "{host} gets it, for {wanted}: {}", choice(network, number)),
-                None => writeln!(lines, "{host} gets it, for {wanted}"),
-            };
-        }
-        (Some(to), Some(host)) if host != to => {
-            let _ = writeln!(lines, "{} gets it, and not {}", name(topology, host), name(topology, to));
-        }
-        _ => {}
     }
     lines
 }

@@ -79,9 +79,12 @@ fn set(instance: &Instance, port: &PortSet, format: Format) -> Result<(), Report
     if !own.is_empty() {
         instance.set_port(&own).map_err(explain)?;
     }
+    // From the switch to what is behind its port, as the command names them.
     for (_, link) in ports.iter().filter(|_| !of_link.is_empty()) {
-        let [a, b] = [Side::A, Side::B].map(|side| &*topology.nodes[topology.links[*link].end(side).node].name);
-        instance.change_link(a, b, Some(topology.link_number(*link)), &of_link).map_err(explain)?;
+        let [a, b] = [Side::A, Side::B].map(|side| topology.links[*link].end(side).node);
+        let peer = &*topology.nodes[if a == switch { b } else { a }].name;
+        let number = Some(topology.link_number(*link));
+        instance.change_link(&port.switch, peer, number, &of_link).map_err(explain)?;
     }
     let is_it = |at: NodeId, port: PortId| at == switch && ports.iter().any(|(wanted, _)| *wanted == port);
     show(instance, Some(&port.switch), is_it, format)
@@ -191,7 +194,7 @@ fn row(fabric: &Fabric, counters: &Counters, switch: NodeId, port: PortId) -> [V
         json!(kind(topology, far.node, device.map(String::as_str))),
         json!(device),
         json!(of_link.map(|link| if link.up { "up" } else { "down" })),
-        json!(topology.links[link].spec.rate_bps),
+        json!(topology.links[link].spec_from(side).rate_bps),
         json!(settings.and_then(|settings| settings.vlans.as_ref()).map(vlans)),
         json!(received.packets),
         json!(received.bytes),

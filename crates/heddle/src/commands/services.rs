@@ -2,7 +2,7 @@
 
 use fabric::{Fabric, socket_address};
 use live::Instance;
-use live::control::{ServerChange, ServerStatus, ServiceStatus};
+use live::control::{EjectionStatus, ServerChange, ServerStatus, ServiceStatus};
 use miette::Report;
 use serde_json::{Value, json};
 
@@ -12,9 +12,9 @@ use crate::cli::{Format, Service, ServiceAction};
 use crate::output::{Rows, print_json, put};
 
 /// One row for each server of each service, and one for what no server has got.
-pub fn services(instance: &Instance) -> Result<Rows, Report> {
+pub fn services(instance: &Instance, format: Format) -> Result<Rows, Report> {
     let (before, after, seconds) = readings(instance, |counters| !counters.services.is_empty())?;
-    Ok(rows(&before.services, &after.services, seconds))
+    Ok(rows(&before.services, &after.services, seconds, format))
 }
 
 /// The same of a file, which says what there is.
@@ -38,13 +38,20 @@ pub fn services_of_file(fabric: &Fabric) -> Rows {
     rows
 }
 
-fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64) -> Rows {
-    let mut rows = Rows::new(&COLUMNS);
+fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format: Format) -> Rows {
+    let mut rows = Rows::new(&COLUMNS).with_rare(&RARE).with_spare(&SPARE);
     for service in after {
         let was = before.iter().find(|was| was.service == service.service);
         for server in &service.servers {
             let was = was.and_then(|was| was.servers.iter().find(|was| was.server == server.server));
-            rows.push(server_row(service, was, server, seconds));
+            let mut row = server_row(service, was, server, seconds);
+            // Why is too long for a table's cell.
+            if let (Format::Table, Some(why)) = (format, why(server)) {
+                let state = server.out.as_deref().unwrap_or("up");
+                rows.remark(format!("{}: {} is {state}: {why}", service.service, server.server));
+                row[COLUMNS.len() - 1] = Value::Null;
+            }
+            rows.push(row);
         }
         if !["", "user-space"].contains(&service.path.as_str()) {
             let mut row = [const { Value::Null }; COLUMNS.len()];
@@ -69,6 +76,13 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64) -> Rows
     }
     rows
 }
+
+/// Columns that a table has only where somebody reports something.
+const RARE: [&str; 3] = ["cpu-%", "memory-%", "why"];
+
+/// Columns that a terminal of 80 characters has no room for, those first that say what stands in the file.
+const SPARE: [&str; 9] =
+    ["scheduler", "forward", "memory-%", "cpu-%", "inactive", "in-mbit/s", "out-mbit/s", "weight", "latency-ms"];
 
 const COLUMNS: [&str; 17] = [
     "service",
@@ -117,8 +131,19 @@ fn server_row(
         mbit(rate(server.traffic.out_bytes, was.map(|was| was.traffic.out_bytes))),
         percent(server.load.and_then(|load| load.cpu_permille)),
         percent(server.load.and_then(|load| load.memory_permille)),
-        json!(server.health.as_ref().filter(|it| it.is_down).and_then(|health| health.last_failure.as_ref())),
+        json!(why(server)),
     ]
+}
+
+/// Why a server is out, where somebody knows more than that.
+fn why(server: &ServerStatus) -> Option<String> {
+    let down = server.health.as_ref().filter(|it| it.is_down);
+    if let Some(failure) = down.and_then(|health| health.last_failure.as_ref()) {
+        return Some(failure.clone());
+    }
+    let EjectionStatus { reason, remaining } = server.ejection.as_ref()?;
+    let seconds = remaining.as_ns().div_ceil(1_000_000_000);
+    Some(format!("{reason}; for {seconds} s more"))
 }
 
 /// Changes a server of a running service.

@@ -41,7 +41,7 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
     }
     let switch = args.switch.as_deref();
     let rows = match subject(&args.from, "`heddle show TOPIC --name NETWORK`")? {
-        Subject::File(fabric) => {
+        Subject::File(fabric, _) => {
             let file = args.from.topo.as_ref().map(|word| format!("--topo {word}")).or_else(|| args.from.from.clone());
             of_file(&fabric, args.topic, &file.unwrap_or_default(), format)?
         }
@@ -136,7 +136,7 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic, format: F
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
         ShowTopic::Chains => chains(instance)?,
-        ShowTopic::Services => services(instance)?,
+        ShowTopic::Services => services(instance, format)?,
         ShowTopic::Programs => programs(&instance.programs().map_err(explain)?),
     })
 }

@@ -10,14 +10,17 @@ use live::{Error, Instance};
 use miette::Report;
 use serde::Serialize;
 use serde_json::{Value, json};
-use topology::{HostAddress, NodeId, PortId, Topology};
+use topology::{NodeId, PortId, Topology};
 use vswitch::flow_table::Match;
 use vswitch::{FlowKey, Spread};
 use wire::{ethertype, is_group};
 
 use super::explain;
 use super::instance::{connect, definition, running};
-use super::path::{Course, Network, follow, follow_from, functions_in_words, rows, service_has, summary};
+use super::path::{
+    HOP_LIMIT, Hop, Network, RoutedPath, Routing, follow, follow_from, functions_in_words, mac_words, rows,
+    service_has, summary,
+};
 use crate::cli::{Format, Trace};
 use crate::output::{Rows, print_json, put};
 
@@ -27,16 +30,17 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let now = definition(&instance)?;
     let node = find_switch(&now.topology, &args.switch).map_err(|error| explain(Error::from(error)))?;
     let fields = packet((&now.topology, node), &args.packet)?;
-    let traced = instance.trace(&args.switch, &args.packet).map_err(explain)?;
     let network = Network::running(&instance, now)?;
     let now = &network.fabric;
-    let known = Known::of(&instance, now, &fields)?;
+    let routing = Routing::new(&network, Some(&instance));
+    let known = Known::of(&instance, (&network, &routing), node, &fields)?;
+    let traced = instance.trace(&args.switch, &known.packet(&args.packet, &fields)).map_err(explain)?;
     let is_normal = traced.actions.split(',').any(|action| action == "NORMAL");
     let normal = if traced.actions == "NORMAL" { normal(&network, node, &known) } else { None };
-    let chain = chain_of(now, node, &fields);
+    let chain = chain_of(now, node, (&fields, &known));
     let in_port = in_port(&network, node, (&fields, &known));
     let before = before(&network, node, (&fields, &known))?;
-    let course = rest(&network, (node, in_port), &known)?;
+    let way = rest(&routing, (node, in_port), &known)?;
     let mut steps: Vec<(Option<u8>, &str)> =
         traced.entries.iter().map(|entry| (entry.table, entry.flow.as_str())).collect();
     steps.extend(traced.missed.map(|table| (Some(table), "no flow is for it: it is dropped")));
@@ -49,7 +53,8 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             value["normal"] = json!(normal);
             value["chain"] = json!(chain);
             value["lost-before"] = json!(before);
-            value["path"] = course.map_or(Value::Null, |course| rows(&now.topology, &course, format).objects().into());
+            value["routed"] = json!(known.routed);
+            value["path"] = way.map_or(Value::Null, |way| rows(&now.topology, &way, format).objects().into());
             print_json(&value)
         }
         Format::Csv => {
@@ -71,14 +76,17 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             let TracedPacket { actions, because_of, .. } = &traced;
             let table = rows.render(format);
             let mut text = format!("{table}Done: {actions}{to}\n{}", same(now, because_of, is_normal));
+            if let Some(routed) = &known.routed {
+                text.push_str(&routed.words());
+            }
             if let Some(chain) = chain {
                 text.push_str(&chain.words());
             }
             if let Some(why) = before {
                 let _ = writeln!(text, "It does not come here: {why}");
             }
-            if let Some(course) = course {
-                let _ = write!(text, "From here:\n{}", summary(&network, &course, None));
+            if let Some(way) = way {
+                let _ = write!(text, "From here:\n{}", summary(&network, &way, None));
             }
             put(&text)
         }
@@ -90,7 +98,7 @@ fn same(now: &Fabric, because_of: &str, is_normal: bool) -> String {
     if !is_normal {
         return format!("The same for all packets that agree in: {because_of}\n");
     }
-    let mut looked_at = vec!["which host has their destination address (by the file, or as learned)"];
+    let mut looked_at = vec!["which host has their destination MAC address (by the file, or as learned)"];
     if now.has_vlans() {
         looked_at.push("their VLAN");
     }
@@ -104,7 +112,7 @@ fn same(now: &Fabric, because_of: &str, is_normal: bool) -> String {
     )
 }
 
-/// What is known of the ends of a packet.
+/// What is known of the ends of a packet: from host to host, or to the router that passes it on.
 struct Known {
     from: Option<NodeId>,
     to: Option<NodeId>,
@@ -112,30 +120,142 @@ struct Known {
     learned_s: Option<u64>,
     /// Its fields, with the MAC addresses of those whose IP addresses it has.
     key: FlowKey,
+    /// What routers have to do with it, if its IP addresses are in two subnets.
+    routed: Option<Routed>,
+    hop_limit: u8,
+    /// Why nobody sends it to there.
+    unsent: Option<String>,
+}
+
+/// Between which hosts a packet is, on its way from subnet to subnet.
+#[derive(Debug, Serialize)]
+struct Routed {
+    /// The interface that sends it.
+    from: String,
+    /// Who gets it, a router or the host that it is for.
+    to: String,
+    /// The MAC addresses that it has between those.
+    dl_src: String,
+    dl_dst: String,
+    nw_ttl: u8,
+}
+
+impl Routed {
+    fn words(&self) -> String {
+        let Self { from, to, dl_src, dl_dst, nw_ttl } = self;
+        format!(
+            "Between subnets, this is the packet on its way from {from} to {to}: dl_src={dl_src}, dl_dst={dl_dst}, nw_ttl={nw_ttl}\n"
+        )
+    }
 }
 
 impl Known {
-    fn of(instance: &Instance, now: &Fabric, fields: &Match) -> Result<Self, Report> {
-        let topology = &now.topology;
-        let (from, mut to) =
-            (host_at(topology, fields.reversed().destination()), host_at(topology, fields.destination()));
-        let mut key = fields.flow_key();
+    fn of(
+        instance: &Instance,
+        (network, routing): (&Network, &Routing<'_>),
+        switch: NodeId,
+        fields: &Match,
+    ) -> Result<Self, Report> {
+        let topology = &network.fabric.topology;
+        let find = |(mac, ip): (Option<[u8; 6]>, Option<IpAddr>)| host_at(topology, routing, (mac, ip));
+        let (sent_from, sent_to) = (fields.reversed().destination(), fields.destination());
+        let mut known = Self {
+            from: find(sent_from),
+            to: find(sent_to),
+            learned_s: None,
+            key: fields.flow_key(),
+            routed: None,
+            hop_limit: HOP_LIMIT,
+            unsent: None,
+        };
+        // Whoever names a MAC address says himself who is to get it.
+        if let (None, Some(ip)) = sent_to {
+            known.route((network, routing), switch, (fields, ip));
+        }
         let mac = |host: Option<NodeId>| host.and_then(|host| topology.address(host)).map(|address| address.mac);
-        if key.eth_src == [0; 6] {
-            key.eth_src = mac(from).unwrap_or_default();
+        if known.key.eth_src == [0; 6] {
+            known.key.eth_src = mac(known.from).unwrap_or_default();
         }
-        if key.eth_dst == [0; 6] {
-            key.eth_dst = mac(to).unwrap_or_default();
+        if known.key.eth_dst == [0; 6] {
+            known.key.eth_dst = mac(known.to).unwrap_or_default();
         }
-        let mut learned_s = None;
-        if to.is_none() && key.eth_dst != [0; 6] && !is_group(key.eth_dst) {
-            let wanted = key.eth_dst.map(|byte| format!("{byte:02x}")).join(":");
+        if known.to.is_none() && known.key.eth_dst != [0; 6] && !is_group(known.key.eth_dst) {
+            let wanted = mac_words(known.key.eth_dst);
             let macs = instance.macs(None).map_err(explain)?;
             let found = macs.iter().flat_map(|of| &of.entries).find(|entry| entry.mac == wanted);
-            to = found.and_then(|entry| topology.node(&entry.host));
-            learned_s = found.and_then(|entry| entry.age_s);
+            known.to = found.and_then(|entry| topology.node(&entry.host));
+            known.learned_s = found.and_then(|entry| entry.age_s);
         }
-        Ok(Self { from, to, learned_s, key })
+        Ok(known)
+    }
+
+    /// Finds between which routers a packet is that crosses a switch, if its sender and the address that it is for are in two subnets.
+    fn route(&mut self, (network, routing): (&Network, &Routing<'_>), switch: NodeId, (fields, to): (&Match, IpAddr)) {
+        let topology = &network.fabric.topology;
+        let peer = fields.in_port().and_then(|port| peer_host(topology, switch, port));
+        let name = |node: NodeId| &topology.nodes[node].name;
+        let Some(sender) = self.from.or(peer) else {
+            let is_apart =
+                |to: &NodeId| !topology.interfaces.is_empty() && network.routes().next_hops(switch, *to).is_empty();
+            if let Some(to) = self.to.filter(is_apart) {
+                let to = name(to);
+                self.unsent =
+                    Some(format!("routers are between here and {to}: `nw_src=` says from which subnet it comes"));
+                self.to = None;
+            }
+            return;
+        };
+        let owner = |node: NodeId| topology.owner(node);
+        let hops = routing.hops(sender, to);
+        let routes = network.routes();
+        let crosses = |hop: &Hop| {
+            let Some(to) = hop.to else { return false };
+            let trace = network.along_routes(&routes, (hop.from, to), None);
+            trace.hops.iter().any(|hop| hop.from == switch || hop.to == switch)
+        };
+        let comes_by = |hop: &Hop| peer.is_none_or(|peer| peer == hop.from);
+        let found = hops.iter().position(|hop| comes_by(hop) && crosses(hop));
+        let at = found.or_else(|| hops.iter().position(crosses));
+        let is_routed = hops.len() > 1 || hops.first().is_some_and(|hop| hop.to.is_some() && self.to != hop.to);
+        let Some(hop) = at.map(|at| hops[at]) else {
+            if hops.is_empty() && self.to.is_some_and(|to| owner(to) != owner(sender)) {
+                let why = routing.next(sender, to, None).err();
+                self.unsent = why.map(|why| format!("{}: {why}", name(sender)));
+                self.to = None;
+            }
+            return;
+        };
+        if !is_routed {
+            return;
+        }
+        (self.from, self.to) = (Some(hop.from), hop.to);
+        self.hop_limit = HOP_LIMIT - at.map_or(0, |at| at as u8);
+        if let (Some(sender), Some(receiver)) = (topology.address(hop.from), hop.to) {
+            if self.key.eth_src == [0; 6] {
+                self.key.eth_src = sender.mac;
+            }
+            self.key.eth_dst = hop.mac;
+            self.routed = Some(Routed {
+                from: name(hop.from).clone(),
+                to: name(receiver).clone(),
+                dl_src: mac_words(sender.mac),
+                dl_dst: mac_words(hop.mac),
+                nw_ttl: self.hop_limit,
+            });
+        }
+    }
+
+    /// The packet as tables of flows are asked about it: with what a router has written into it.
+    fn packet(&self, written: &str, fields: &Match) -> String {
+        let Some(Routed { dl_src, dl_dst, nw_ttl, .. }) = &self.routed else { return written.to_owned() };
+        let mut packet = format!("{written},dl_dst={dl_dst}");
+        if fields.reversed().destination().0.is_none() {
+            let _ = write!(packet, ",dl_src={dl_src}");
+        }
+        if !written.contains("ttl") {
+            let _ = write!(packet, ",nw_ttl={nw_ttl}");
+        }
+        packet
     }
 }
 
@@ -148,12 +268,15 @@ fn in_port(network: &Network, switch: NodeId, (fields, known): (&Match, &Known))
 /// Why the packet does not come to the switch, if a host sends it to another one and it is lost before.
 fn before(network: &Network, switch: NodeId, (fields, known): (&Match, &Known)) -> Result<Option<String>, Report> {
     let topology = &network.fabric.topology;
+    if known.unsent.is_some() {
+        return Ok(known.unsent.clone());
+    }
     if let Some(why) = unsent(&network.fabric, fields, known) {
         return Ok(Some(why));
     }
     let sender = fields.in_port().and_then(|port| peer_host(topology, switch, port)).or(known.from);
     let Some(from) = sender.filter(|_| is_whole(&known.key)) else { return Ok(None) };
-    let course = follow(network, (from, known.to), &known.key, true)?;
+    let course = follow(network, (from, known.to), (&known.key, known.hop_limit), true)?;
     let is_before = |at: NodeId| at == from || topology.is_function_port(at);
     Ok(course.refused.or_else(|| course.lost.filter(|(at, _)| is_before(*at)).map(|(_, why)| why)))
 }
@@ -185,7 +308,7 @@ fn unsent(fabric: &Fabric, fields: &Match, known: &Known) -> Option<String> {
                 IpAddr::V6(_) => format!("ipv6_dst={} ({name})", address.ipv6),
             },
             ForwardingMethod::DirectRouting => {
-                format!("dl_dst={} ({name})", address.mac.map(|byte| format!("{byte:02x}")).join(":"))
+                format!("dl_dst={} ({name})", mac_words(address.mac))
             }
         })
     };
@@ -202,12 +325,13 @@ fn unsent(fabric: &Fabric, fields: &Match, known: &Known) -> Option<String> {
 }
 
 /// What becomes of the packet from the switch on.
-fn rest<'a>(network: &'a Network, at: (NodeId, PortId), known: &Known) -> Result<Option<Course<'a>>, Report> {
+fn rest<'a>(routing: &Routing<'a>, at: (NodeId, PortId), known: &Known) -> Result<Option<RoutedPath<'a>>, Report> {
     if !is_whole(&known.key) {
         return Ok(None);
     }
     let learned = known.to.filter(|_| known.learned_s.is_some());
-    follow_from(network, at, &known.key, learned).map(Some)
+    let course = follow_from(routing.network(), at, (&known.key, known.hop_limit), learned)?;
+    routing.go_on(RoutedPath::of((at.0, known.to), course), known.hop_limit, true).map(Some)
 }
 
 /// Whether enough is known of a packet to make one.
@@ -236,11 +360,10 @@ impl TakingChain {
 }
 
 /// The chain that takes a packet whose fields say which host it is from and which it is for: by the port that it comes in by, or by its addresses.
-fn chain_of(now: &Fabric, switch: NodeId, fields: &Match) -> Option<TakingChain> {
+fn chain_of(now: &Fabric, switch: NodeId, (fields, known): (&Match, &Known)) -> Option<TakingChain> {
     let topology = &now.topology;
     let from = fields.in_port().and_then(|port| peer_host(topology, switch, port));
-    let from = from.or_else(|| host_at(topology, fields.reversed().destination()))?;
-    let to = host_at(topology, fields.destination())?;
+    let (from, to) = (from.or(known.from)?, known.to.filter(|_| known.learned_s.is_none())?);
     let (chain, course) = now.chains.find(from, to, |matching| matching.has(&fields.key))?;
     Some(TakingChain {
         name: chain.name.clone(),
@@ -257,15 +380,14 @@ fn peer_host(topology: &Topology, switch: NodeId, port: PortId) -> Option<NodeId
 }
 
 /// The host that has these addresses.
-fn host_at(topology: &Topology, (mac, ip): (Option<[u8; 6]>, Option<IpAddr>)) -> Option<NodeId> {
-    let is_it = |address: &HostAddress| match (mac, ip) {
-        (Some(mac), _) => address.mac == mac,
-        // Hosts are neighbours: what is sent to one has its MAC address.
-        (None, Some(IpAddr::V4(ip))) => address.ipv4 == ip,
-        (None, Some(IpAddr::V6(ip))) => address.ipv6 == ip,
-        (None, None) => false,
-    };
-    topology.nodes.keys().find(|id| topology.address(*id).is_some_and(is_it))
+fn host_at(topology: &Topology, routing: &Routing<'_>, (mac, ip): (Option<[u8; 6]>, Option<IpAddr>)) -> Option<NodeId> {
+    match (mac, ip) {
+        (Some(mac), _) => {
+            topology.nodes.keys().find(|id| topology.address(*id).is_some_and(|address| address.mac == mac))
+        }
+        (None, Some(ip)) => routing.resolve(ip).and_then(|(host, _)| host),
+        (None, None) => None,
+    }
 }
 
 /// Where the routes lead a packet whose destination is known.

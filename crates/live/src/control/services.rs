@@ -57,6 +57,9 @@ pub struct ServerStatus {
     /// What health checks have found, if there are any.
     #[serde(default)]
     pub health: Option<HealthStatus>,
+    /// Why it is ejected, if it is.
+    #[serde(default)]
+    pub ejection: Option<EjectionStatus>,
     /// What its agent has reported last, unless that is too long ago.
     pub load: Option<balance::LoadReport>,
     /// What has passed to and from it.
@@ -90,6 +93,15 @@ pub struct HealthStatus {
     pub failures: u64,
     /// Why the last one of those has.
     pub last_failure: Option<String>,
+}
+
+/// Why a server is ejected, and for how much longer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EjectionStatus {
+    /// Why, in words.
+    pub reason: String,
+    /// It gets connections again after this time.
+    pub remaining: nanos::Span,
 }
 
 /// What is said about a server while its service runs. It holds until a file says something else.

@@ -16,7 +16,7 @@ use super::poller::Waker;
 use super::pool::Packet;
 use super::worker::{Command, Worker};
 use crate::Error;
-use crate::control::{BalancerStatus, ServerChange, ServerStatus, ServiceStatus};
+use crate::control::{BalancerStatus, EjectionStatus, ServerChange, ServerStatus, ServiceStatus};
 
 /// How services do, at `now`; none of a worker that has none.
 pub(super) fn services(graph: &mut Graph<Packet>, plan: &Plan, now: Time) -> Vec<ServiceStatus> {
@@ -50,6 +50,10 @@ fn status(fabric: &Fabric, service: &datapath::Service, view: &ServiceView<'_>, 
             failed: status.failed + status.refused,
             latency: status.latency.map(|latency| nanos::Span::from_ns(latency.as_ns())),
             health: None,
+            ejection: status.ejected_because.zip(status.ejected_for).map(|(reason, remaining)| EjectionStatus {
+                reason: reason.to_string(),
+                remaining: nanos::Span::from_ns(remaining.as_ns()),
+            }),
             load: status.load,
             traffic: counters,
         }

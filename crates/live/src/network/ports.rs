@@ -2,7 +2,7 @@
 
 use fabric::{AddedPort, ChangedPort, PortChange, find_switch};
 
-use super::{Network, countries, definition};
+use super::{Network, definition, with_countries};
 use crate::Error;
 
 impl Network {
@@ -62,7 +62,7 @@ impl Network {
 
     fn change_ports(&mut self, ports: Vec<PortChange>) -> Result<(), Error> {
         let fabric = definition((&self.source, &self.overrides), &self.changed_links, &ports, &self.with_tables);
-        let fabric = countries::load(fabric.map_err(|error| of_command(&error))?, &self.folder)?;
+        let fabric = with_countries(fabric.map_err(|error| of_command(&error))?, &self.folder)?;
         self.check(&fabric)?;
         self.go_over_to(fabric, &self.folder.clone())?;
         self.changed_ports = ports;

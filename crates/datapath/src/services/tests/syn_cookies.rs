@@ -98,3 +98,19 @@ fn a_flood_is_answered_and_forgotten() {
     let stale = bed.client(5_002);
     assert_eq!(bed.send(stale, 80, ACK, 8, cookie.wrapping_add(1)).0, Decision::Refuse);
 }
+
+/// What a server has said once holds: who says something else in its name, or the server itself, does not move the numbers of a connection.
+#[test]
+fn a_second_answer_moves_no_numbers() {
+    let mut bed = Bed::with(1, &[80], always);
+    let client = bed.client(4_000);
+    let cookie = bed.cookie(client, 1_000);
+    assert!(matches!(bed.send(client, 80, ACK, 1_001, cookie.wrapping_add(1)).0, Decision::Connect(..)));
+    assert_eq!(bed.answer(1, client, SYN | ACK, (9_000, 77)).0, Decision::Drop, "it answers another number");
+    assert!(matches!(bed.answer(1, client, SYN | ACK, (9_000, 1_001)).0, Decision::Join(..)));
+    assert_eq!(bed.answer(1, client, SYN | ACK, (20_000, 1_001)).0, Decision::Drop);
+    let (_, fields) = bed.send(client, 80, PSH | ACK, 1_001, cookie.wrapping_add(1));
+    assert_eq!(fields.last(), Some(&Field::TcpAck(9_001)));
+    let (_, fields) = bed.answer(1, client, PSH | ACK, (9_001, 1_001));
+    assert_eq!(fields.last(), Some(&Field::TcpSeq(cookie.wrapping_add(1))));
+}

@@ -10,7 +10,7 @@ use vswitch::{Action, FlowKey, Hop, Trace, UNKNOWN};
 use wire::{EthernetPacket, ethertype, protocol};
 
 use super::network::Network;
-use super::packet::{answer, answered, opening};
+use super::packet::{HOP_LIMIT, answer, answered, opening};
 
 /// A part of a packet's path.
 pub struct Leg<'a> {
@@ -24,6 +24,8 @@ pub struct Leg<'a> {
 pub struct Course<'a> {
     /// What it was when it was sent.
     pub sent: FlowKey,
+    /// What it was when it ended.
+    pub ended: FlowKey,
     pub legs: Vec<Leg<'a>>,
     /// The host that got it.
     pub delivered: Option<NodeId>,
@@ -52,12 +54,12 @@ pub type Target = Option<NodeId>;
 pub fn follow<'a>(
     network: &'a Network,
     (from, to): (NodeId, Target),
-    key: &FlowKey,
+    (key, hop_limit): (&FlowKey, u8),
     is_known: bool,
 ) -> Result<Course<'a>, Report> {
     let follower = Follower { network, routes: network.routes(), is_known, entered: None };
     let mut tracer = network.tracer();
-    let first = send(&mut tracer, (from, to), &opening(key))?;
+    let first = send(&mut tracer, (from, to), &opening(key, hop_limit))?;
     let TraceEnd::Lost(Some(Loss::Function | Loss::Pipeline)) = first.end else {
         return Ok(follower.course(&tracer, (from, key), &first));
     };
@@ -75,14 +77,14 @@ pub fn follow<'a>(
 pub fn follow_from<'a>(
     network: &'a Network,
     (switch, in_port): (NodeId, PortId),
-    key: &FlowKey,
+    (key, hop_limit): (&FlowKey, u8),
     learned: Target,
 ) -> Result<Course<'a>, Report> {
     let mut tracer = network.tracer();
     let Some(port) = tracer.tables().map.port_of(switch, in_port) else {
         return Err(miette!("the switch has no port {}", in_port.0));
     };
-    let packets = tracer.arrive(port, &opening(key), learned).map_err(|error| miette!("{error}"))?;
+    let packets = tracer.arrive(port, &opening(key, hop_limit), learned).map_err(|error| miette!("{error}"))?;
     let packet = meant(&tracer, packets, learned)?;
     let follower = Follower { network, routes: network.routes(), is_known: true, entered: Some((port, learned)) };
     Ok(follower.course(&tracer, (switch, key), &packet))
@@ -95,7 +97,7 @@ fn answer_of(
     key: &FlowKey,
 ) -> Result<Option<(Tracer, FlowKey, TracedPacket)>, Report> {
     let mut tracer = network.tracer();
-    let begun = send(&mut tracer, (to, Some(from)), &opening(&answered(key)))?;
+    let begun = send(&mut tracer, (to, Some(from)), &opening(&answered(key), HOP_LIMIT))?;
     let is_delivered = |packet: &TracedPacket, host: NodeId| match packet.end {
         TraceEnd::Delivered(port) => tracer_host(&tracer, port) == host,
         TraceEnd::Lost(_) => false,
@@ -217,7 +219,8 @@ impl<'a> Follower<'a> {
             .collect();
         let is_said = is_of_routes && legs.last().is_some_and(|leg| leg.trace.arrives < 1.0 - 1e-6);
         let lost = lost.filter(|_| !is_said);
-        Course { sent: *sent, legs, delivered, lost, answered, by_flows, refused: None }
+        let ended = FlowKey::parse(&packet.frame).unwrap_or(*sent);
+        Course { sent: *sent, ended, legs, delivered, lost, answered, by_flows, refused: None }
     }
 
     /// The service, by its number, that has the destination address of what a host sends.

@@ -1,6 +1,7 @@
 //! The network in which packets are followed: what a file says, or how a running one is now.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use datapath::{BalancerRole, ServerState, Tracer};
 use fabric::{Fabric, FlowCommand, FlowInput, find_switch, table_changes};
@@ -29,22 +30,19 @@ pub struct Network {
 }
 
 impl Network {
-    /// As it comes up.
-    pub const fn of_file(fabric: Fabric) -> Self {
-        Self {
-            fabric,
-            salts: Vec::new(),
-            down: BTreeSet::new(),
-            functions_down: Vec::new(),
-            services: Vec::new(),
-            tables: None,
-        }
+    /// As it comes up; files that it names are relative to this folder.
+    pub fn of_file(fabric: Fabric, folder: &Path) -> Result<Self, Report> {
+        let fabric = live::with_countries(fabric, folder).map_err(explain)?;
+        let (salts, functions_down, services) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { fabric, salts, down: BTreeSet::new(), functions_down, services, tables: None })
     }
 
     /// As it is now: its links, its functions, the servers of its services, the flows in its switches. What connection tracking, firewalls and schedulers remember is not
     /// asked.
     pub fn running(instance: &Instance, fabric: Fabric) -> Result<Self, Report> {
         let counters = instance.counters().map_err(explain)?;
+        let folder = instance.status().map_err(explain)?.folder;
+        let fabric = live::with_countries(fabric, Path::new(&folder)).map_err(explain)?;
         let topology = &fabric.topology;
         let links = topology.links.keys().zip(&counters.links);
         let down = links.filter(|(_, link)| !link.up).map(|(id, _)| id).collect();

@@ -13,15 +13,18 @@ const ECHO_REPLY_V6: u16 = 129;
 /// The header of an ICMP echo message.
 const ECHO_BYTES: usize = 8;
 
+/// The hop limit of what Linux sends.
+pub const HOP_LIMIT: u8 = 64;
+
 /// The frame that begins a connection with these addresses and ports.
-pub fn opening(key: &FlowKey) -> Vec<u8> {
-    frame(key, false)
+pub fn opening(key: &FlowKey, hop_limit: u8) -> Vec<u8> {
+    frame(key, (false, hop_limit))
 }
 
 /// The frame that answers another one; `None` if that one is malformed.
 pub fn answer(to: &[u8]) -> Option<Vec<u8>> {
     let key = FlowKey::parse(to).ok()?;
-    Some(frame(&answering(&key), true))
+    Some(frame(&answering(&key), (true, HOP_LIMIT)))
 }
 
 /// What packets that answer those with this key have in theirs.
@@ -45,7 +48,7 @@ pub fn answered(key: &FlowKey) -> FlowKey {
     }
 }
 
-fn frame(key: &FlowKey, is_answer: bool) -> Vec<u8> {
+fn frame(key: &FlowKey, (is_answer, hop_limit): (bool, u8)) -> Vec<u8> {
     let ethernet = EthernetRepr { dst: key.eth_dst, src: key.eth_src, vlan: key.vlan, ethertype: key.ethertype };
     let mut bytes = vec![0; ethernet.buffer_len()];
     ethernet.emit(&mut bytes);
@@ -60,12 +63,12 @@ fn frame(key: &FlowKey, is_answer: bool) -> Vec<u8> {
     let mut header;
     match pseudo {
         Pseudo::V4 { src, dst, protocol } => {
-            let repr = Ipv4Repr::new(src, dst, protocol, upper.len() as u16);
+            let repr = Ipv4Repr { ttl: hop_limit, ..Ipv4Repr::new(src, dst, protocol, upper.len() as u16) };
             header = vec![0; repr.buffer_len()];
             repr.emit(&mut header);
         }
         Pseudo::V6 { src, dst, protocol } => {
-            let repr = Ipv6Repr::new(src, dst, protocol, upper.len() as u16);
+            let repr = Ipv6Repr { hop_limit, ..Ipv6Repr::new(src, dst, protocol, upper.len() as u16) };
             header = vec![0; repr.buffer_len()];
             repr.emit(&mut header);
         }
@@ -131,7 +134,7 @@ mod tests {
         {
             let macs = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
             let key = FlowKey { eth_src: macs.0, eth_dst: macs.1, ..FlowKey::of_flow(number, from, to) };
-            let frame = opening(&key);
+            let frame = opening(&key, HOP_LIMIT);
             assert_eq!(FlowKey::parse(&frame), Ok(key));
             let back = FlowKey { eth_src: macs.1, eth_dst: macs.0, ..FlowKey::of_flow(number, to, from) };
             assert_eq!(answer(&frame).and_then(|frame| FlowKey::parse(&frame).ok()), Some(back));
