@@ -2,7 +2,7 @@
 # What a connection through a load balancer costs, A B A B: `benches/balance.sh [ROUNDS] [SECONDS]`.
 #
 # A client and four servers (nginx, `return 200`) in network namespaces; between them routing to one server (no balancer), HAProxy (TCP, leastconn), nft (DNAT by turns),
-# and Heddle (least connections, by NAT and by direct routing). wrk asks with 64 connections; once with a new connection for each request, once with connections that go on.
+# and Heddle (least connections, by NAT and by direct routing; by its worker, and by the kernel). wrk asks with 64 connections; once with a new connection for each request, once with connections that go on.
 # CPU is that of the whole machine, from /proc/stat: microseconds a request.
 #
 # Needs root, nginx, wrk, haproxy, nftables (Debian: nginx-light wrk haproxy nftables), and a release build of heddle.
@@ -33,7 +33,7 @@ events { worker_connections 4096; }
 http {
     access_log off;
     keepalive_requests 100000000;
-    server { listen 80 backlog=4096; location / { return 200 "ok\n"; } }
+    server { listen 80 backlog=4096; listen 81 backlog=4096; location / { return 200 "ok\n"; } }
 }
 EOF
 
@@ -91,6 +91,13 @@ $(for number in 1 2 3 4; do echo "  - between: [s$number, switch]"; done)
 services:
   nat: { address: 10.1.0.80:80, servers: [s1, s2, s3, s4], scheduler: lc }
   dr: { address: 10.1.0.81:80, servers: [s1, s2, s3, s4], scheduler: lc, forward: dr }
+  # At another port of the servers: those remember connections from the same ports of the client for a minute.
+  nat-kernel:
+    address: 10.1.0.82:80
+    servers: [{ host: s1, port: 81 }, { host: s2, port: 81 }, { host: s3, port: 81 }, { host: s4, port: 81 }]
+    scheduler: lc
+    kernel: yes
+  dr-kernel: { address: 10.1.0.83:80, servers: [s1, s2, s3, s4], scheduler: lc, forward: dr, kernel: yes }
 EOF
 "$heddle" up --name "$name" "$work/balance.fabric.yaml" >/dev/null
 for number in 1 2 3 4; do
@@ -128,8 +135,10 @@ for _ in $(seq "$rounds"); do
     for how in new keep; do
         echo "$how none $(measure "$how" http://10.210.1.2/ "${peer[@]}")"
         echo "$how heddle-nat $(measure "$how" http://nat/ "${own[@]}")"
+        echo "$how heddle-nat-kernel $(measure "$how" http://nat-kernel/ "${own[@]}")"
         echo "$how haproxy $(measure "$how" http://10.210.0.1:81/ "${peer[@]}")"
         echo "$how heddle-dr $(measure "$how" http://dr/ "${own[@]}")"
+        echo "$how heddle-dr-kernel $(measure "$how" http://dr-kernel/ "${own[@]}")"
         echo "$how nft $(measure "$how" http://10.210.0.1:82/ "${peer[@]}")"
         echo "$how heddle-none $(measure "$how" http://s1/ "${own[@]}")"
     done
@@ -142,11 +151,11 @@ awk '
     }
     { key = $1 " " $2; if (!(key in count)) order[++keys] = key; count[key]++; for (i = 3; i <= 6; i++) list[key, i] = list[key, i] " " $i }
     END {
-        printf "%-6s %-12s %12s %10s %10s %16s %8s\n", "", "", "requests/s", "p50 ms", "p99 ms", "CPU us/request", "x none"
+        printf "%-6s %-17s %12s %10s %10s %16s %8s\n", "", "", "requests/s", "p50 ms", "p99 ms", "CPU us/request", "x none"
         for (i = 1; i <= keys; i++) {
             key = order[i]; split(key, part, " ")
             for (j = 3; j <= 6; j++) m[j] = median(list[key, j], count[key])
             if (part[2] == "none") none[part[1]] = m[6]
-            printf "%-6s %-12s %12.0f %10.2f %10.2f %16.1f %8.2f\n", part[1], part[2], m[3], m[4], m[5], m[6], m[6] / none[part[1]]
+            printf "%-6s %-17s %12.0f %10.2f %10.2f %16.1f %8.2f\n", part[1], part[2], m[3], m[4], m[5], m[6], m[6] / none[part[1]]
         }
     }' "$work/samples"

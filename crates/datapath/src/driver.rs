@@ -8,6 +8,8 @@ use machine::Time;
 use topology::{BondEndId, NetPort, NodeId};
 use vswitch::{Action, Field, Forwarding};
 
+use crate::services::OffloadedFlow;
+
 /// What an end of a bond writes on what it sends, as a tag would before the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tag {
@@ -132,6 +134,13 @@ pub trait Driver {
     /// What a packet is known by again when it comes back from a function of a chain, as far as that has left it as it was.
     fn signature(&self, packet: &Self::Packet) -> u64 {
         vswitch::chain::signature(self.headers(packet))
+    }
+
+    /// Carries one direction of a connection by itself from now on, until [`ServiceState::take_withdrawn`](crate::ServiceState::take_withdrawn) says otherwise; whether it
+    /// does.
+    fn offload(&mut self, now: Time, flow: &OffloadedFlow) -> bool {
+        let _ = (now, flow);
+        false
     }
 
     /// A function of a chain, by its ingress, has gone down or come back.

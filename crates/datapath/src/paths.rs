@@ -49,6 +49,27 @@ struct Slot {
     hops: Box<[NetPort]>,
 }
 
+/// The ports that packets leave from on a path, in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hops {
+    ports: [NetPort; HOPS_MAX],
+    count: u8,
+}
+
+impl Hops {
+    /// Adds one; `None`: the path is too long.
+    fn push(&mut self, port: NetPort) -> Option<()> {
+        *self.ports.get_mut(usize::from(self.count))? = port;
+        self.count += 1;
+        Some(())
+    }
+
+    /// All of them.
+    pub(crate) fn ports(&self) -> &[NetPort] {
+        &self.ports[..usize::from(self.count)]
+    }
+}
+
 /// Where a path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -172,18 +193,19 @@ impl<P> Graph<P> {
             && let Some(at) = self.paths.place(key)
         {
             self.add_up_slot(moment.tables, driver, at);
+            let hops = hops.ports().into();
             self.paths.slots[at] = Slot { key, exit, is_wanted: true, to: key.to, packets: 0, bytes: 0, hops };
         }
     }
 
     /// The path of all packets like this one, if they have one, and where it ends.
-    fn path<D: Driver<Packet = P>>(
+    pub(crate) fn path<D: Driver<Packet = P>>(
         &self,
         moment: Moment<'_>,
         driver: &D,
         from: Origin,
         forwarding: Forwarding,
-    ) -> Option<(Box<[NetPort]>, Exit)> {
+    ) -> Option<(Hops, Exit)> {
         let map = &moment.tables.map;
         let mut port = match from.place() {
             Ok(end) => self.next_hop(map, moment.tables.bonds[end].node, forwarding)?,
@@ -193,15 +215,15 @@ impl<P> Graph<P> {
             }
             Err(port) => port,
         };
-        let mut hops = Vec::with_capacity(HOPS_MAX);
-        while hops.len() < HOPS_MAX {
-            hops.push(port);
+        let mut hops = Hops { ports: [NetPort(0); HOPS_MAX], count: 0 };
+        loop {
+            hops.push(port)?;
             let egress = &self.egress[port];
             match egress.kind {
                 EgressKind::Single | EgressKind::OfMultiHomed => {}
                 EgressKind::InBond => {
                     let end = map.bond(port)?;
-                    return self.crosses_at_once(moment, driver, end).then(|| (hops.into(), Exit::Bond(end)));
+                    return self.crosses_at_once(moment, driver, end).then_some((hops, Exit::Bond(end)));
                 }
                 EgressKind::Elsewhere | EgressKind::Observed => return None,
             }
@@ -214,11 +236,10 @@ impl<P> Graph<P> {
                 return None;
             }
             if map.is_host(node) && (forwarding.to == node || !map.forwards(node)) {
-                return Some((hops.into(), Exit::Host(far)));
+                return Some((hops, Exit::Host(far)));
             }
             port = self.next_hop(map, node, forwarding)?;
         }
-        None
     }
 
     /// The port that all packets like this one leave a switch by, also one in a multi-homed host.
@@ -256,7 +277,20 @@ impl<P> Graph<P> {
         if packets == 0 {
             return;
         }
-        for port in &**hops {
+        let (to, hops) = (*to, std::mem::take(hops));
+        self.count_on_path(tables, driver, (&hops, to), (packets, bytes));
+        self.paths.slots[at].hops = hops;
+    }
+
+    /// Counts packets at the ports that they have left from on their way to a host, and at the switches that have those.
+    pub(crate) fn count_on_path<D: Driver<Packet = P>>(
+        &mut self,
+        tables: &Tables,
+        driver: &mut D,
+        (hops, to): (&[NetPort], NodeId),
+        (packets, bytes): (u64, u64),
+    ) {
+        for port in hops {
             let egress = &mut self.egress[*port];
             // The links of a bond have counted for themselves.
             if egress.kind != EgressKind::InBond {
@@ -264,7 +298,7 @@ impl<P> Graph<P> {
             }
             let node = tables.map.node(*port);
             if let Some(switch) = tables.map.switch(node).or_else(|| tables.map.host_switch(node)) {
-                driver.forwarded(switch, *to, packets);
+                driver.forwarded(switch, to, packets);
             }
         }
     }

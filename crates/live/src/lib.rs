@@ -19,6 +19,7 @@
 //! between fork and exec. [`hasten`] and [`unblock_signals`] are public for that reason: the controllers' process is the crate `node`, which is safe code and does not know this one, and
 //! `heddle cluster lock` starts a program. So is [`end_with_parent`]: programs that `heddle iperf` starts must not outlive it.
 
+mod bpf;
 pub mod capture;
 mod checks;
 mod clean;
@@ -38,6 +39,7 @@ mod host;
 pub mod image;
 mod instance;
 mod inventory;
+mod kernel_path;
 mod log_quota;
 mod named_files;
 mod namespace;

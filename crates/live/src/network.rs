@@ -33,6 +33,7 @@ use crate::dataplane::{DataPlane, Plan, default_workers};
 use crate::device::{Attached, Device};
 use crate::host::{Host, HostSpec, hosts_file};
 use crate::image::{Image, Root};
+use crate::kernel_path::KernelPath;
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
 use crate::programs::Programs;
@@ -97,6 +98,8 @@ pub struct Network {
     /// Whether a host has a device that the data plane does not know yet.
     unplugged: bool,
     captures: Captures,
+    /// What carries services' connections in the kernel.
+    kernel_path: KernelPath,
     /// Health checks and agents of services.
     checks: Checks,
     /// The programs of its hosts, and the files that those see.
@@ -141,6 +144,7 @@ impl Network {
             plane: None,
             unplugged: false,
             captures: Captures::default(),
+            kernel_path: KernelPath::default(),
             checks: Checks::default(),
             programs: Programs::default(),
             laid_out: LaidOut::default(),
@@ -273,7 +277,9 @@ impl Network {
     fn change_to(&mut self, fabric: Fabric, folder: &Path) -> Result<(), Error> {
         let before = self.fabric().map(hosts_file).unwrap_or_default();
         let laid_out = self.lay_out_files(&fabric)?;
+        self.stop_offloads();
         let result = self.write_names(&hosts_file(&fabric)).and_then(|()| self.exchange(fabric, folder));
+        self.start_offloads();
         if result.is_ok() {
             self.laid_out = laid_out;
             self.check_servers(folder);
@@ -549,6 +555,7 @@ impl Network {
             }
         }
         self.checks.describe(&mut counters.services);
+        self.describe_paths(&mut counters.services);
         counters
     }
 

@@ -18,6 +18,7 @@ mod groups;
 mod hostile_partner;
 mod hosts;
 mod images;
+mod kernel_path;
 mod meddling;
 mod null;
 mod other_users;

@@ -60,7 +60,7 @@ fn an_ordinary_user_needs_nothing_but_the_tun_device() {
     let file = folder.path().join("pair.fabric.yaml");
     fs::write(
         &file,
-        "name: pair\nnodes: { h1: host, h2: host, h3: { kind: host, devices: ['vhost-user:'] }, s1: switch }\nlinks: [ { between: [h1, s1] }, { between: [s1, h2] }, { between: [s1, h3] } ]\n",
+        "name: pair\nnodes: { h1: host, h2: host, h3: { kind: host, devices: ['vhost-user:'] }, s1: switch }\nlinks: [ { between: [h1, s1] }, { between: [s1, h2] }, { between: [s1, h3] } ]\nservices: { web: { address: '10.1.0.80:80', servers: [h2], kernel: yes } }\n",
     )
     .unwrap();
     chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
@@ -72,6 +72,9 @@ fn an_ordinary_user_needs_nothing_but_the_tun_device() {
     assert!(reached, "{text}");
     let (_, text) = nobody(&["exec", "net", "h1", "sh", "-c", "hostname; ls /sys/class/net; grep h2 /etc/hosts"]);
     assert!(text.starts_with("h1\neth0\nlo\n10.0.0.2"), "{text}");
+    // Only root may load programs into the kernel.
+    let (_, text) = nobody(&["counters", "net"]);
+    assert!(text.contains("path: \"user-space (it needs CAP_BPF and CAP_NET_ADMIN)\""), "{text}");
     let (down, text) = nobody(&["down", "net"]);
     assert!(down, "{text}");
     assert!(fs::read_dir(folder.path().join("heddle")).unwrap().next().is_none());

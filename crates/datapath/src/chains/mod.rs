@@ -199,6 +199,11 @@ impl Steering {
         self.steps.get(usize::from(node)).copied().unwrap_or(Step::Plain)
     }
 
+    /// Whether no chain takes what a host sends.
+    pub(crate) fn is_plain(&self, node: NodeId) -> bool {
+        matches!(self.step(node), Step::Plain)
+    }
+
     /// Whether what others send a host may have to pass a chain.
     pub(crate) fn is_receiver(&self, node: NodeId) -> bool {
         self.receives.get(usize::from(node)).copied().unwrap_or(false)

@@ -8,6 +8,7 @@ use vswitch::HostTable;
 use vswitch::conntrack::ct_state::ESTABLISHED;
 use vswitch::conntrack::{Conntrack, Tracked};
 
+use super::offload::Offloading;
 use super::state::{Handshake, Opened, Phase, Running, SERVER_BITS, ServiceState, Shared};
 use super::sync::{Stage, SyncEntry, SyncMessage, TABLE_END, name_hash};
 
@@ -172,6 +173,7 @@ impl ServiceState {
                 client_mac: entry.client_mac,
                 handshake: Handshake::Done,
                 shared: Shared { stage: entry.stage, ..Shared::default() },
+                offloading: Offloading::default(),
             };
             self.keep_opened(place, opened);
             let running = &mut self.running[own];
@@ -194,7 +196,13 @@ impl ServiceState {
     /// Notes what schedulers need of the connection at a place.
     pub(super) fn keep_opened(&mut self, place: u32, opened: Opened) {
         if self.opened.len() <= place as usize {
-            let none = Opened { phase: Phase::Closed, handshake: Handshake::Done, shared: Shared::default(), ..opened };
+            let none = Opened {
+                phase: Phase::Closed,
+                handshake: Handshake::Done,
+                shared: Shared::default(),
+                offloading: Offloading::default(),
+                ..opened
+            };
             self.opened.resize(place as usize + 1, none);
         }
         let is_changed = self.opened[place as usize].shared.is_changed;

@@ -56,6 +56,12 @@ impl Service {
 }
 
 impl ServiceState {
+    /// Where the client of a connection is, and its MAC address.
+    pub(super) fn client(&self, place: u32) -> Option<(NodeId, [u8; 6])> {
+        let opened = self.opened.get(place as usize)?;
+        Some((opened.client?, opened.client_mac))
+    }
+
     /// The client that a packet from a server goes to, and its MAC address, if it answers a connection whose client the server sees at an address of the balancer,
     /// or is an error about one. Nothing changes.
     pub(super) fn client_of_answer(

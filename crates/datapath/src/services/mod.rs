@@ -13,6 +13,7 @@ mod answers;
 mod balancers;
 mod counters;
 mod full_nat;
+mod offload;
 mod opening;
 mod proxied;
 mod segment;
@@ -37,6 +38,7 @@ use vswitch::conntrack::NatRange;
 pub(crate) use balancers::Balancers;
 pub use balancers::{BALANCERS_MAX, BalancerRole, BalancerView, VrrpSettings};
 pub use counters::{ServerCounters, ServiceCounters};
+pub use offload::{KernelUse, OffloadedFlow};
 pub use state::{ServiceState, ServiceView};
 pub use sync::{SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion, parse_sync};
 
@@ -64,6 +66,8 @@ pub struct Service {
     pub vrrp: Option<VrrpSettings>,
     /// While so many connections are being opened, first segments are answered with SYN cookies.
     pub half_open_max: u32,
+    /// Whether the kernel carries its connections, where the network runs live.
+    pub kernel: KernelUse,
     /// The servers, as many as `spec` has and in the same order.
     pub servers: Vec<Server>,
     /// Who gets the next connection.

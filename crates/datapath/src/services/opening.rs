@@ -6,6 +6,7 @@ use vswitch::conntrack::{NatRange, Refusal, Request, Segment, Tracked, Translate
 use vswitch::{Field, translate};
 use wire::protocol;
 
+use super::offload::Offloading;
 use super::state::{Decision, Handshake, Opened, Origin, Phase, SERVER_BITS, ServiceState, Shared};
 use super::{ForwardingMethod, Services};
 
@@ -95,6 +96,7 @@ impl ServiceState {
             client_mac: from.mac,
             handshake: if is_tcp { Handshake::HalfOpen } else { Handshake::Done },
             shared: Shared::default(),
+            offloading: Offloading::default(),
         };
         running.connections += 1;
         running.half_open += u32::from(is_tcp);

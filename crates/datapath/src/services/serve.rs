@@ -54,6 +54,9 @@ impl<P> Graph<P> {
         let decision = self.services.process_from_client(moment.now, (services, sender), seen, &mut fields);
         let passed = self.carry_out_service(moment, driver, (decision, port), packet, &mut fields);
         self.services.keep_fields(fields);
+        if let Some(packet) = &passed {
+            self.offload(moment, driver, port, packet);
+        }
         passed
     }
 
@@ -74,6 +77,9 @@ impl<P> Graph<P> {
         let decision = self.services.process_from_server(moment.now, seen, &mut fields);
         let passed = self.carry_out_service(moment, driver, (decision, port), packet, &mut fields);
         self.services.keep_fields(fields);
+        if let Some(packet) = &passed {
+            self.offload(moment, driver, port, packet);
+        }
         passed
     }
 

@@ -12,10 +12,11 @@ use wire::{protocol, tcp_flags};
 
 use super::balancers::BalancerView;
 use super::counters::{ServerCounters, ServiceCounters};
+use super::offload::{Offloading, Offloads};
 use super::segment::{destination, is_first_segment, may_be_first, parse};
 use super::syn_cookies::{CookieKey, MadeUp, Proxied};
 use super::sync::Stage;
-use super::{ForwardingMethod, Service, Services, VirtualAddress};
+use super::{ForwardingMethod, KernelUse, Service, Services, VirtualAddress};
 
 /// Connections of a network's services together.
 const CONNECTIONS_MAX: usize = 1 << 20;
@@ -82,6 +83,7 @@ pub(super) struct Opened {
     pub client_mac: [u8; 6],
     pub handshake: Handshake,
     pub shared: Shared,
+    pub offloading: Offloading,
 }
 
 /// How a connection was opened, or is.
@@ -145,6 +147,10 @@ pub(super) struct Running {
     pub half_open: u32,
     /// Whether its packets go through tunnels, but for those of connections whose addresses are translated.
     pub has_tunnels: bool,
+    /// Whether a driver carries its connections, and from when on.
+    pub kernel: KernelUse,
+    /// Packets that it has carried.
+    pub offloaded: u64,
     /// Whether the file has it.
     pub is_there: bool,
 }
@@ -186,6 +192,8 @@ pub struct ServiceState {
     sweeps_at: Time,
     /// The service through whose tunnel the packet goes that was processed last.
     pub(super) tunnel: Option<u32>,
+    /// Connections that a driver carries.
+    pub(super) offloads: Offloads,
     /// What is written into a packet.
     fields: Vec<Field>,
 }
@@ -197,6 +205,8 @@ pub struct ServiceView<'a> {
     pub name: &'a str,
     /// What it has counted.
     pub counters: ServiceCounters,
+    /// Packets that the driver has carried by itself; those of servers have them, too.
+    pub offloaded: u64,
     /// Who gets the next connection.
     pub machine: &'a balance::Service,
     /// By server: its host, and what has passed.
@@ -251,6 +261,8 @@ impl ServiceState {
             connections: 0,
             half_open: 0,
             has_tunnels: false,
+            kernel: KernelUse::No,
+            offloaded: 0,
             is_there: true,
         };
         // One that no file has, nor any connection, makes room.
@@ -276,6 +288,7 @@ impl ServiceState {
             }
             let running = &mut self.running[*at as usize];
             running.has_tunnels = service.forwarding == ForwardingMethod::Tunnel;
+            running.kernel = if service.offload_refusal().is_none() { service.kernel } else { KernelUse::No };
             for (number, (server, spec)) in service.servers.iter().zip(&service.spec.servers).enumerate() {
                 let Some(id) = running.machine.server(&spec.name) else { continue };
                 let count = running.hosts.len().max(id.index() + 1);
@@ -431,6 +444,7 @@ impl ServiceState {
             }
             self.note_end(now, place, tracked.tcp, None);
             self.note_stage(place, tracked);
+            self.consider_offload(now, place, tracked, (false, asks));
         }
         let running = &mut self.running[running];
         if let Some(counters) = running.servers.get_mut(server) {
@@ -481,6 +495,7 @@ impl ServiceState {
             }
             self.note_end(now, place, tracked.tcp, Some(segment.tcp_flags));
             self.note_stage(place, &tracked);
+            self.consider_offload(now, place, &tracked, (true, says));
         }
         let before = fields.len();
         translate(&segment, &tracked, |field| fields.push(field));
@@ -506,17 +521,12 @@ impl ServiceState {
         tracked
     }
 
-    /// Where the client of a connection is, and its MAC address.
-    pub(super) fn client(&self, place: u32) -> Option<(NodeId, [u8; 6])> {
-        let opened = self.opened.get(place as usize)?;
-        Some((opened.client?, opened.client_mac))
-    }
-
     /// Schedulers hear of connections that are no more. The one that was kept just now is not among them: it has not been noted yet.
     pub(super) fn note_removed(&mut self, now: Time) {
         let Some(conntrack) = &mut self.conntrack else { return };
         for place in conntrack.take_removed() {
             let Some(opened) = self.opened.get_mut(place as usize) else { continue };
+            self.offloads.withdraw(place, &mut opened.offloading);
             let running = &mut self.running[opened.running as usize];
             running.connections -= 1;
             match std::mem::replace(&mut opened.handshake, Handshake::Done) {
@@ -615,12 +625,6 @@ impl ServiceState {
         }
     }
 
-    /// So many connections at most: a test need not make a million.
-    #[cfg(test)]
-    pub(super) fn bound(&mut self, connections: usize) {
-        self.conntrack = Some(Conntrack::new(7, connections).noting_removals());
-    }
-
     /// The machine of a service, by its name.
     pub fn machine(&mut self, name: &str) -> Option<&mut balance::Service> {
         let running = self.running.iter_mut().find(|running| running.is_there && running.name == name)?;
@@ -639,6 +643,7 @@ impl ServiceState {
             ServiceView {
                 name: &running.name,
                 counters: running.counters,
+                offloaded: running.offloaded,
                 machine: &running.machine,
                 servers: running
                     .hosts
@@ -679,6 +684,7 @@ impl Rebase for ServiceState {
             has_opened: _,
             sweeps_at,
             tunnel: _,
+            offloads: _,
             fields: _,
         } = self;
         sweeps_at.rebase(by);
@@ -688,6 +694,7 @@ impl Rebase for ServiceState {
         }
         for opened in opened {
             opened.asked_at.rebase(by);
+            opened.offloading.rebase(by);
         }
         for running in running {
             running.machine.rebase(by);

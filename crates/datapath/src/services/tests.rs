@@ -5,17 +5,19 @@ use std::net::{IpAddr, Ipv4Addr};
 use balance::{Scheduler, ServerSpec, ServiceSpec};
 use machine::{Span, Time};
 use topology::{HostAddress, NodeId, Topology};
+use vswitch::conntrack::Conntrack;
 use vswitch::{Field, HostTable};
 use wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, ethertype, protocol};
 
 mod balancers;
 mod full_nat;
+mod offload;
 mod syn_cookies;
 mod tunnel;
 
 use super::state::Decision;
-use super::{ForwardingMethod, HALF_OPEN_MAX, Server, Service, ServiceState, Services, VirtualAddress};
+use super::{ForwardingMethod, HALF_OPEN_MAX, KernelUse, Server, Service, ServiceState, Services, VirtualAddress};
 
 const VIRTUAL: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 80);
 
@@ -99,6 +101,13 @@ impl Bed {
     }
 }
 
+impl ServiceState {
+    /// So many connections at most: a test need not make a million.
+    fn bound(&mut self, connections: usize) {
+        self.conntrack = Some(Conntrack::new(7, connections).noting_removals());
+    }
+}
+
 fn service(topology: &Topology, servers: u32, port: u16) -> Service {
     let spec = |number: u32| {
         let address = topology.address(host(number)).expect("it is a host").ipv4;
@@ -113,6 +122,7 @@ fn service(topology: &Topology, servers: u32, port: u16) -> Service {
         at: Vec::new(),
         vrrp: None,
         half_open_max: HALF_OPEN_MAX,
+        kernel: KernelUse::No,
         servers: (1..=servers).map(|number| Server { host: host(number), port: Some(SERVER_PORT) }).collect(),
         spec: ServiceSpec::new(Scheduler::Rr, (1..=servers).map(spec).collect()),
         health: None,

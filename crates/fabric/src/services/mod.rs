@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use balance::{ClientLimit, CountryRules, Persistence, ServerSpec, ServiceSpec, SourceFilter};
-use datapath::{AgentSpec, CountriesSpec, Server, Service, VirtualAddress};
+use datapath::{AgentSpec, CountriesSpec, KernelUse, Server, Service, VirtualAddress};
 use machine::Span;
 use vswitch::conntrack::NatRange;
 
@@ -133,7 +133,8 @@ fn service(
     }
     let countries = text.countries.as_ref().map(|text| countries(text, problems));
     let name = name.value.0.clone();
-    (problems.noted() == before).then_some(Service {
+    let kernel = text.kernel.as_ref().map_or(KernelUse::No, |text| text.value.0);
+    let service = Service {
         name,
         addresses,
         forwarding,
@@ -146,7 +147,13 @@ fn service(
         health,
         agent,
         countries,
-    })
+        kernel,
+    };
+    if let (KernelUse::Yes, Some(text), Some(why)) = (kernel, &text.kernel, service.offload_refusal()) {
+        let message = format!("the kernel carries none of its connections: {why}");
+        problems.add(text.place, message, "has no effect", "take `kernel` away; `auto` takes it where it can be had");
+    }
+    (problems.noted() == before).then_some(service)
 }
 
 /// Which clients may open connections, if not all may.

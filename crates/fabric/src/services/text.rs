@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use balance::{AddressRange, Country, Scheduler};
-use datapath::{ForwardingMethod, Service};
+use datapath::{ForwardingMethod, KernelUse, Service};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::health::HealthText;
@@ -70,6 +70,9 @@ parameters! {
         /// While so many connections are being opened, first segments of TCP are answered with SYN cookies, and only who answers gets a server: those connections have no
         /// selective acknowledgements, scaled windows or timestamps. 4096 when not given; 0: all are. Not with `at`.
         "half-open" => half_open: Option<At<Whole<0, 1_000_000>>>;
+        /// Whether the kernel carries connections that go on, from host to host, without the worker (live, as root, Linux 6.6): `no`; `auto` from their second question on, where
+        /// it can; `yes` what clients send from the handshake on, with a warning in the log where it can't. Not with `at`, `forward: tunnel`, or schedulers that go by how fast servers answer. `no` when not given.
+        "kernel" => kernel: Option<At<Choice<KernelUse>>>;
         /// A server that comes, or comes back, gets a share of connections that grows for so long. At once when not given.
         "slow-start" => slow_start: Option<Length<true, HOUR>>;
         /// Clients stay with their server for so long after their last connection. They do not when not given.
@@ -280,6 +283,16 @@ impl Keyword for Scheduler {
 impl Keyword for ForwardingMethod {
     const SCHEMA: &str = "ForwardingMethod";
     const WHAT: &str = "a way to forward";
+    const ALL: &[Self] = Self::ALL;
+
+    fn name(self) -> &'static str {
+        self.name()
+    }
+}
+
+impl Keyword for KernelUse {
+    const SCHEMA: &str = "KernelUse";
+    const WHAT: &str = "a use of the kernel";
     const ALL: &[Self] = Self::ALL;
 
     fn name(self) -> &'static str {

@@ -53,6 +53,14 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
             }
             rows.push(row);
         }
+        if !["", "user-space"].contains(&service.path.as_str()) {
+            let mut row = [const { Value::Null }; COLUMNS.len()];
+            [row[0], row[4]] = [
+                json!(service.service),
+                json!(format!("path: {}, {} packets by the kernel", service.path, service.by_kernel)),
+            ];
+            rows.push(row);
+        }
         for balancer in &service.balancers {
             let mut row = [const { Value::Null }; COLUMNS.len()];
             let state = format!("balancer: {}", balancer.role.name());

@@ -17,6 +17,12 @@ pub struct ServiceStatus {
     pub scheduler: String,
     /// `nat`, `full-nat`, `dr` or `tunnel`.
     pub forward: String,
+    /// By which path its packets go: `user-space`, or `kernel`, with the reason in brackets if the file wants another one.
+    #[serde(default)]
+    pub path: String,
+    /// Packets to and from its servers that the kernel has carried; what its servers count has them, too.
+    #[serde(default)]
+    pub by_kernel: u64,
     /// Its servers, those first that the file has.
     pub servers: Vec<ServerStatus>,
     /// Where it is balanced at hosts: how those do, in the order of the file.

@@ -106,6 +106,9 @@ impl Worker {
         self.graph.rebase(by);
         self.edge.state.rebase(by);
         self.edge.tap_points.rebase(by);
+        if let Some(flows) = &mut self.edge.offloads {
+            flows.rebase(by);
+        }
         self.edge.function_log.rebase(by);
         self.awake_since.rebase(by);
         self.done_until.rebase(by);

@@ -7,7 +7,7 @@ use std::sync::mpsc::TrySendError;
 
 use bond::end::{Output, Received};
 use bond::{Config, End, Framed as _, MemberId, Summary, Transmit};
-use datapath::{Driver, Loss, Owner, Tag, Timer};
+use datapath::{Driver, Loss, OffloadedFlow, Owner, Tag, Timer};
 use fabric::Fabric;
 use link::Retiming;
 use machine::{Time, nanos};
@@ -28,6 +28,7 @@ use super::tap_points::TapPoint;
 use crate::clock::Clock;
 use crate::control::{Refusals, WorkerCounters};
 use crate::device::Replacement;
+use crate::kernel_path::FlowTable;
 use crate::log_quota::LogQuota;
 use crate::tap::{LARGEST_FRAME, VNET_HEADER, VNET_LAYOUT};
 
@@ -99,6 +100,8 @@ pub struct Edge {
     pub(super) entering: Vec<Packet>,
     /// Where captures look. Nearly always empty.
     pub(super) tap_points: Vec<TapPoint>,
+    /// Connections that the kernel carries.
+    pub(super) offloads: Option<Box<FlowTable>>,
     /// What the log says about functions of chains.
     pub(super) function_log: LogQuota,
     /// Whether the log says that packets under way crowd the pool. It says so once a network.
@@ -136,6 +139,7 @@ impl Edge {
             read: Vec::new(),
             entering: Vec::new(),
             tap_points: Vec::new(),
+            offloads: None,
             function_log: LogQuota::default(),
             is_crowded: false,
             epoch,
@@ -619,6 +623,10 @@ impl Driver for Edge {
 
     fn wake_at(&mut self, at: Time, timer: Timer) {
         self.state.flight.add_timer(at, Due::Timer(timer));
+    }
+
+    fn offload(&mut self, now: Time, flow: &OffloadedFlow) -> bool {
+        self.offloads.as_mut().is_some_and(|flows| flows.insert(now, flow))
     }
 
     fn function_changed(&mut self, now: Time, ingress: NodeId, up: bool) {

@@ -44,6 +44,8 @@ pub enum Due {
     Log(BondEndId),
     /// What was counted until then is to be told.
     Report(Sender<Report>),
+    /// What has passed by the kernel path is to be read.
+    Offloads,
 }
 
 /// All that is due later: packets under way, and timers. What is due at one moment comes in the order in which it was added.
@@ -254,7 +256,7 @@ impl Flight {
             let slot = &mut self.slots[key.slot as usize];
             let changed = match slot.take().expect("a slot in the heap is filled") {
                 Due::Packet(way, port, packet) => change(Passage { at: key.at, way, port, packet }),
-                Due::Timer(_) | Due::Log(_) | Due::Report(_) => None,
+                Due::Timer(_) | Due::Log(_) | Due::Report(_) | Due::Offloads => None,
             };
             match changed {
                 Some(Passage { at, way, port, packet }) => {
@@ -322,7 +324,7 @@ mod tests {
         let due = std::iter::from_fn(|| flight.take_due(Time::NEVER));
         let packets = due.filter_map(|(at, due)| match due {
             Due::Packet(_, _, packet) => Some((at.as_ns(), packet.forwarding.to.0)),
-            Due::Timer(_) | Due::Log(_) | Due::Report(_) => None,
+            Due::Timer(_) | Due::Log(_) | Due::Report(_) | Due::Offloads => None,
         });
         packets.collect()
     }

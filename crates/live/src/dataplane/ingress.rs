@@ -71,6 +71,7 @@ impl Worker {
         self.edge.read = packets;
         self.send_entering(entry, now);
         self.edge.transmit();
+        self.drop_withdrawn_offloads(now);
         if let Err(error) = outcome {
             self.lose(host, &error);
             return None;

@@ -20,6 +20,7 @@ mod host_port;
 mod ingress;
 mod learning;
 mod leaving;
+mod offloads;
 mod parts;
 mod plan;
 mod poller;
@@ -48,6 +49,7 @@ use crate::clock::Clock;
 use crate::control::Counters;
 use crate::convergence::UnconvergedBond;
 use crate::device::{Attached, Replacement};
+use crate::kernel_path::FlowTable;
 pub use burst::{RxBurst, TxFrames};
 use changeover::{Before, Change, Changeover, Next, Peers};
 pub use edge::buffers;
@@ -289,6 +291,14 @@ impl DataPlane {
     pub fn observe(&mut self, points: &[TapPoint]) {
         self.hear_of_change(self.patience);
         self.ask_all(|done| Command::Observe { points: points.to_vec(), done });
+    }
+
+    /// Has services' connections carried by these flows from now on, or by none: those that did so until now. `None`: there were none, or the worker does not answer.
+    pub fn set_offloads(&mut self, flows: Option<Box<FlowTable>>) -> Option<Box<FlowTable>> {
+        // Services are one worker's, and it is the first one.
+        let worker = self.workers.first()?;
+        let answer = worker.ask(|reply| Command::SetOffloads { flows, reply });
+        worker.await_answer(&answer, Instant::now() + self.patience).flatten()
     }
 
     /// The links that have no carrier.

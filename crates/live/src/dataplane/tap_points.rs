@@ -36,6 +36,7 @@ impl Worker {
     pub(super) fn observe(&mut self, points: Vec<TapPoint>) {
         self.graph.add_up_paths(self.plan.tables(), &mut self.edge);
         self.graph.observe(points.iter().map(|point| point.port));
+        self.withdraw_offloads(self.now());
         self.edge.tap_points = points;
     }
 }

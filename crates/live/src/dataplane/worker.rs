@@ -29,6 +29,7 @@ use super::tap_points::TapPoint;
 use crate::clock::Clock;
 use crate::convergence::UnconvergedBond;
 use crate::device::Replacement;
+use crate::kernel_path::FlowTable;
 use crate::thread_priority;
 
 /// The shortest time that a worker sleeps. What is due within it is run together at its end, late by that much at most: setting a
@@ -99,6 +100,13 @@ pub enum Command {
         order: ServerOrder,
         /// Hears whether there is one.
         reply: Sender<bool>,
+    },
+    /// Have services' connections carried by these flows.
+    SetOffloads {
+        /// None: nobody carries them.
+        flows: Option<Box<FlowTable>>,
+        /// Gets those that did so until now.
+        reply: Sender<Option<Box<FlowTable>>>,
     },
     /// Put another port in the place of a device's that was made again.
     ReplacePort {
@@ -277,10 +285,12 @@ impl Worker {
                     let now = self.now();
                     self.run_due(now);
                     self.graph.set_carrier(self.plan.tables().at(now), &mut self.edge, link, up);
+                    self.withdraw_offloads(now);
                     let _ = done.send(());
                 }
                 Command::Reroute { routes, done } => {
                     self.graph.reroute(routes);
+                    self.withdraw_offloads(self.now());
                     let _ = done.send(());
                 }
                 Command::Observe { points, done } => {
@@ -292,6 +302,9 @@ impl Worker {
                 }
                 Command::Server { order, reply } => {
                     let _ = reply.send(self.change_server(&order));
+                }
+                Command::SetOffloads { flows, reply } => {
+                    let _ = reply.send(self.set_offloads(flows));
                 }
                 Command::ReplacePort { key, replacement, done } => {
                     self.edge.replace_port(key, replacement);
@@ -324,6 +337,7 @@ impl Worker {
 
     #[cold]
     fn report(&mut self, at: Time) -> Report {
+        self.count_offloads(at);
         self.graph.add_up_paths(self.plan.tables(), &mut self.edge);
         Report::of(&mut self.graph, &mut self.edge.state, &self.plan, at)
     }
@@ -397,6 +411,7 @@ impl Worker {
                 Due::Log(end) => edge.log_what_was_left_out(at, end),
                 // Who asked may have gone.
                 Due::Report(reply) => drop(reply.send(self.report(at))),
+                Due::Offloads => self.sweep_offloads(at),
             }
         }
         self.done_until = now;

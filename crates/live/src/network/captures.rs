@@ -47,6 +47,11 @@ impl Rebase for Captures {
 }
 
 impl Captures {
+    /// Whether one is under way.
+    pub const fn is_any(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     /// Ends all of them, unless their queues are full.
     pub fn end(&self) {
         for capture in &self.running {

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Network;
 use crate::Error;
 use crate::checks::Surroundings;
-use crate::control::ServerChange;
+use crate::control::{ServerChange, ServiceStatus};
 use crate::dataplane::{OrderKind, ServerOrder};
 
 impl Network {
@@ -18,6 +18,31 @@ impl Network {
         let around = Surroundings { folder, hosts_file: &self.hosts_path, mounts: &mounts };
         checks.change(plane.plan().fabric(), &self.hosts, around, &orders);
         self.checks = checks;
+    }
+
+    /// The kernel carries nothing while the network changes: connections go by the worker.
+    pub(super) fn stop_offloads(&mut self) {
+        if self.kernel_path.is_there()
+            && let Some(plane) = &mut self.plane
+        {
+            self.kernel_path.keep(plane.set_offloads(None));
+        }
+    }
+
+    /// Has the kernel carry what it can of services that want it.
+    pub(super) fn start_offloads(&mut self) {
+        let Some(plane) = &mut self.plane else { return };
+        let plan = plane.plan();
+        if let Some(flows) = self.kernel_path.set_up(plan.fabric(), &self.hosts, plan.counts_flows()) {
+            plane.set_offloads(Some(flows));
+        }
+    }
+
+    /// Adds to how services do by which path their packets go.
+    pub(super) fn describe_paths(&self, services: &mut [ServiceStatus]) {
+        if let Some(fabric) = self.fabric() {
+            self.kernel_path.describe(fabric, services, self.captures.is_any());
+        }
     }
 
     /// Changes a server of a service while it runs.

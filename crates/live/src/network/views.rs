@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use balance::ServiceSpec;
 use balance::health::HealthSpec;
-use datapath::{AgentSpec, ForwardingMethod, Service, VirtualAddress, VrrpSettings};
+use datapath::{AgentSpec, ForwardingMethod, KernelUse, Service, VirtualAddress, VrrpSettings};
 use fabric::{Fabric, HostSetup, SwitchSettings, SwitchTables};
 use link::LinkSpec;
 use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Side};
@@ -66,6 +66,7 @@ fn service_views(fabric: &Fabric) -> BTreeMap<String, ServiceView<'_>> {
         health,
         agent,
         countries: _,
+        kernel,
     } in &fabric.services
     {
         let servers = servers.iter().map(|server| (fabric.topology.nodes[server.host].name.as_str(), server.port));
@@ -79,7 +80,7 @@ fn service_views(fabric: &Fabric) -> BTreeMap<String, ServiceView<'_>> {
                 (addresses.as_slice(), *forwarding, sources.as_slice()),
                 balancers,
                 servers.collect(),
-                ((spec, *half_open_max), health.as_ref(), *agent),
+                ((spec, *half_open_max, *kernel), health.as_ref(), *agent),
             ),
         );
     }
@@ -95,8 +96,8 @@ type AddressesView<'a> = (&'a [VirtualAddress], ForwardingMethod, &'a [NatRange]
 /// Where it is balanced; by VRRP: the virtual router, how often it advertises, and who else may.
 type BalancersView<'a> = (Vec<&'a str>, Option<(u8, u16, Vec<&'a str>)>);
 
-/// What is known of its servers, and how: by schedulers, by health checks, by agents.
-type ServersView<'a> = ((&'a ServiceSpec, u32), Option<&'a HealthSpec>, Option<AgentSpec>);
+/// What is known of its servers, and how: by schedulers, by health checks, by agents; and who carries its connections.
+type ServersView<'a> = ((&'a ServiceSpec, u32, KernelUse), Option<&'a HealthSpec>, Option<AgentSpec>);
 
 /// Each chain: from whom to whom, by which functions, what those are that are built in, and what it takes.
 fn chain_views(fabric: &Fabric) -> BTreeMap<String, ChainView<'_>> {

@@ -135,7 +135,7 @@ pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
 /// A client with one connection to a service or a server.
 pub struct Holding {
     child: Child,
-    answers: Box<dyn Iterator<Item = String>>,
+    answers: Box<dyn Iterator<Item = String> + Send>,
 }
 
 impl Holding {

@@ -454,6 +454,22 @@ impl Conntrack {
         self.insert(now, connection).map(|id| (id, true))
     }
 
+    /// Packets of the connection at a place have passed elsewhere: it lives on, in the state that it is in.
+    pub fn keep_alive(&mut self, now: Time, place: u32) {
+        if let Some(Connection { tcp, is_replied, expires_at, .. }) = self.connections.get(place as usize).copied()
+            && expires_at > now
+        {
+            self.refresh(now, place, (tcp, is_replied));
+        }
+    }
+
+    /// Where the segments of the connection at a place stand is not known any more: all of them are taken for its own.
+    pub fn forget_windows(&mut self, place: u32) {
+        if let Some(connection) = self.connections.get_mut(place as usize) {
+            connection.windows = None;
+        }
+    }
+
     /// Another table may have followed connections since: where their segments stand is taken from what comes next.
     pub const fn resume_windows(&mut self) {
         self.period = self.period.wrapping_add(1);

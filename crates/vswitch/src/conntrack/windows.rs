@@ -271,6 +271,9 @@ impl Windows {
                     flags & ACK != 0 && self.attempts.iter().any(|attempt| self.is_answer(*attempt, numbers.ack));
                 if is_answer || self.is_unnumbered(numbers) { Verdict::Inside } else { Verdict::Invalid }
             }
+            // Whoever wants to begin it resets what the other end still knows of another one, and has said so by an acknowledgement (RFC 9293, 3.5.2): between the same
+            // ports, seen by a server that has not forgotten it. That changes nothing here.
+            TcpState::SynSent if !is_reply && flags & ACK == 0 && numbers.seq != sender.end => Verdict::Outside,
             _ if receiver.has_acked && numbers.seq == receiver.acked => Verdict::Inside,
             _ if sender.is_known && numbers.seq == sender.end => Verdict::Inside,
             _ if receiver.has_acked && after(receiver.acked, numbers.seq) => Verdict::Invalid,
@@ -451,6 +454,17 @@ mod tests {
         }
         assert_eq!(windows.judge_reset(TcpState::SynSent, false, RST, &numbers(1_001, 0, 0, None)), Verdict::Inside);
         assert!(Windows::begin(0, ACK, &numbers(1, 1, 0, None)).is_none(), "its beginning was not seen");
+    }
+
+    /// The other end still knows a connection between the same ports, and answers with what it waits for there: its reset is to arrive.
+    #[test]
+    fn what_is_left_of_another_connection_can_be_reset() {
+        let mut windows = Windows::begin(0, SYN, &numbers(1_000, 0, 1, None)).expect("it is the first one");
+        let left = numbers(900_000, 77_000, 0, None);
+        assert_eq!(windows.judge(TcpState::SynSent, true, ACK, &left), Verdict::Inside);
+        assert_eq!(windows.judge(TcpState::SynSent, false, RST, &numbers(77_000, 0, 0, None)), Verdict::Outside);
+        // A client that gives up ends it.
+        assert_eq!(windows.judge(TcpState::SynSent, false, RST, &numbers(1_001, 0, 0, None)), Verdict::Inside);
     }
 
     #[test]

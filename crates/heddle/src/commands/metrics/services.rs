@@ -29,6 +29,7 @@ pub fn services(network: &Labels, counters: &Counters) -> Vec<Family> {
     let mut packets = Family::counter("heddle_server_packets", "Packets to (`in`) and from (`out`) the server");
     let mut bytes = Family::counter("heddle_server_bytes", "Their bytes, without frame check sequence");
     let mut cpu = Family::gauge("heddle_server_cpu_ratio", "What its agent has said of its processors, of 1");
+    let mut carried = Family::counter("heddle_service_kernel_packets", "Packets that the kernel has carried");
     let mut active = Family::gauge("heddle_balancer_active", "Whether the balancer gets packets of the service");
     let mut known = Family::gauge("heddle_balancer_connections", "Connections that the balancer has or has heard of");
     let mut memory = Family::gauge("heddle_server_memory_ratio", "What its agent has said of its memory, of 1");
@@ -37,6 +38,7 @@ pub fn services(network: &Labels, counters: &Counters) -> Vec<Family> {
         for (reason, count) in service.counters.named() {
             lost.add(&with(&labels, "reason", reason), count);
         }
+        carried.add(&labels, service.by_kernel);
         for balancer in &service.balancers {
             let labels = with(&labels, "balancer", &balancer.balancer);
             active.add(&labels, balancer.role == BalancerRole::Active);
@@ -73,6 +75,7 @@ pub fn services(network: &Labels, counters: &Counters) -> Vec<Family> {
     }
     vec![
         lost,
+        carried,
         active,
         known,
         up,

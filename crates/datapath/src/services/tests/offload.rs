@@ -1,0 +1,114 @@
+//! Which connections are handed to whoever carries them, and when they come back.
+
+use wire::tcp_flags::FIN;
+
+use super::*;
+
+const CLIENT_PORT: u16 = 4_000;
+
+/// A service that wants its connections carried, with an open one that has asked once and was answered.
+fn answered(kernel: KernelUse) -> (Bed, Endpoint) {
+    let mut bed = Bed::with(1, &[80], |service| service.kernel = kernel);
+    bed.state.set_offload(true);
+    let client = bed.client(CLIENT_PORT);
+    bed.send(client, 80, SYN, 1_000, 0);
+    bed.answer(1, client, SYN | ACK, (5_000, 1_001));
+    bed.send(client, 80, ACK, 1_001, 5_001);
+    bed.send(client, 80, PSH | ACK, 1_001, 5_001);
+    bed.answer(1, client, PSH | ACK, (5_001, 1_001));
+    assert_eq!(bed.state.take_candidate(), None, "one question is not worth it");
+    (bed, client)
+}
+
+#[test]
+fn a_connection_that_asks_again_is_carried_until_it_ends() {
+    let (mut bed, client) = answered(KernelUse::Auto);
+    assert_eq!(bed.send(client, 80, PSH | ACK, 1_001, 5_001).0, Decision::To(host(1)));
+    let candidate = bed.state.take_candidate().expect("it asks again");
+    assert!(!candidate.1);
+    bed.state.note_offloaded(bed.now, candidate, true);
+    bed.send(client, 80, PSH | ACK, 1_001, 5_001);
+    assert_eq!(bed.state.take_candidate(), None, "it is carried already");
+    bed.answer(1, client, PSH | ACK, (5_001, 1_001));
+    let answers = bed.state.take_candidate().expect("the other direction follows");
+    assert_eq!(answers, (candidate.0, true));
+    bed.state.note_offloaded(bed.now, answers, true);
+    assert_eq!((bed.state.take_withdrawn(), bed.counts(0)), (None, (1, 0)));
+    // Nobody has seen how far it went meanwhile.
+    assert_eq!(bed.send(client, 80, FIN | ACK, 9_000_001, 7_000_001).0, Decision::To(host(1)));
+    assert_eq!((bed.state.take_withdrawn(), bed.state.take_withdrawn()), (Some(candidate.0), None));
+    assert_eq!(bed.answer(1, client, FIN | ACK, (7_000_001, 9_000_002)).0, Decision::Translated);
+    assert_eq!((bed.state.take_candidate(), bed.state.take_withdrawn(), bed.counts(0)), (None, None, (0, 0)));
+}
+
+#[test]
+fn what_ends_otherwise_is_withdrawn_once() {
+    let (mut bed, client) = answered(KernelUse::Auto);
+    bed.send(client, 80, PSH | ACK, 1_001, 5_001);
+    let candidate = bed.state.take_candidate().expect("it asks again");
+    bed.state.note_offloaded(bed.now, candidate, true);
+    // Nothing passes for longer than a connection lives.
+    bed.now += Span::from_secs(500_000);
+    bed.state.clear_expired(bed.now);
+    assert_eq!((bed.state.take_withdrawn(), bed.state.take_withdrawn()), (Some(candidate.0), None));
+    assert_eq!(bed.counts(0), (0, 0), "whether it was answered nobody has seen");
+}
+
+/// What a client sends, and what its server says once it has answered; nobody sees what is asked, so nothing of that is held against a server.
+#[test]
+fn a_connection_may_be_carried_from_its_handshake_on() {
+    let mut bed = Bed::with(1, &[80], |service| service.kernel = KernelUse::Yes);
+    bed.state.set_offload(true);
+    let client = bed.client(CLIENT_PORT);
+    bed.send(client, 80, SYN, 1_000, 0);
+    bed.answer(1, client, SYN | ACK, (5_000, 1_001));
+    assert_eq!(bed.state.take_candidate(), None, "its handshake is not complete");
+    bed.send(client, 80, ACK, 1_001, 5_001);
+    let questions = bed.state.take_candidate().expect("it is open");
+    assert!(!questions.1);
+    bed.state.note_offloaded(bed.now, questions, true);
+    // Its end may be close behind.
+    bed.answer(1, client, PSH | ACK, (5_001, 1_100));
+    assert_eq!(bed.state.take_candidate(), None);
+    bed.answer(1, client, PSH | ACK, (5_101, 1_200));
+    let answers = bed.state.take_candidate().expect("it answers again");
+    assert_eq!(answers, (questions.0, true));
+    bed.state.note_offloaded(bed.now, answers, true);
+    assert_eq!(bed.answer(1, client, RST | ACK, (70_000, 80_000)).0, Decision::Translated);
+    assert_eq!((bed.state.take_withdrawn(), bed.counts(0)), (Some(questions.0), (0, 0)));
+}
+
+#[test]
+fn long_connections_are_carried_whatever_they_say() {
+    let (mut bed, client) = answered(KernelUse::Auto);
+    let sent = (0..40).take_while(|_| {
+        bed.answer(1, client, ACK, (5_001, 1_001));
+        bed.state.take_candidate().is_none()
+    });
+    assert_eq!(sent.count(), 14, "the sixteenth packet is the fifteenth here");
+}
+
+#[test]
+fn what_could_not_be_carried_is_not_tried_at_each_packet() {
+    let (mut bed, client) = answered(KernelUse::Auto);
+    for pause in [0, 100, 200] {
+        bed.now += Span::from_ms(pause);
+        bed.send(client, 80, PSH | ACK, 1_001, 5_001);
+        let candidate = bed.state.take_candidate().expect("it is tried");
+        bed.state.note_offloaded(bed.now, candidate, false);
+        bed.send(client, 80, PSH | ACK, 1_001, 5_001);
+        assert_eq!(bed.state.take_candidate(), None);
+    }
+    assert_eq!(bed.state.take_withdrawn(), None);
+}
+
+#[test]
+fn nothing_is_carried_unless_it_is_wanted() {
+    let (mut bed, client) = answered(KernelUse::No);
+    (0..40).for_each(|_| drop(bed.send(client, 80, PSH | ACK, 1_001, 5_001)));
+    assert_eq!(bed.state.take_candidate(), None);
+    let (mut bed, client) = answered(KernelUse::Auto);
+    bed.state.set_offload(false);
+    (0..40).for_each(|_| drop(bed.send(client, 80, PSH | ACK, 1_001, 5_001)));
+    assert_eq!(bed.state.take_candidate(), None);
+}
