@@ -24,6 +24,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod view;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -39,8 +40,9 @@ pub(crate) use balancers::Balancers;
 pub use balancers::{BALANCERS_MAX, BalancerRole, BalancerView, VrrpSettings};
 pub use counters::{ServerCounters, ServiceCounters};
 pub use offload::{KernelUse, OffloadedFlow};
-pub use state::{ServiceState, ServiceView};
+pub use state::ServiceState;
 pub use sync::{SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion, parse_sync};
+pub use view::ServiceView;
 
 /// Virtual addresses' MAC address, locally administered. All have the same, so that what hosts know of it holds whatever services come and go.
 const MAC: [u8; 6] = [0x06, b'h', b'v', b'a', 0, 1];

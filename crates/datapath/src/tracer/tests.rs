@@ -9,7 +9,9 @@ use vswitch::{HostTable, Pipelines};
 use wire::{EthernetRepr, Ipv4Repr, ethertype, protocol};
 
 use super::*;
-use crate::services::{ForwardingMethod, HALF_OPEN_MAX, Server, Service, Services, VirtualAddress, VrrpSettings};
+use crate::services::{
+    ForwardingMethod, HALF_OPEN_MAX, KernelUse, Server, Service, Services, VirtualAddress, VrrpSettings,
+};
 use crate::{Map, PortTable, Steering};
 
 const CLIENT: NodeId = NodeId(0);
@@ -48,6 +50,7 @@ fn tracer() -> Tracer {
         health: None,
         agent: None,
         countries: None,
+        kernel: KernelUse::No,
     }];
     let tables = Tables {
         map: Map::new(&topology),
