@@ -142,7 +142,7 @@ fn must_be_found_from(first: u64, scenario: &Scenario, within: u64, is_it: fn(&F
 #[test]
 fn a_lock_has_one_holder_and_its_token_rises() {
     let scenario = Scenario { lockers: 4, ..Scenario::default() };
-    let reports: Vec<Report> = (0..seeds() / 10).into_par_iter().map(|seed| run(seed, &scenario)).collect();
+    let reports: Vec<Report> = (0..seeds() / 7).into_par_iter().map(|seed| run(seed, &scenario)).collect();
     let bad: Vec<Report> = reports.iter().filter(|report| !report.is_good()).cloned().collect();
     assert!(bad.is_empty(), "{}", complain(&bad));
     assert!(reports.iter().map(|report| report.locks.0).sum::<u64>() > 5 * reports.len() as u64);
