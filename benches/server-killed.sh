@@ -45,11 +45,18 @@ for way in process link; do
         load=$!
         sleep "$((seconds / 2))"
         case $way in
-            process) victim=$("$heddle" show programs "$name" -o json | jq -r '.programs[]? // .[] | select(.host == "s1") | .pid') && began=$(now) && kill -9 "$victim" ;;
-            link) began=$(now) && "$heddle" link --name "$name" down s1 leaf >/dev/null ;;
+            process)
+                victim=$("$heddle" show programs "$name" -o json | jq -r '.[] | select(.host == "s1") | .pid')
+                began=$(now)
+                kill -9 "$victim"
+                ;;
+            link)
+                began=$(now)
+                "$heddle" link --name "$name" down s1 leaf >/dev/null
+                ;;
         esac
-        # What it was given and could not answer, when it is out, and at the end.
-        until read -r is failed < <(state) && [[ $is != up ]]; do :; done
+        # What it was given and could not answer, when it is out (or nobody asks any more), and at the end.
+        while read -r is failed < <(state) && [[ $is = up ]] && kill -0 "$load" 2>/dev/null; do :; done
         ended=$(now)
         wait "$load" || true
         read -r _ all < <(state)
@@ -61,10 +68,10 @@ for way in process link; do
     done
 done
 row() { # WHAT FILE
-    sort -g "$2" | awk -v what="$1" '{ v[NR] = $1 } END { printf "%-52s %8.1f (%.1f .. %.1f)\n", what, v[int((NR + 1) / 2)], v[1], v[NR] }'
+    sort -g "$2" | awk -v what="$1" '{ v[NR] = $1 } END { printf "%-56s %8.1f (%.1f .. %.1f)\n", what, v[int((NR + 1) / 2)], v[1], v[NR] }'
 }
 for way in process link; do
-    row "$way killed: out after, ms" "$work/$way.detected"
+    row "$way killed: shown as out after, ms (it looks for 500)" "$work/$way.detected"
     row "$way killed: failures that took it out" "$work/$way.before"
     row "$way killed: failures afterwards" "$work/$way.after"
     row "$way killed: requests that failed, as clients see" "$work/$way.failed"

@@ -237,6 +237,16 @@ impl ServiceState {
         }
     }
 
+    /// Whether packets of this direction of a connection come from this host.
+    pub(super) fn is_sender(&self, (place, is_reply): (u32, bool), from: NodeId) -> bool {
+        let Some(opened) = self.opened.get(place as usize) else { return false };
+        if !is_reply {
+            return opened.client == Some(from);
+        }
+        let hosts = &self.running[opened.running as usize].hosts;
+        hosts.get(opened.server.index()).copied().flatten().is_some_and(|server| server.host == from)
+    }
+
     /// The mark of the connection at a place.
     fn mark(&self, place: u32) -> Option<u32> {
         let opened = self.opened.get(place as usize)?;
@@ -303,6 +313,10 @@ impl<P> Graph<P> {
         packet: &P,
     ) -> Option<OffloadedFlow> {
         let (from, forwarding) = (moment.tables.map.node(port), driver.forwarding(packet));
+        // Whoever makes up a packet of another host's connection does not get it.
+        if !self.services.is_sender((connection, is_reply), from) {
+            return None;
+        }
         if !moment.tables.steering.is_plain(from) || from == forwarding.to {
             return None;
         }

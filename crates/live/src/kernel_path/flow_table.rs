@@ -122,6 +122,12 @@ impl FlowTable {
         let bucket = bucket(self.seed, &key);
         let first = bucket as usize * WAYS;
         let Some(way) = (0..WAYS).find(|way| self.slots[first + way].is_none()) else { return false };
+        // Of an earlier flow with these addresses and ports, what is still between its two look-ups is lost: else it would take the packets of this one.
+        for earlier in first..first + WAYS {
+            if self.slots[earlier].as_ref().is_some_and(|slot| slot.flow.tuple == flow.tuple) {
+                self.words(earlier as u32)[word::STATE].store(FREE, Ordering::Release);
+            }
+        }
         let place = (first + way) as u32;
         let words = self.words(place);
         let write = |at: usize, value: u64| words[at].store(value, Ordering::Relaxed);

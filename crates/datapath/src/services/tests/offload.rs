@@ -26,12 +26,15 @@ fn a_connection_that_asks_again_is_carried_until_it_ends() {
     assert_eq!(bed.send(client, 80, PSH | ACK, 1_001, 5_001).0, Decision::To(host(1)));
     let candidate = bed.state.take_candidate().expect("it asks again");
     assert!(!candidate.1);
+    // Another host may make up its packets: they are not what is carried.
+    assert_eq!([0, 1, 2].map(|number| bed.state.is_sender(candidate, host(number))), [true, false, false]);
     bed.state.note_offloaded(bed.now, candidate, true);
     bed.send(client, 80, PSH | ACK, 1_001, 5_001);
     assert_eq!(bed.state.take_candidate(), None, "it is carried already");
     bed.answer(1, client, PSH | ACK, (5_001, 1_001));
     let answers = bed.state.take_candidate().expect("the other direction follows");
     assert_eq!(answers, (candidate.0, true));
+    assert_eq!([0, 1, 2].map(|number| bed.state.is_sender(answers, host(number))), [false, true, false]);
     bed.state.note_offloaded(bed.now, answers, true);
     assert_eq!((bed.state.take_withdrawn(), bed.counts(0)), (None, (1, 0)));
     // Nobody has seen how far it went meanwhile.
