@@ -63,12 +63,9 @@ for mode in all-active vrrp; do
         [[ $round = "$rounds" ]] || sleep 2
     done
 done
-row() { # WHAT FILE
-    sort -g "$2" | awk -v what="$1" '{ v[NR] = $1 } END { printf "%-52s %8.1f (%.1f .. %.1f)\n", what, v[int((NR + 1) / 2)], v[1], v[NR] }'
-}
 for mode in all-active vrrp; do
-    row "$mode: failed on connections that last" "$work/$mode.lasting"
-    row "$mode: failed with a connection of their own" "$work/$mode.new"
-    row "$mode: new connections found nobody for, ms" "$work/$mode.outage"
+    median_row "$mode: failed on connections that last" "$work/$mode.lasting"
+    median_row "$mode: failed with a connection of their own" "$work/$mode.new"
+    median_row "$mode: new connections found nobody for, ms" "$work/$mode.outage"
 done
 "$heddle" show services "$name"

@@ -56,3 +56,8 @@ start() {
 
 # A port that is free now.
 port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+# Prints the median of a file's numbers, a line each, and the least and the greatest of them: what it is, and the file.
+median_row() {
+    sort -g "$2" | awk -v what="$1" '{ v[NR] = $1 } END { printf "%-56s %10.2f (%.2f .. %.2f)\n", what, v[int((NR + 1) / 2)], v[1], v[NR] }'
+}

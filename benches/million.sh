@@ -71,11 +71,8 @@ for _ in $(seq "$rounds"); do
     measure with
     sleep 32
 done
-row() { # WHAT FILE
-    sort -g "$2" | awk -v what="$1" '{ v[NR] = $1 } END { printf "%-40s %10.1f (%.1f .. %.1f)\n", what, v[int((NR + 1) / 2)], v[1], v[NR] }'
-}
 for what in without with; do
-    row "$what: connections" "$work/$what.active"
-    row "$what: memory, MiB" "$work/$what.memory"
-    row "$what: requests a second" "$work/$what.rate"
+    median_row "$what: connections" "$work/$what.active"
+    median_row "$what: memory, MiB" "$work/$what.memory"
+    median_row "$what: requests a second" "$work/$what.rate"
 done

@@ -67,12 +67,9 @@ for way in process link; do
         "$heddle" down "$name" >/dev/null
     done
 done
-row() { # WHAT FILE
-    sort -g "$2" | awk -v what="$1" '{ v[NR] = $1 } END { printf "%-56s %8.1f (%.1f .. %.1f)\n", what, v[int((NR + 1) / 2)], v[1], v[NR] }'
-}
 for way in process link; do
-    row "$way killed: shown as out after, ms (it looks for 500)" "$work/$way.detected"
-    row "$way killed: failures that took it out" "$work/$way.before"
-    row "$way killed: failures afterwards" "$work/$way.after"
-    row "$way killed: requests that failed, as clients see" "$work/$way.failed"
+    median_row "$way killed: shown as out after, ms (it looks for 500)" "$work/$way.detected"
+    median_row "$way killed: failures that took it out" "$work/$way.before"
+    median_row "$way killed: failures afterwards" "$work/$way.after"
+    median_row "$way killed: requests that failed, as clients see" "$work/$way.failed"
 done

@@ -64,12 +64,9 @@ for _ in $(seq "$rounds"); do
     measure alone
     measure flood
 done
-row() { # WHAT FILE
-    sort -g "$2" | awk -v what="$1" '{ v[NR] = $1 } END { printf "%-36s %8.2f (%.2f .. %.2f)\n", what, v[int((NR + 1) / 2)], v[1], v[NR] }'
-}
-row "alone, Gbit/s" "$work/alone"
-row "during the flood, Gbit/s" "$work/flood"
+median_row "alone, Gbit/s" "$work/alone"
+median_row "during the flood, Gbit/s" "$work/flood"
 paste "$work/alone" "$work/flood" | awk '{ print $2 / $1 }' >"$work/ratio"
-row "with / without" "$work/ratio"
-row "SYNs a second" "$work/rate"
+median_row "with / without" "$work/ratio"
+median_row "SYNs a second" "$work/rate"
 "$heddle" show services "$name"
