@@ -273,7 +273,7 @@ impl Service {
         if is_full { Refusal::Full } else { Refusal::NoServer }
     }
 
-    /// A connection is about to end (both sides have sent their FIN, say): it is inactive from now on.
+    /// A connection is about to end (its server has sent its FIN, say): it is inactive from now on.
     pub fn idle(&mut self, _now: Time, server: ServerId) {
         if let Some(server) = self.servers.get_mut(server).filter(|server| server.active > 0) {
             server.active -= 1;

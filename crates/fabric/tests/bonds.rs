@@ -8,8 +8,9 @@ use fabric::{Bond, BondSetting, EndKind, Fabric, Overrides, ReorderSpec, Reorder
 use machine::Span;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use proptest::prelude::*;
-use serde_json::Value;
 use topology::{BondEnd, BondEndId, LinkId, NodeId, PortId, Routes};
+
+use crate::schema::violations;
 
 fn read(text: &str) -> Fabric {
     let source = Source { name: "net.fabric.yaml".to_owned(), text: text.to_owned() };
@@ -31,13 +32,6 @@ fn star(rest: &str) -> Fabric {
 /// An experiment among the hosts of the star that varies something.
 fn varying(axes: &str) -> String {
     format!("experiments: {{ a: {{ traffic: {{ pattern: permutation }}, vary: {{ {axes} }} }} }}\n")
-}
-
-/// What the schema finds wrong with a file.
-fn violations(text: &str) -> Vec<String> {
-    let validator = jsonschema::draft7::new(&fabric::schema()).expect("a schema");
-    let value: Value = serde_saphyr::from_str(text).expect("YAML");
-    validator.iter_errors(&value).map(|error| error.to_string()).collect()
 }
 
 fn end_at(fabric: &Fabric, node: &str) -> BondEndId {

@@ -7,7 +7,8 @@ use fabric::{
 };
 use machine::Span;
 use miette::{GraphicalReportHandler, GraphicalTheme};
-use serde_json::Value;
+
+use crate::schema::violations;
 
 fn read(text: &str) -> Fabric {
     let source = Source { name: "dir/cluster.fabric.yaml".to_owned(), text: text.to_owned() };
@@ -16,13 +17,6 @@ fn read(text: &str) -> Fabric {
 
 fn load(fabric: &Fabric) -> &ClusterLoad {
     fabric.experiments[0].work.cluster().expect("asks the controllers")
-}
-
-/// What the schema finds wrong with a file.
-fn violations(text: &str) -> Vec<String> {
-    let validator = jsonschema::draft7::new(&fabric::schema()).expect("a schema");
-    let value: Value = serde_saphyr::from_str(text).expect("YAML");
-    validator.iter_errors(&value).map(|error| error.to_string()).collect()
 }
 
 /// The messages that files draw, each under its title.

@@ -14,6 +14,7 @@ mod network;
 mod parameters;
 mod requests;
 mod routes;
+mod schema;
 mod services;
 mod setups;
 mod switches;

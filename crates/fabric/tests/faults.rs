@@ -4,6 +4,8 @@ use fabric::{Fabric, LinkFault, Metric, Source, parse};
 use machine::Span;
 use transport::TransportKind;
 
+use crate::schema::violations;
+
 /// h1 == s1 -- s2 -- h2, and h3 at s2: two members between h1 and s1.
 const NETWORK: &str = "\
 nodes: { h1: host, h2: host, h3: host, s1: switch, s2: switch }
@@ -47,9 +49,7 @@ fn faults_name_links_by_their_ends_and_number() {
         "[ { at: 2s, up: [s1, h1] }, { at: 1s, down: [h1, s1, 1] }, { at: 0, down: [s1, s2] }, { at: 10ms, up: [s1, s2, 1] } ]",
     );
     let fabric = read(&text);
-    let validator = jsonschema::draft7::new(&fabric::schema()).expect("a schema");
-    let value: serde_json::Value = serde_saphyr::from_str(&text).expect("YAML");
-    assert_eq!(validator.iter_errors(&value).map(|error| error.to_string()).collect::<Vec<_>>(), Vec::<String>::new());
+    assert_eq!(violations(&text), [""; 0]);
     let faults = &fabric.experiments[0].work.traffic().expect("traffic").faults;
     let (h1, s1, s2) =
         (fabric.topology.node("h1").unwrap(), fabric.topology.node("s1").unwrap(), fabric.topology.node("s2").unwrap());

@@ -8,10 +8,11 @@ use fabric::{
 };
 use link::LinkSpec;
 use machine::Span;
-use serde_json::Value;
 use topology::{LinkId, NodeKind, Rerouting};
 use transport::{ReceiveWindow, TransportKind};
 use vswitch::Spread;
+
+use crate::schema::violations;
 
 fn read(text: &str) -> Fabric {
     let source = Source { name: "dir/net.fabric.yaml".to_owned(), text: text.to_owned() };
@@ -103,13 +104,6 @@ fn headers_may_count_what_ethernet_adds_on_the_wire() {
     assert_eq!((bytes(""), bytes(", header: 90B")), (66, 90));
     let source = Source { name: "net.fabric.yaml".to_owned(), text: file(", header: 91B") };
     assert!(parse(&source).unwrap_err().problems()[0].message.contains("is 1539 B, more than a frame of 1538 B"));
-}
-
-/// What the schema finds wrong with a file.
-fn violations(text: &str) -> Vec<String> {
-    let validator = jsonschema::draft7::new(&fabric::schema()).expect("a schema");
-    let value: Value = serde_saphyr::from_str(text).expect("YAML");
-    validator.iter_errors(&value).map(|error| error.to_string()).collect()
 }
 
 #[test]

@@ -533,8 +533,14 @@ impl ServiceState {
         // A reset that acknowledges nothing is what a server answers with that was sent a wrong number (RFC 9293, 3.10.7): a client may do that, to have it held for dead.
         let is_fault = of_server.is_some_and(|flags| flags & tcp_flags::ACK != 0) && opened.is_from_host;
         let machine = &mut self.running[opened.running as usize].machine;
+        // A server that has sent its last byte has done its work, however long its client keeps the connection.
+        let is_done = match tcp {
+            Some(TcpState::LastAck | TcpState::TimeWait) => true,
+            Some(TcpState::FinWait | TcpState::CloseWait) => of_server.is_some_and(|flags| flags & tcp_flags::FIN != 0),
+            _ => false,
+        };
         match (opened.phase, tcp) {
-            (Phase::Active, Some(TcpState::LastAck | TcpState::TimeWait)) => {
+            (Phase::Active, _) if is_done => {
                 opened.phase = Phase::Idle;
                 machine.idle(now, opened.server);
             }

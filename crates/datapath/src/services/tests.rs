@@ -185,6 +185,35 @@ fn resets_with_wrong_numbers_end_nothing() {
     assert_eq!(bed.counts(0), (0, 1), "a server that resets what it was asked has failed");
 }
 
+/// A client that keeps a connection which its server has closed keeps no work at it: schedulers that count connections would send others elsewhere.
+#[test]
+fn a_server_that_has_closed_is_not_at_work() {
+    let mut bed = Bed::new(1, &[80]);
+    let client = bed.client(4_000);
+    bed.send(client, 80, SYN, 1_000, 0);
+    bed.answer(1, client, SYN | ACK, (5_000, 1_001));
+    bed.send(client, 80, PSH | ACK, 1_001, 5_001);
+    // What lies far outside the windows changes nothing.
+    bed.answer(1, client, FIN | ACK, (900_000_000, 1_001));
+    assert_eq!(bed.counts(0), (1, 0));
+    bed.answer(1, client, FIN | PSH | ACK, (5_001, 1_001));
+    assert_eq!(bed.counts(0), (0, 0));
+    bed.send(client, 80, ACK, 1_001, 5_002);
+    bed.send(client, 80, FIN | ACK, 1_001, 5_002);
+    bed.answer(1, client, ACK, (5_002, 1_002));
+    assert_eq!(bed.counts(0), (0, 0));
+
+    // Whoever has asked all that he asks waits for the answer.
+    let client = bed.client(4_001);
+    bed.send(client, 80, SYN, 1_000, 0);
+    bed.answer(1, client, SYN | ACK, (5_000, 1_001));
+    bed.send(client, 80, FIN | PSH | ACK, 1_001, 5_001);
+    bed.answer(1, client, ACK, (5_001, 1_002));
+    assert_eq!(bed.counts(0), (1, 0));
+    bed.answer(1, client, FIN | ACK, (5_001, 1_002));
+    assert_eq!(bed.counts(0), (0, 0));
+}
+
 /// Two services that share a server: one client may have a connection of each from the same port.
 #[test]
 fn services_that_share_a_server_share_no_connections() {

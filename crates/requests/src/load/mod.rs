@@ -7,6 +7,7 @@
 mod client;
 mod config;
 mod connect;
+mod parted;
 mod run;
 
 pub use config::{Connections, LoadConfig, Progress};

@@ -1,16 +1,15 @@
 //! The loop of a load: one thread, as many connections as there are clients.
 
-use std::collections::VecDeque;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use machine::{Control as _, Span, Step, Time};
-use mio::net::TcpStream;
 use workload::service::{Failure, Finished, Generator, Measured, Outcome, Start};
 
 use super::client::Client;
 use super::config::{Connections, LoadConfig, Progress};
 use super::connect::Connector;
+use super::parted::Parted;
 use crate::clock::{Clock, Poller};
 use crate::error::Error;
 
@@ -20,12 +19,6 @@ const EVENTS: usize = 1_024;
 const SCRATCH: usize = 64 << 10;
 /// How often requests are looked at that take too long, and progress is reported.
 const SWEEP: Span = Span::from_ms(50);
-/// After its last answer the server has so long to close a connection. Whoever closes first keeps its port for a minute (TIME-WAIT), and a client soon has no port left, or
-/// looks for one longer than for everything else.
-const PARTED: Span = Span::from_ms(50);
-/// Connections that are left to their servers for that time.
-const PARTED_MAX: usize = 10_000;
-
 /// Puts a load on a service, and measures, until its time is over or `ending` is set; then nothing new begins.
 ///
 /// # Errors
@@ -34,8 +27,9 @@ pub fn run(config: &LoadConfig, ending: &AtomicBool, progress: impl FnMut(&Progr
     crate::descriptors::raise_limit();
     let connector = Connector::new(&config.targets, &config.sources)?;
     let generator = Generator::new(&config.generator, config.seed);
+    let slots = config.generator.arrivals.slots() as usize;
     let mut clients = Vec::new();
-    clients.resize_with(config.generator.arrivals.slots() as usize, Client::default);
+    clients.resize_with(slots, Client::default);
     let load = Load {
         config,
         head: head(config),
@@ -48,7 +42,7 @@ pub fn run(config: &LoadConfig, ending: &AtomicBool, progress: impl FnMut(&Progr
         failed_at_once: Vec::new(),
         happened: Vec::new(),
         unread: Vec::new(),
-        parted: VecDeque::new(),
+        parted: Parted::new(slots),
         waited: Span::ZERO,
     };
     load.run(ending, progress)
@@ -86,8 +80,8 @@ struct Load<'a> {
     happened: Vec<Happened>,
     /// Clients whose servers had sent more than a turn reads.
     unread: Vec<usize>,
-    /// Connections that servers are to close, and when they were let go.
-    parted: VecDeque<(Time, TcpStream)>,
+    /// Connections that servers are to close.
+    parted: Parted,
     /// For how long nothing was to be done.
     waited: Span,
 }
@@ -176,6 +170,9 @@ impl Load<'_> {
             is_error: event.is_error(),
         }));
         for event in happened.drain(..) {
+            if self.parted.handle(event.slot, event.is_closed || event.is_error) {
+                continue;
+            }
             if let Some(outcome) = self.handle(event) {
                 self.finish(event.slot as u32, outcome);
             }
@@ -212,26 +209,14 @@ impl Load<'_> {
             client.part();
         }
         if let Some(stream) = client.take_parted() {
-            self.part(stream);
+            self.parted.take(self.clock.now(), stream, self.poller.poll.registry());
         }
         self.generator.handle(self.clock.now(), Finished { slot, outcome });
     }
 
-    /// Leaves it to the server to close a connection.
-    fn part(&mut self, mut stream: TcpStream) {
-        // What still happens to it is none of the client's, who has another one by then.
-        if self.poller.poll.registry().deregister(&mut stream).is_ok() {
-            self.parted.push_back((self.clock.now(), stream));
-        }
-        if self.parted.len() > PARTED_MAX {
-            self.parted.pop_front();
-        }
-    }
-
     /// Gives up what takes too long.
     fn sweep(&mut self, now: Time) {
-        let long = self.parted.iter().take_while(|(since, _)| now.since(*since) >= PARTED).count();
-        self.parted.drain(..long);
+        self.parted.sweep(now);
         for slot in 0..self.clients.len() {
             let client = &mut self.clients[slot];
             let is_late = client.began().is_some_and(|began| now.since(began) >= self.config.timeout);

@@ -110,6 +110,8 @@ pub struct Generator {
     free: Vec<u32>,
     next: Time,
     ends: Time,
+    /// Whether what should have begun before the end, and found a connection free then, has begun.
+    is_closed: bool,
     measured: Measured,
     is_completed: bool,
 }
@@ -135,6 +137,7 @@ impl Generator {
             free: Vec::new(),
             next: Time::ZERO,
             ends,
+            is_closed: false,
             measured: Measured::new(begins, ends),
             is_completed: false,
         };
@@ -164,6 +167,7 @@ impl Generator {
     /// No more requests begin, and the measured time ends now, if it does not end earlier.
     pub fn stop(&mut self, now: Time) {
         self.ends = self.ends.min(now);
+        self.is_closed = true;
         self.measured.shorten(now);
     }
 
@@ -179,7 +183,12 @@ impl Generator {
 
     /// Whether all is over: no request begins any more, and none is under way.
     pub fn is_over(&self, now: Time) -> bool {
-        now >= self.ends && self.in_flight == 0
+        now >= self.ends && self.in_flight == 0 && (self.is_closed || !self.is_behind())
+    }
+
+    /// Whether a request should have begun before the end, and has not.
+    fn is_behind(&self) -> bool {
+        self.is_open() && self.next < self.ends
     }
 
     /// What was measured so far.
@@ -200,7 +209,7 @@ impl Generator {
         }
         self.is_completed = true;
         let mut unsent = 0;
-        while self.is_open() && self.next < self.ends {
+        while self.is_behind() {
             unsent += u64::from(self.measured.contains(self.next));
             self.next = self.after(self.next);
         }
@@ -260,7 +269,9 @@ impl Control for Generator {
     }
 
     fn poll(&mut self, now: Time) -> Step<Start> {
-        if now >= self.ends {
+        // A driver that comes late at the end makes up for it, if there is a connection free: nobody had kept the request back.
+        self.is_closed |= now >= self.ends && (self.free.is_empty() || !self.is_behind());
+        if self.is_closed {
             return Step::Wait(Time::NEVER);
         }
         match self.due(now) {
@@ -348,6 +359,30 @@ mod tests {
         assert!(ms(measured.latency().quantile(0.95)) > 400.0, "{measured:?}");
         assert!(ms(measured.service().quantile(0.95)) < 1.0, "{measured:?}");
         assert!((ms(measured.latency().max()) - 1_000.0).abs() < 2.0);
+    }
+
+    #[test]
+    fn whoever_is_asked_late_at_the_end_makes_up_for_it() {
+        let open = |in_flight_max| Arrivals::Open { rate_milli: 100_000, is_poisson: false, in_flight_max };
+        let asked_late = |in_flight_max| {
+            let mut generator = Generator::new(&spec(open(in_flight_max)), 1);
+            let late = generator.ends() + Span::from_ms(3);
+            assert!(!generator.is_over(late));
+            let mut slots = Vec::new();
+            while let Step::Do(start) = generator.poll(late) {
+                slots.push(start.slot);
+            }
+            let count = slots.len();
+            for slot in slots {
+                generator.handle(late, Finished { slot, outcome: Outcome::Done { bytes: 1 } });
+                assert!(matches!(generator.poll(late), Step::Wait(Time::NEVER)), "those who had to wait come too late");
+            }
+            assert!(generator.is_over(late));
+            (count as u64, generator.into_measured().failures().of(Failure::Unsent))
+        };
+        let (begun, unsent) = asked_late(2_000);
+        assert_eq!(unsent, 0);
+        assert_eq!(asked_late(100), (100, begun - 100));
     }
 
     #[test]
