@@ -8,6 +8,8 @@ use serde::Serialize;
 pub struct Ejection {
     /// So many failures one after the other.
     pub consecutive: u32,
+    /// Or so many handshakes that wait for a server of which nothing has been heard for this long, and for four times as long as any of them waited of late.
+    pub silence: Span,
     /// The first time it lasts this long; the second time twice as long, and so on.
     pub base: Span,
     /// But no longer than this.
@@ -25,10 +27,11 @@ pub struct Ejection {
 }
 
 impl Default for Ejection {
-    /// Envoy's defaults, but for the share of servers, which is a tenth there: services here may have few servers.
+    /// Envoy's defaults, but for the share of servers, which is a tenth there: services here may have few servers. Envoy does not look for silence.
     fn default() -> Self {
         Self {
             consecutive: 5,
+            silence: Span::from_ms(50),
             base: Span::from_secs(30),
             longest: Span::from_secs(300),
             interval: Span::from_secs(10),
@@ -72,6 +75,13 @@ pub enum EjectionReason {
         /// How the last one did.
         last: Failure,
     },
+    /// So many handshakes waited, and nothing came from it.
+    Silent {
+        /// How many.
+        handshakes: u32,
+        /// For how long, without what the balancer did not see.
+        milliseconds: u64,
+    },
     /// Far more of its connections failed than of the others'.
     SuccessRate {
         /// Of a thousand, so many succeeded.
@@ -90,6 +100,9 @@ impl std::fmt::Display for EjectionReason {
                     Failure::TimedOut => "not answered in time",
                 };
                 write!(f, "{failures} connections failed in a row, and the last one was {last}")
+            }
+            Self::Silent { handshakes, milliseconds } => {
+                write!(f, "{handshakes} handshakes waited, and nothing had come from it for {milliseconds} ms")
             }
             Self::SuccessRate { permille } => {
                 write!(f, "{} % of its connections succeeded, far fewer than others'", *permille as f64 / 10.0)

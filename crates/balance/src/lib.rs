@@ -48,6 +48,7 @@ mod server;
 mod server_id;
 mod servers;
 mod service;
+mod silence;
 mod source_filter;
 mod vrrp;
 

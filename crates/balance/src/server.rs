@@ -9,6 +9,7 @@ use crate::ejection::{EjectionReason, Failures};
 use crate::estimate::Estimates;
 use crate::load::{Load, LoadReport};
 use crate::server_id::ServerId;
+use crate::silence::Silence;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +106,7 @@ pub(crate) struct Server {
     pub failed: u64,
     pub estimates: Estimates,
     pub failures: Failures,
+    pub silence: Silence,
     pub load: Load,
     /// Since when it gets a growing share.
     pub slow_start: Option<Time>,
@@ -142,6 +144,7 @@ impl Server {
             failed: 0,
             estimates: Estimates::default(),
             failures: Failures::default(),
+            silence: Silence::default(),
             load: Load::default(),
             slow_start: None,
             is_healthy: true,
@@ -261,6 +264,7 @@ impl Rebase for Server {
             failed: _,
             estimates,
             failures,
+            silence,
             load,
             slow_start,
             is_healthy: _,
@@ -274,6 +278,7 @@ impl Rebase for Server {
         } = self;
         estimates.rebase(by);
         failures.rebase(by);
+        silence.rebase(by);
         load.rebase(by);
         slow_start.rebase(by);
     }

@@ -15,6 +15,7 @@ use crate::scheduler::{self, schedule::Schedule};
 use crate::server::{Outcome, Server, ServerStatus, Unavailable};
 use crate::server_id::ServerId;
 use crate::servers::Servers;
+use crate::silence::Watch;
 use crate::source_filter::Denied;
 
 pub use crate::scheduler::schedule::Client;
@@ -69,6 +70,7 @@ pub struct Service {
     is_panic: bool,
     /// Whether any server has ever answered: if not, as with protocols that have no answers, that none has come says nothing.
     has_answers: bool,
+    watch: Watch,
     refused: Refused,
     events: Events,
 }
@@ -92,6 +94,7 @@ impl Service {
             is_slow_start: false,
             is_panic: false,
             has_answers: false,
+            watch: Watch::new(now),
             refused: Refused::default(),
             events: Events::new(),
         };
@@ -289,6 +292,28 @@ impl Service {
         }
     }
 
+    /// The first segment of a handshake goes to a server, once more or for the first time. Whoever calls it for each of them, and [`Service::heard`], has servers that fall
+    /// silent taken out.
+    #[inline]
+    pub fn handshake(&mut self, now: Time, server: ServerId) {
+        let at = self.watch.tick(now);
+        if let Some(server) = self.servers.get_mut(server) {
+            server.silence.asked(at);
+        }
+        if self.watch.is_due() {
+            self.eject_silent(now, at);
+        }
+    }
+
+    /// Something has come from a server, which may be its answer to a handshake, so long after that began.
+    #[inline]
+    pub fn heard(&mut self, now: Time, server: ServerId, handshake: Option<Span>) {
+        self.watch.tick(now);
+        if let Some(server) = self.servers.get_mut(server) {
+            server.silence.heard(handshake);
+        }
+    }
+
     /// A connection waits for no answer any more though there was none: its handshake is complete and the client has asked nothing yet, or a client that had
     /// asked has gone. Who does not know need not say it: then clients that are silent may make an idle server look slow, for some seconds.
     pub fn withdrawn(&mut self, server: ServerId) {
@@ -477,6 +502,7 @@ impl Rebase for Service {
             is_slow_start: _,
             is_panic: _,
             has_answers: _,
+            watch,
             refused: _,
             events,
         } = self;
@@ -486,6 +512,7 @@ impl Rebase for Service {
         limiter.rebase(by);
         next_change.rebase(by);
         next_interval.rebase(by);
+        watch.rebase(by);
         events.rebase(by);
     }
 }

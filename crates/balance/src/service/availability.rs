@@ -59,6 +59,7 @@ impl Service {
         for server in self.servers.all_mut() {
             if server.failures.readmit(now) {
                 server.slow_start = Some(now);
+                server.silence.forget();
                 self.events.push(Event::Readmitted(server.id));
             }
             if server.load.expire(now, expiry) && heeds_overload {
@@ -107,6 +108,22 @@ impl Service {
         if server.failures.failure(&ejection) {
             let reason = server.failures.in_a_row(failure);
             self.eject(now, id, reason);
+        }
+    }
+
+    /// Takes out those of which nothing is heard.
+    #[cold]
+    pub(super) fn eject_silent(&mut self, now: Time, at: Time) {
+        let Some(ejection) = self.spec.ejection else { return };
+        for position in 0..self.servers.len() {
+            let server = self.servers.at(position);
+            let id = server.id;
+            if !server.failures.is_ejected()
+                && let Some((handshakes, waited)) = server.silence.is_too_long(at, &ejection)
+            {
+                let milliseconds = waited.as_ps() / 1_000_000_000;
+                self.eject(now, id, EjectionReason::Silent { handshakes, milliseconds });
+            }
         }
     }
 

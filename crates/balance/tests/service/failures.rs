@@ -128,6 +128,102 @@ fn a_server_that_fails_more_often_than_the_others_is_ejected() {
     assert_eq!(out.iter().map(|server| &*server.name).collect::<Vec<_>>(), ["s6"]);
 }
 
+/// Handshakes with both servers, one every `ms` milliseconds from then on; those of `silent` are not answered. When it is ejected.
+fn handshakes(service: &mut Service, (from, ms, count): (u64, u64, u64), silent: char) -> Option<u64> {
+    let begun = (0..count).map(|number| from + number * ms);
+    for now in begun {
+        let id = open(service, at(now));
+        service.handshake(at(now), id);
+        if number(service, id) != silent {
+            let handshake = Span::from_us(100);
+            service.heard(at(now) + handshake, id, Some(handshake));
+        }
+        if events(service, at(now)).iter().any(|event| matches!(event, Event::Ejected { .. })) {
+            return Some(now - from);
+        }
+    }
+    None
+}
+
+#[test]
+fn who_falls_silent_is_out_before_a_tenth_of_a_second() {
+    let mut service = service(Scheduler::Rr, &[1, 1, 1]);
+    assert_eq!(handshakes(&mut service, (0, 1, 1_000), '-'), None);
+    let after = handshakes(&mut service, (2_000, 1, 1_000), '2').expect("it is out");
+    assert!((50..70).contains(&after), "{after} ms");
+    assert_eq!(unavailable(&service, at(2_999)), [None, Some(Unavailable::Ejected), None]);
+    let why = service.status(at(2_999)).find_map(|server| server.ejected_because).expect("it is known");
+    assert!(why.to_string().contains("handshakes waited, and nothing had come from it for 5"), "{why}");
+    // It comes back, and is out again if nothing has changed; each time for longer.
+    assert_eq!(events(&mut service, at(40_000)).len(), 1);
+    assert!(handshakes(&mut service, (40_000, 1, 1_000), '2').is_some());
+    assert_eq!(handshakes(&mut service, (120_000, 1, 2_000), '-'), None);
+}
+
+/// Where few come, five handshakes are waited for, however long they take.
+#[test]
+fn few_handshakes_without_an_answer_say_nothing_yet() {
+    let mut service = service(Scheduler::Rr, &[1, 1]);
+    assert_eq!(handshakes(&mut service, (0, 1_000, 10), '-'), None);
+    assert_eq!(handshakes(&mut service, (20_000, 1_000, 8), '2'), None);
+    assert!(handshakes(&mut service, (28_000, 1_000, 10), '2').is_some());
+}
+
+#[test]
+fn who_is_far_away_may_take_its_time() {
+    let mut service = service(Scheduler::Rr, &[1, 1]);
+    let mut asked = Vec::new();
+    // Every answer takes 120 ms, and a new handshake begins each millisecond.
+    for now in 0..2_000 {
+        let id = open(&mut service, at(now));
+        service.handshake(at(now), id);
+        asked.push(id);
+        if now >= 120 {
+            service.heard(at(now), asked[now as usize - 120], Some(Span::from_ms(120)));
+        }
+        // Nobody has been heard yet in the beginning: that says nothing, either.
+        assert_eq!(events(&mut service, at(now)), [], "{now}");
+    }
+    // When nothing comes any more, it takes four times as long.
+    let (mut now, mut out) = (2_000, None);
+    while out.is_none() {
+        let id = open(&mut service, at(now));
+        service.handshake(at(now), id);
+        out = events(&mut service, at(now)).iter().any(|event| matches!(event, Event::Ejected { .. })).then_some(now);
+        now += 1;
+    }
+    assert!((2_000..2_600).contains(&out.expect("it ends")), "{out:?}");
+}
+
+/// A balancer that got no processor for a second has heard nobody meanwhile.
+#[test]
+fn whoever_stood_still_himself_blames_nobody() {
+    let mut service = service(Scheduler::Rr, &[1, 1]);
+    assert_eq!(handshakes(&mut service, (0, 1, 100), '-'), None);
+    for round in 1..20 {
+        // What came in meanwhile is first handshakes, then answers to them.
+        let now = at(round * 1_000);
+        let opened: Vec<_> = (0..100).map(|_| open(&mut service, now)).collect();
+        for id in &opened {
+            service.handshake(now, *id);
+        }
+        assert_eq!(events(&mut service, now), []);
+        for id in opened {
+            service.heard(now, id, Some(Span::ZERO));
+        }
+    }
+}
+
+#[test]
+fn a_service_whose_answers_go_other_ways_takes_nobody_for_silent() {
+    let mut service = service(Scheduler::Rr, &[1, 1]);
+    for now in 0..5_000 {
+        let id = open(&mut service, at(now));
+        service.handshake(at(now), id);
+    }
+    assert_eq!(events(&mut service, at(5_000)), []);
+}
+
 #[test]
 fn without_passive_checks_nobody_is_ejected() {
     let mut spec = ServiceSpec::new(Scheduler::Rr, servers(&[1, 1]));

@@ -100,6 +100,10 @@ impl ServiceState {
         };
         running.connections += 1;
         running.half_open += u32::from(is_tcp);
+        // A server finds no way to an address that nobody has, and its answer never leaves.
+        if is_tcp && from.is_its_address {
+            running.machine.handshake(now, server);
+        }
         let counters = &mut running.servers[server.index()];
         counters.in_packets += 1;
         counters.in_bytes += u64::from(bytes);

@@ -403,8 +403,12 @@ impl ServiceState {
     ) -> Option<Decision> {
         let (running, server) = of_mark(tracked.mark);
         if let Some(place) = tracked.place {
-            let (machine, server) = (&self.running[running].machine, self.opened[place as usize].server);
+            let Opened { server, is_from_host, .. } = self.opened[place as usize];
+            let machine = &mut self.running[running].machine;
             let is_first = tracked.tcp == Some(TcpState::SynSent) && segment.tcp_flags & tcp_flags::SYN != 0;
+            if is_first && is_from_host {
+                machine.handshake(now, server);
+            }
             let moves = match tracked.tcp {
                 // Nobody has answered yet: whoever is there may.
                 Some(_) => is_first && !machine.is_candidate(server),
@@ -464,7 +468,10 @@ impl ServiceState {
         if let Some(place) = tracked.place.filter(|_| is_reply) {
             let opened = &mut self.opened[place as usize];
             let says = tracked.tcp.is_none() || segment.tcp_flags & (tcp_flags::PSH | tcp_flags::FIN) != 0;
-            if opened.waits && tracked.tcp == Some(TcpState::SynReceived) {
+            let accepts = opened.waits && tracked.tcp == Some(TcpState::SynReceived);
+            let handshake = accepts.then(|| now.since(opened.asked_at));
+            self.running[running].machine.heard(now, opened.server, handshake);
+            if accepts {
                 // It has accepted. What the client will ask is not waited for before it has asked.
                 opened.waits = false;
                 self.running[running].machine.withdrawn(opened.server);

@@ -238,6 +238,34 @@ fn services_that_share_a_server_share_no_connections() {
     assert_eq!((bed.counts(0), bed.counts(1)), ((1, 0), (1, 0)));
 }
 
+/// A server that answers nothing any more resets nothing, either: it is taken out by its silence, and clients that ask once more get another one.
+#[test]
+fn a_server_that_falls_silent_is_out_and_its_clients_are_moved() {
+    let mut bed = Bed::new(2, &[80]);
+    let mut left = Vec::new();
+    for number in 0..400 {
+        let client = bed.client(4_000 + number);
+        let Decision::To(server) = bed.send(client, 80, SYN, 1_000, 0).0 else { panic!("nobody gets it") };
+        if server == host(1) || number < 100 {
+            bed.now += Span::from_us(200);
+            bed.answer(server.0, client, SYN | ACK, (5_000, 1_001));
+        } else {
+            left.push(client);
+        }
+        bed.now += Span::from_ms(1);
+    }
+    assert!((20..40).contains(&left.len()), "{}", left.len());
+    let now = bed.now;
+    let out = |view: super::ServiceView<'_>| {
+        view.machine.status(now).filter(|server| server.unavailable.is_some()).map(|server| server.name).collect()
+    };
+    let names: Vec<String> = bed.state.views().next().map(out).expect("it is there");
+    assert_eq!(names, ["h2"]);
+    for client in left {
+        assert_eq!(bed.send(client, 80, SYN, 1_000, 0).0, Decision::To(host(1)));
+    }
+}
+
 /// First segments from addresses that nobody has are answered by nobody, and that is no server's failure.
 #[test]
 fn forged_first_segments_eject_no_server() {
