@@ -21,6 +21,10 @@ pub(crate) struct WrittenAddress {
     pub ipv6: Option<At<WithPrefix<Ipv6Addr>>>,
 }
 
+/// Which addresses two hosts have the same of.
+const IS_IPV4: &str = "IPv4 address";
+const IS_IPV6: &str = "IPv6 address";
+
 /// What to do about an address that can't be a host's.
 pub(crate) const USE_OTHER: &str = "write another one of its subnet, like `10.0.1.7/24` or `fd00:1::7/64`";
 
@@ -43,8 +47,8 @@ pub(crate) fn override_hosts(graph: &mut Graph, hosts: &[(At<Name>, WrittenAddre
         set.iter().filter_map(|&(id, text)| Some((id, pick(text)?))).collect()
     };
     unique(graph, "MAC address", &places(|t| t.mac.as_ref().map(|m| m.place)), |a| Mac(a.mac).to_string(), problems);
-    unique(graph, "IPv4 address", &places(|t| t.ipv4.as_ref().map(|a| a.place)), |a| a.ipv4.to_string(), problems);
-    unique(graph, "IPv6 address", &places(|t| t.ipv6.as_ref().map(|a| a.place)), |a| a.ipv6.to_string(), problems);
+    unique(graph, IS_IPV4, &places(|t| t.ipv4.as_ref().map(|a| a.place)), |a| a.ipv4.to_string(), problems);
+    unique(graph, IS_IPV6, &places(|t| t.ipv6.as_ref().map(|a| a.place)), |a| a.ipv6.to_string(), problems);
 }
 
 fn unknown_host(graph: &Graph, name: &At<Name>, problems: &mut Problems<'_>) {
@@ -140,10 +144,43 @@ fn unique(
                 place,
                 format!("`{name}` and `{holder}` have the same {what}"),
                 format!("`{holder}` has it too{from}"),
-                "each host needs its own; leave it out for one that follows from the position",
+                own_address(graph, marked, what),
             );
         }
     }
+}
+
+/// What to do about an address that another host has: in a subnet of its own, what follows from a host's position does not fit.
+fn own_address(graph: &Graph, host: NodeId, what: &str) -> String {
+    let hosts = || graph.topology.addressed_hosts().filter_map(|(id, _)| graph.topology.address(id));
+    let free = graph.topology.address(host).and_then(|address| {
+        let subnet = match what {
+            IS_IPV4 if address.ipv4_prefix != IPV4.1 => {
+                InterfaceAddress { address: address.ipv4.into(), prefix: address.ipv4_prefix }
+            }
+            IS_IPV6 if address.ipv6_prefix != IPV6.1 => {
+                InterfaceAddress { address: address.ipv6.into(), prefix: address.ipv6_prefix }
+            }
+            _ => return None,
+        };
+        let is_free = |free: &InterfaceAddress| {
+            unusable(*free).is_none() && hosts().all(|it| free.address != it.ipv4 && free.address != it.ipv6)
+        };
+        (1..=graph.topology.nodes.len() as u32 + 2).map_while(|number| nth(subnet, number)).find(is_free)
+    });
+    match free {
+        Some(free) => format!("each host needs its own: `{free}` is free in its subnet"),
+        None => "each host needs its own; leave it out for one that follows from the position".to_owned(),
+    }
+}
+
+/// The address at a place in a subnet, if it is so large.
+fn nth(subnet: InterfaceAddress, number: u32) -> Option<InterfaceAddress> {
+    let address: IpAddr = match first_of(subnet) {
+        IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits().checked_add(number)?).into(),
+        IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits().checked_add(number.into())?).into(),
+    };
+    Some(InterfaceAddress { address, ..subnet }).filter(|_| subnet.has(address))
 }
 
 /// The IPv6 address of a host whose IPv4 address is in a subnet of its own: in one that all hosts of that subnet share.
@@ -208,6 +245,22 @@ mod tests {
         let [a, b, c] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 5]].map(|address| network(&of(address, 30)));
         assert_eq!(a, b);
         assert_ne!(a, c);
+    }
+
+    #[test]
+    fn an_address_that_somebody_has_is_answered_with_a_free_one_of_its_subnet() {
+        let hint = |ipv4: [&str; 2]| {
+            let text = format!(
+                "nodes: {{ h1: {{ kind: host, ipv4: {} }}, h2: {{ kind: host, ipv4: {} }}, s1: switch }}\nlinks: [{{ between: [h1, s1] }}, {{ between: [h2, s1] }}]\n",
+                ipv4[0], ipv4[1]
+            );
+            let error = crate::parse(&crate::Source { name: "net".to_owned(), text }).expect_err("they are the same");
+            error.problems()[0].hint.clone()
+        };
+        let own = "each host needs its own";
+        assert_eq!(hint(["192.168.5.1/24"; 2]), format!("{own}: `192.168.5.2/24` is free in its subnet"));
+        assert_eq!(hint(["10.0.2.5/30"; 2]), format!("{own}: `10.0.2.6/30` is free in its subnet"));
+        assert_eq!(hint(["10.0.2.5"; 2]), format!("{own}; leave it out for one that follows from the position"));
     }
 
     #[test]

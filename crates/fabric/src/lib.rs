@@ -105,6 +105,7 @@ pub use links::{LinkSetting, link_keys};
 pub use locate::{LocatedProblem, problem_at, problems_at};
 pub use metric::{Metric, SizeClass, Unit};
 pub use model::*;
+pub use names::nearest;
 pub use overrides::{Override, Overrides, Setting};
 pub use parallel::{NoSuchLink, begins_at, find_links, link_ends};
 pub use port_change::{AddedPort, ChangedPort, PortChange};

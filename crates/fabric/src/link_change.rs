@@ -7,7 +7,7 @@ use topology::Link;
 
 use crate::Fabric;
 use crate::error::{Error, Problems};
-use crate::links::{KEYS, LinkText, link_keys, note_idle, note_no_card};
+use crate::links::{KEYS, LinkText, link_keys, needs_rate, note_idle, note_no_card};
 use crate::names::{nearest, one_of};
 use crate::parallel::find_links;
 use crate::read::{Read, shown};
@@ -16,6 +16,9 @@ use crate::tree::{Entry, Node, Value};
 
 /// The value that takes a key away.
 const GONE: &str = "none";
+
+/// The value of a key of the way back that is there on the way forth alone.
+const OFF: &str = "off";
 
 /// What stands before the keys of the way back.
 const BACK: &str = "back.";
@@ -48,6 +51,8 @@ struct Reading<'a> {
 struct Keys<'a> {
     set: LinkText,
     gone: Vec<&'a str>,
+    /// Those that are there in the other direction alone.
+    off: Vec<&'a str>,
 }
 
 /// What a link does from its first node to its second, and on the way back, where that differs.
@@ -121,8 +126,11 @@ impl LinkChange {
         let is_named = |key: &&str| self.0.iter().any(|word| bare_key(word) == *key);
         let words = KEYS.iter().map(|(key, _)| *key).filter(is_named).flat_map(|key| {
             let [forth, back] = [&is_forth, &is_back].map(|keys| value(keys, key));
-            let way_back = if back == forth { GONE.to_owned() } else { back.unwrap_or_else(|| "0".to_owned()) };
-            [format!("{key}={}", forth.unwrap_or_else(|| GONE.to_owned())), format!("{BACK}{key}={way_back}")]
+            let way_back = if back == forth { GONE.to_owned() } else { back.unwrap_or_else(|| nothing(key)) };
+            let way_forth = format!("{key}={}", forth.unwrap_or_else(|| GONE.to_owned()));
+            // What needs a rate is not there without one.
+            let is_said = value(&is_back, "rate").is_some() || !needs_rate(key);
+            std::iter::once(way_forth).chain(is_said.then(|| format!("{BACK}{key}={way_back}")))
         });
         let turned = Self(words.collect());
         let comes_to = turned.read(|reading, _| reading.change(&does.0, does.1.as_ref()));
@@ -167,8 +175,9 @@ impl Reading<'_> {
     /// What is otherwise on the way back stays so.
     fn change(&self, spec: &LinkSpec, back: Option<&LinkSpec>) -> Directions {
         let forth = self.both.change(spec);
-        let is_gone = |key: &str| self.back.gone.contains(&key);
-        let back = self.back.set.change_back((spec, back.unwrap_or(spec)), (&self.both.set, &forth), is_gone);
+        let [is_gone, is_off] = [&self.back.gone, &self.back.off].map(|keys| move |key: &str| keys.contains(&key));
+        let before = (spec, back.unwrap_or(spec));
+        let back = self.back.set.change_back(before, (&self.both.set, &forth), (is_gone, is_off));
         (forth, Some(back).filter(|back| *back != forth))
     }
 }
@@ -187,11 +196,19 @@ pub fn link_keys_both(link: &Link) -> Vec<(String, String)> {
     let value = |keys: &[(&'static str, String)], key: &str| {
         keys.iter().find(|(other, _)| *other == key).map(|(_, value)| value.clone())
     };
+    // What needs a rate is not there without one, which is said of the rate.
+    let has_rate = value(&back, "rate").is_some();
     let differing = KEYS.iter().filter(|(key, _)| value(&forth, key) != value(&back, key));
-    let otherwise: Vec<(String, String)> = differing
-        .map(|(key, _)| (format!("{BACK}{key}"), value(&back, key).unwrap_or_else(|| "0".to_owned())))
-        .collect();
+    let differing = differing.filter(|(key, _)| has_rate || !needs_rate(key));
+    let otherwise: Vec<(String, String)> =
+        differing.map(|(key, _)| (format!("{BACK}{key}"), value(&back, key).unwrap_or_else(|| nothing(key)))).collect();
     forth.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(otherwise).collect()
+}
+
+/// What a key has on the way back that is there on the way forth alone.
+fn nothing(key: &str) -> String {
+    let is_number = LinkChange::parse(&[format!("{key}=0")]).is_ok();
+    if is_number { "0" } else { OFF }.to_owned()
 }
 
 impl Fabric {
@@ -231,12 +248,13 @@ fn bare_key(word: &str) -> &str {
 struct Words<'a> {
     entries: Vec<Entry>,
     gone: Vec<&'a str>,
+    off: Vec<&'a str>,
 }
 
 impl<'a> Words<'a> {
     fn read(self, place: Place, problems: &mut Problems<'_>) -> Option<Keys<'a>> {
         let set = LinkText::read(&Node { place, value: Value::Map(self.entries) }, problems)?;
-        Some(Keys { set, gone: self.gone })
+        Some(Keys { set, gone: self.gone, off: self.off })
     }
 }
 
@@ -246,11 +264,17 @@ fn read<'a>(words: &'a [String], problems: &mut Problems<'_>) -> Option<Reading<
     for word in words {
         let place = Place { offset, len: word.len() };
         offset += word.len() + 1;
+        let is_back = word.starts_with(BACK);
         let (section, word, place) = match word.strip_prefix(BACK) {
             Some(rest) => (&mut back, rest, Place { offset: place.offset + BACK.len(), len: rest.len() }),
             None => (&mut both, word.as_str(), place),
         };
-        read_word(section, word, place, problems);
+        let is_off = |known: &&str| word.split_once('=') == Some((*known, OFF));
+        if is_back && let Some(key) = KEYS.iter().map(|(key, _)| *key).find(is_off) {
+            section.off.push(key);
+        } else {
+            read_word(section, word, place, problems);
+        }
     }
     let place = Place { offset: 0, len: offset.saturating_sub(1) };
     let (both, back) = (both.read(place, problems), back.read(place, problems));
@@ -258,7 +282,7 @@ fn read<'a>(words: &'a [String], problems: &mut Problems<'_>) -> Option<Reading<
 }
 
 fn read_word<'a>(section: &mut Words<'a>, word: &'a str, place: Place, problems: &mut Problems<'_>) {
-    let Words { entries, gone } = section;
+    let Words { entries, gone, off } = section;
     let keys = || KEYS.iter().map(|(key, _)| *key);
     let Some((key, value)) = word.split_once('=') else {
         let before =
@@ -274,7 +298,7 @@ fn read_word<'a>(section: &mut Words<'a>, word: &'a str, place: Place, problems:
         return;
     };
     let key_place = Place { len: key.len(), ..place };
-    if entries.iter().any(|entry| entry.key == key) || gone.contains(&key) {
+    if entries.iter().any(|entry| entry.key == key) || gone.contains(&key) || off.contains(&key) {
         problems.add(key_place, format!("`{}` is there twice", shown(key)), "the second one", "remove one of them");
         return;
     }
@@ -316,6 +340,28 @@ mod tests {
 
     fn keys_of(keys: &[(&'static str, String)]) -> String {
         keys.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whoever names the ends in the other order may say what the file cannot: that a key is there in the direction alone that it names second.
+    #[test]
+    fn a_key_of_one_direction_alone_is_set_from_either_end() {
+        let none = (LinkSpec::default(), None);
+        for words in [
+            "back.rate=1Mbit",
+            "back.rate=1Mbit back.ecn=20",
+            "back.delay=1ms back.loss=1%",
+            "rate=1Mbit back.rate=off",
+        ] {
+            let words = change(words);
+            let meant = turn(&words.of(&none, true).expect("it is of use"));
+            let turned = words.turned(&none).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)));
+            assert_eq!(turned.of(&none, true).expect("it is of use"), meant, "{turned:?}");
+        }
+        let turned = change("back.rate=1Mbit").turned(&none).expect("it can be said");
+        assert_eq!(turned.0, ["rate=1Mbit", "back.rate=off"]);
+        let both = turned.of(&none, true).expect("it is of use");
+        assert_eq!((both.0.rate_bps, both.1.map(|back| back.rate_bps)), (Some(1_000_000), Some(None)));
+        assert!(LinkChange::parse(&["rate=off".to_owned()]).is_err(), "of both directions that is `none`");
     }
 
     #[test]
@@ -380,8 +426,7 @@ mod tests {
         assert_eq!(with("delay=none back.delay=3ms"), "rate=10Mbit delay=3ms queue=1000 back.rate=1Mbit back.delay=0");
         let error = change("rate=none").turned(&turn(&(fabric.topology.links[topology::LinkId(1)].spec, None)));
         assert!(error.is_ok_and(|change| change.0 == ["rate=none", "back.rate=none"]));
-        let link = &fabric.topology.links[topology::LinkId(0)];
-        assert!(change("rate=none").turned(&(link.spec, link.back)).is_err());
+        assert_eq!(with("rate=none"), "rate=10Mbit delay=1ms queue=1000 back.rate=off");
     }
 
     #[test]

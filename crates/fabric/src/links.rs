@@ -133,12 +133,12 @@ macro_rules! keys {
             }
 
             /// What a link does on the way back from now on: of that alone this is written, and `both` of both directions, of which the one there is `forth` now. Keys in
-            /// which the two differed before stay as they are, unless `is_gone` names them; all others are as on the way there.
+            /// which the two differed before stay as they are, unless `is_gone` names them; all others are as on the way there. What `is_off` names is not there on the way back.
             pub fn change_back(
                 &self,
                 (before, before_back): (&LinkSpec, &LinkSpec),
                 (both, forth): (&Self, &LinkSpec),
-                is_gone: impl Fn(&str) -> bool,
+                (is_gone, is_off): (impl Fn(&str) -> bool, impl Fn(&str) -> bool),
             ) -> LinkSpec {
                 let mut changed = LinkSpec::default();
                 $(
@@ -147,6 +147,7 @@ macro_rules! keys {
                     // What needs a rate does not differ where only the way back has one.
                     let differs = get(before_back) != get(before) && (On::$on.is_read(before) || both.$field.is_none());
                     let value = match (&self.$field, &both.$field) {
+                        _ if is_off($key) => None,
                         (Some(text), _) => Some(text.value.plain()),
                         (None, _) if differs && !is_gone($key) => get(before_back),
                         (None, Some(text)) => Some(text.value.plain()),
@@ -171,6 +172,11 @@ macro_rules! keys {
 
         /// The keys of links, and what each of them says.
         pub(crate) const KEYS: &[(&str, &str)] = &[$(($key, concat!($($doc),*)),)*];
+
+        /// Whether a key says nothing of a link without a rate.
+        pub(crate) fn needs_rate(key: &str) -> bool {
+            [$(($key, On::$on)),*].contains(&(key, On::LinksWithRate))
+        }
 
         /// What a link does, key by key as the file writes it. Keys that say nothing are left out.
         pub fn link_keys(spec: &LinkSpec) -> Vec<(&'static str, String)> {

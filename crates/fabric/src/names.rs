@@ -88,7 +88,7 @@ const OTHERS_WORDS: [(&str, &str); 26] = [
 const PREFIX: usize = 4;
 
 /// The known word that is nearest to `word`, if one is near enough to be a slip, or the same thing by another name.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Distances to a long word take long and mean nothing.
     if word.len() > LONGEST {
         return None;

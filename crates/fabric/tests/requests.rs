@@ -72,6 +72,27 @@ fn one_server_may_do_something_else() {
     assert_eq!(second.faults.from, Span::from_secs(1));
 }
 
+/// How packets come to services that the experiment does not ask is not varied where those cannot have it so.
+#[test]
+fn only_the_service_that_is_asked_has_to_fit_what_is_varied() {
+    let more = "  boxed: { address: 10.1.0.81:80, servers: [h1], forward: full-nat, at: [c2] }\n  moved: { address: 10.1.0.82:80, servers: [{ host: h1, port: 81 }] }\n";
+    let network = format!("{NETWORK}{more}");
+    let vary = |to: &str| {
+        experiment(&format!(
+            "traffic: {{ requests: {{ to: {to}, from: [c1] }} }}\nvary: {{ services.forward: [nat, dr] }}"
+        ))
+    };
+    let fabric = network::read(&network, &vary("web")).unwrap_or_else(|error| panic!("{error:?}"));
+    let cases = fabric.experiments[0].cases();
+    let of_last = fabric.with(&cases.last().expect("there are two").overrides);
+    let forward: Vec<&str> = of_last.services.iter().map(|service| service.forwarding.name()).collect();
+    assert_eq!(forward, ["dr", "dr", "full-nat", "nat"]);
+    for (to, expected) in [("boxed", "need full NAT"), ("moved", "servers of `moved` have ports")] {
+        let problems = network::problems(&network, &vary(to));
+        assert!(problems.len() == 1 && problems[0].contains(expected), "{problems:?}");
+    }
+}
+
 #[test]
 fn what_cannot_be_is_said_with_its_place() {
     let all: Vec<Vec<String>> = [

@@ -48,7 +48,8 @@ fn main() -> ExitCode {
     CompleteEnv::with_factory(Cli::command).var(commands::COMPLETE).complete();
     // Before the first report is made, which would be printed otherwise.
     failure::install();
-    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
+    let line = usage::with_network_behind(std::env::args_os());
+    let cli = Cli::try_parse_from(line).unwrap_or_else(|error| refuse(&error));
     // A controller's operator wants to know of elections and lost peers without asking; a network's, of carriers and partners.
     let is_server = matches!(cli.command, Command::Controller(_) | Command::Daemon(_));
     log_to_stderr(cli.verbose.saturating_add(u8::from(is_server)));

@@ -1,6 +1,7 @@
 //! What is wrong with a command line, in the form of all other errors: what it is, and what to do about it.
 
 use std::error::Error as _;
+use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use miette::{Report, miette};
@@ -64,6 +65,23 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
     Some(if hint.is_empty() { miette!("{message}") } else { miette!(help = harmless(&hint), "{message}") })
 }
 
+/// A command line in which the network that is named before the command stands behind it, where commands take it.
+pub fn with_network_behind(line: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut line = line.peekable();
+    let mut before: Vec<OsString> = line.next().into_iter().collect();
+    let mut network: Vec<OsString> = Vec::new();
+    while let Some(option) = line.next_if(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        let text = option.to_string_lossy().into_owned();
+        let is_network = ["-n", "--name", "--network"].contains(&text.as_str()) || text.starts_with("--name=");
+        let takes_value = ["-n", "--name", "--network", "-o", "--output"].contains(&text.as_str());
+        let of = if is_network { &mut network } else { &mut before };
+        of.push(option);
+        of.extend(line.next_if(|_| takes_value));
+    }
+    before.extend(line.next());
+    before.into_iter().chain(network).chain(line).collect()
+}
+
 fn words(value: Option<&ContextValue>) -> Vec<String> {
     match value {
         Some(ContextValue::String(word)) => vec![word.clone()],
@@ -123,6 +141,25 @@ mod tests {
         ] {
             let (said, how) = said(line);
             assert!(said.starts_with(message) && how.contains(hint), "{line}: {said}; {how}");
+        }
+    }
+
+    #[test]
+    fn the_network_may_be_named_before_the_command() {
+        let behind = |line: &str| {
+            let line = with_network_behind(line.split_whitespace().map(OsString::from));
+            line.into_iter().map(|word| word.into_string().expect("text")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(behind("heddle -n lab show links"), "heddle show -n lab links");
+        assert_eq!(behind("heddle -o json --name=lab -v link show h1"), "heddle -o json -v link --name=lab show h1");
+        for same in ["heddle show -n lab links", "heddle", "heddle --help", "heddle exec h1 -- ping -n h2", "heddle -n"]
+        {
+            assert_eq!(behind(same), same);
+        }
+        for line in ["heddle -n lab show links", "heddle -n lab service drain web h2", "heddle --name lab exec h1 true"]
+        {
+            let line = with_network_behind(line.split_whitespace().map(OsString::from));
+            assert!(Cli::try_parse_from(line).is_ok());
         }
     }
 

@@ -25,6 +25,7 @@ mod recipes;
 mod routed;
 mod service_programs;
 mod service_runs;
+mod services;
 mod sysctl;
 mod users;
 mod vms;

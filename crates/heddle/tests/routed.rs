@@ -120,6 +120,8 @@ fn a_running_networks_kernels_say_their_routes() {
     let desk = &guard.0;
     let (said, note) = desk.expect(0, &["path", "h1", "h2"]);
     assert!(said.ends_with(ACROSS) && !note.contains("Routes of hosts"), "{said}{note}");
+    let (routes, _) = desk.expect(0, &["show", "routes", "-o", "csv"]);
+    assert!(routes.contains("\nh1,default via 10.0.1.254,,\n"), "{routes}");
     // What a daemon does is what somebody does by hand: the file says nothing of it.
     desk.expect(0, &["exec", "h1", "ip", "route", "del", "default"]);
     let (said, _) = desk.expect(1, &["path", "h1", "h2"]);
@@ -175,6 +177,11 @@ fn the_way_back_is_that_of_the_command() {
         "{port:?}"
     );
     assert!(set(&["s1", "h1", "back.delay=none"]).starts_with("h1-s1 is up: delay=9ms;"));
+    // A key may be there in one direction alone, whichever end is named first.
+    assert!(set(&["s1", "h1", "delay=1ms", "back.rate=1Mbit"]).contains("rate=1Mbit"));
+    let shown = set(&["s1", "h1"]);
+    assert!(shown.contains("back.rate=off"), "{shown}");
+    assert!(set(&["h1", "s1", "rate=none"]).starts_with("h1-s1 is up: delay="));
 }
 
 #[test]

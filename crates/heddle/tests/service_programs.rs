@@ -61,6 +61,11 @@ fn a_load_is_put_on_a_server_and_measured() {
     let (table, _) = desk.expect(0, &[&["load", &target, "--rate", "100/s", "--poisson"][..], &quick].concat());
     let columns: Vec<&str> = table.split_whitespace().take(5).collect();
     assert_eq!(columns, ["workload", "rate", "done", "failed", "per_second"], "{table}");
+    assert_eq!((result["seconds"].as_f64(), result["warm_up_seconds"].as_f64()), (Some(0.3), Some(0.0)));
+    assert!(!table.contains("warm-up"), "there was none: {table}");
+    let warmed = ["load", &target, "--for", "200ms", "--warm-up", "100ms"];
+    let (said, _) = desk.expect(0, &warmed);
+    assert!(said.contains("Measured for 200ms, after a warm-up of 100ms that does not count"), "{said}");
     let (csv, _) =
         desk.expect(0, &[&["load", &target, "--new-connections", "--series", "-o", "csv"][..], &quick].concat());
     assert!(csv.starts_with("second,done,failed,p50_ms,p99_ms,max_ms\n0,"), "{csv}");

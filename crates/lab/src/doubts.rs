@@ -1,5 +1,8 @@
 //! What a file may say, and is hardly meant: it has no effect, or another one than it seems to have.
 
+mod doubt;
+mod hosts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use datapath::ForwardingMethod;
@@ -12,21 +15,12 @@ use vswitch::chain::Chain;
 use vswitch::functions::BuiltIn;
 use vswitch::port::{PortVlans, VlanMode};
 
+pub use doubt::Doubt;
+
 use crate::live::whole_seconds;
 
 /// Of how many cases of an experiment the links are looked at.
 const CASES_MAX: usize = 200;
-
-/// Something that is hardly meant. It is no error.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Doubt {
-    /// What of the fabric file it is about, as [`crate::Error::place_in_file`].
-    pub place: Vec<String>,
-    /// What happens, or does not.
-    pub message: String,
-    /// What may be meant.
-    pub hint: &'static str,
-}
 
 /// What in this file is hardly meant, each once.
 pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
@@ -42,6 +36,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
         found.extend(rounded(experiment));
         found.extend(tiny_window(fabric, experiment));
         found.extend(no_round_trips(experiment));
+        found.extend(hosts::served_twice(fabric, experiment));
     }
     found.extend(few_runs(fabric));
     found.extend(unheard_marks(fabric));
@@ -52,6 +47,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
     found.extend(no_controller(fabric));
     found.extend(unanswered_checks(fabric));
     found.extend(unanswered_clients(fabric));
+    found.extend(hosts::without_route(fabric));
     found.into_iter().collect()
 }
 
@@ -545,7 +541,8 @@ mod tests {
                  services: {{ web: {{ address: 10.0.2.80:80, servers: [h2], forward: {forward} }} }}\n"
             );
             let doubts = doubts(&fabric::parse(&Source { name: "net".to_owned(), text }).unwrap());
-            doubts.into_iter().map(|doubt| (doubt.place.join("."), doubt.message)).collect::<Vec<_>>()
+            let of_service = doubts.into_iter().filter(|doubt| doubt.place[0] == "services");
+            of_service.map(|doubt| (doubt.place.join("."), doubt.message)).collect::<Vec<_>>()
         };
         let expected =
             "`h1` finds the service `web` by a router, and gets no answer: the server `h2` has no route back";

@@ -131,6 +131,49 @@ fn servers_see_the_balancers_own_addresses() {
     network.down().unwrap();
 }
 
+/// What a router has passed on is answered by that router, whichever MAC address the client has elsewhere.
+#[test]
+fn clients_behind_a_router_are_answered_by_it() {
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up(
+        "routed",
+        "\
+name: routed
+nodes:
+  h1: { kind: host, ipv4: 10.0.1.1/24, routes: [default via 10.0.1.254] }
+  h2: { kind: host, ipv4: 10.0.2.1/24, routes: [default via 10.0.2.254] }
+  h3: { kind: host, ipv4: 10.0.2.3/24, routes: [default via 10.0.2.254] }
+  lb: { kind: host, ipv4: 10.0.2.4/24 }
+  r1: { kind: host, forward: true, interfaces: { s1: { ipv4: 10.0.1.254/24 }, s2: { ipv4: 10.0.2.254/24 } } }
+  s1: switch
+  s2: switch
+links:
+  - { between: [h1, s1] }
+  - { between: [r1, s1] }
+  - { between: [r1, s2] }
+  - { between: [h2, s2] }
+  - { between: [h3, s2] }
+  - { between: [lb, s2] }
+services:
+  nat: { address: '10.0.2.85:80', servers: [h2, h3], scheduler: rr }
+  full: { address: '10.0.2.86:80', servers: [h2, h3], scheduler: rr, forward: full-nat }
+  kept: { address: '10.0.2.87:80', servers: [h2, h3], scheduler: rr, forward: dr }
+  boxed: { address: '10.0.2.88:80', servers: [h2, h3], scheduler: rr, forward: full-nat, at: [lb] }
+  dns: { address: '10.0.2.53:53', protocol: udp, servers: [{ host: h3, port: 5353 }], forward: full-nat }
+",
+    );
+    let _servers = ["h2", "h3"].map(|host| Running::server(&network, host, "80"));
+    for service in ["nat", "full", "kept", "boxed"] {
+        let answers = asked(&network, "h1", &format!("{service}:80"), "4");
+        assert_eq!(answers, counts(&[("h2", 2), ("h3", 2)]), "{service}");
+    }
+    // So is an error of a server.
+    let nobody = network.command("h1", bed::program(), ["ask-udp", "10.0.2.53:53", "1"]).unwrap().output().unwrap();
+    let said = String::from_utf8_lossy(&nobody.stderr).into_owned();
+    assert!(!nobody.status.success() && said.contains("Connection refused"), "{said}");
+    network.down().unwrap();
+}
+
 /// Packets to servers have another IP header before theirs, with the server's address, and come out of it at its host. What does not fit with it is cut as the service says.
 #[test]
 fn packets_go_through_tunnels() {

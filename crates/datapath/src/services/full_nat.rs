@@ -6,11 +6,8 @@
 //!                               becomes   virtual address -> client      behind the chain
 //! ```
 
-use std::net::IpAddr;
-
 use machine::Time;
 use topology::NodeId;
-use vswitch::HostTable;
 use vswitch::conntrack::{NatRange, TranslatedEnd, Tuple, ct_state};
 
 use super::Service;
@@ -62,25 +59,13 @@ impl ServiceState {
         Some((opened.client?, opened.client_mac))
     }
 
-    /// The client that a packet from a server goes to, and its MAC address, if it answers a connection whose client the server sees at an address of the balancer,
+    /// The client that a packet from a server goes to, or the router that has passed on what the client has sent, and its MAC address, if it answers a connection whose client the server sees at an address of the balancer,
     /// or is an error about one. Nothing changes.
-    pub(super) fn client_of_answer(
-        &mut self,
-        now: Time,
-        host_table: &HostTable,
-        headers: &[u8],
-    ) -> Option<(NodeId, [u8; 6])> {
+    pub(super) fn client_of_answer(&mut self, now: Time, headers: &[u8]) -> Option<(NodeId, [u8; 6])> {
         let segment = parse(headers)?;
         let tracked = self.revisit(now, &segment, EXISTING)?;
         let is_answer = tracked.is_kept && tracked.state & ct_state::REPLY != 0;
-        let tuple = tracked.tuple.filter(|_| is_answer)?;
-        if let Some(place) = tracked.place {
-            return self.client(place);
-        }
-        let owner = match tuple.address(tuple.dst) {
-            IpAddr::V4(address) => host_table.by_ipv4(address),
-            IpAddr::V6(address) => host_table.by_ipv6(address),
-        };
-        owner.map(|owner| (owner, host_table.mac(owner)))
+        tracked.tuple.filter(|_| is_answer)?;
+        self.client(tracked.place.or(tracked.quoted_place)?)
     }
 }

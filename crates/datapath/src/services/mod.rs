@@ -11,6 +11,7 @@
 mod adoption;
 mod answers;
 mod balancers;
+mod behind;
 mod counters;
 mod full_nat;
 mod offload;
@@ -38,6 +39,7 @@ use vswitch::conntrack::NatRange;
 
 pub(crate) use balancers::Balancers;
 pub use balancers::{BALANCERS_MAX, BalancerRole, BalancerView, VrrpSettings};
+pub use behind::{AddressRange, BehindRouters};
 pub use counters::{ServerCounters, ServiceCounters};
 pub use offload::{KernelUse, OffloadedFlow};
 pub use state::ServiceState;
@@ -191,6 +193,12 @@ impl Service {
         if is_ipv6 && self.forwarding == ForwardingMethod::Tunnel { 1_280 + 40 } else { 1_280 }
     }
 
+    /// Whether its packets can come to its servers so: balancers at hosts need full NAT, and where packets stay as they are no server has a port of its own.
+    pub fn may_have(&self, forwarding: ForwardingMethod) -> bool {
+        let is_translated = self.at.is_empty() || forwarding == ForwardingMethod::FullNat;
+        is_translated && !(forwarding.keeps_address() && self.servers.iter().any(|server| server.port.is_some()))
+    }
+
     /// Whether a packet with this destination is for some service.
     #[inline]
     pub(crate) fn is_for_one(mac: [u8; 6]) -> bool {
@@ -225,6 +233,8 @@ pub struct Services {
     tunnel_ends: tunnel::TunnelEnds,
     /// The longest IP packet that a link carries.
     mtu: u32,
+    /// Clients that routers may be between.
+    behind: BehindRouters,
 }
 
 impl Services {
@@ -261,7 +271,8 @@ impl Services {
             by_owner.entry(*owner).or_insert_with(|| vec![*owner]).push(NodeId(interface));
         }
         let interfaces = by_owner.into_values().collect();
-        Self { all: services.to_vec(), addresses, server_addresses, interfaces, balancers, tunnel_ends, mtu }
+        let behind = BehindRouters::new();
+        Self { all: services.to_vec(), addresses, server_addresses, interfaces, balancers, tunnel_ends, mtu, behind }
     }
 
     /// Whether there are none.

@@ -11,7 +11,7 @@ use super::{Service, answers};
 use crate::driver::{Driver, Loss, Tag};
 use crate::graph::{Graph, Moment};
 use crate::pipeline::lose;
-use crate::rewrite::write;
+use crate::rewrite::write_only;
 
 impl<P> Graph<P> {
     /// A packet leaves a host in a network that has services. It is returned if it goes on: to a server, if it is for a service.
@@ -44,7 +44,7 @@ impl<P> Graph<P> {
         }
         let (services, host_table) = (&moment.tables.services, &moment.tables.host_table);
         if self.services.may_answer(host)
-            && let Some((client, mac)) = self.services.client_of_answer(moment.now, host_table, driver.headers(&packet))
+            && let Some((client, mac)) = self.services.client_of_answer(moment.now, driver.headers(&packet))
         {
             return Some(answer_to(driver, (client, mac), packet));
         }
@@ -94,17 +94,17 @@ impl<P> Graph<P> {
         let tables = moment.tables;
         let answer = match decision {
             Decision::Pass => return Some(packet),
-            Decision::Translated => return write(tables, driver, packet, fields),
+            Decision::Translated => return write_only(driver, packet, fields),
             Decision::To(host) => {
                 fields.push(Field::EthDst(tables.host_table.mac(host)));
-                let packet = write(tables, driver, packet, fields)?;
+                let packet = write_only(driver, packet, fields)?;
                 return self.send_on(moment, driver, (host, port), packet);
             }
             Decision::Connect(host, made) => {
                 let frame = driver.frame(&packet).and_then(|frame| make_up(frame, &made, false));
                 let packet = replace(driver, packet, frame.as_deref())?;
                 fields.push(Field::EthDst(tables.host_table.mac(host)));
-                let packet = write(tables, driver, packet, fields)?;
+                let packet = write_only(driver, packet, fields)?;
                 return self.send_on(moment, driver, (host, port), packet);
             }
             Decision::Join(third, update) => {
@@ -118,7 +118,7 @@ impl<P> Graph<P> {
                     self.put(moment, driver, tables.map.far(port), third);
                 }
                 let packet = replace(driver, packet, to_client.as_deref())?;
-                return write(tables, driver, packet, fields);
+                return write_only(driver, packet, fields);
             }
             Decision::Answer(made) => driver.frame(&packet).and_then(|frame| make_up(frame, &made, true)),
             Decision::Exhausted => {

@@ -1,7 +1,6 @@
 //! Connections to services: which there are, and what schedulers hear of them. Bytes and the time go in; what is to be written, and where it goes, comes out.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::net::IpAddr;
 
 use balance::{Outcome, ServerId};
 use machine::{Rebase, Span, Time};
@@ -59,7 +58,7 @@ pub enum Decision {
 pub(super) struct Origin {
     pub host: NodeId,
     pub mac: [u8; 6],
-    /// Whether the host has the address that it was sent from.
+    /// Whether the host has the address that it was sent from, or one behind it that it passes on packets of.
     pub is_its_address: bool,
 }
 
@@ -380,12 +379,9 @@ impl ServiceState {
             self.running[own as usize].counters.unserved += 1;
             return Decision::Refuse;
         };
-        let owner = match tuple.address(tuple.src) {
-            IpAddr::V4(address) => host_table.by_ipv4(address),
-            IpAddr::V6(address) => host_table.by_ipv6(address),
-        };
         let mac = headers.get(6..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
-        let client = Origin { host: from, mac, is_its_address: owner == Some(from) };
+        let is_its_address = services.is_senders(host_table, (from, number), &tuple);
+        let client = Origin { host: from, mac, is_its_address };
         if tuple.protocol == protocol::TCP {
             let frame = (headers, bytes);
             return self.open_tcp(now, services, (number, &segment, client), frame, fields);

@@ -17,7 +17,9 @@ mod syn_cookies;
 mod tunnel;
 
 use super::state::Decision;
-use super::{ForwardingMethod, HALF_OPEN_MAX, KernelUse, Server, Service, ServiceState, Services, VirtualAddress};
+use super::{
+    AddressRange, ForwardingMethod, HALF_OPEN_MAX, KernelUse, Server, Service, ServiceState, Services, VirtualAddress,
+};
 
 const VIRTUAL: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 80);
 
@@ -282,6 +284,30 @@ fn forged_first_segments_eject_no_server() {
     let now = bed.now;
     let view = bed.state.views().next().expect("it is there");
     assert!(view.machine.status(now).all(|server| server.unavailable.is_none() && server.opened > 0));
+}
+
+/// A server that refuses clients behind a router fails as others do; that a router may be between says nothing of addresses that nobody has behind it.
+#[test]
+fn failures_of_clients_behind_a_router_count() {
+    let mut bed = Bed::with(2, &[80], |service| {
+        service.servers.truncate(1);
+        service.spec.servers.truncate(1);
+    });
+    let bits = u128::from(bed.address(2).to_bits());
+    let range = AddressRange { is_ipv6: false, addresses: (bits, bits + 7) };
+    let nobody = Ipv4Addr::from_bits(bed.address(2).to_bits() + 1);
+    let refuse = |bed: &mut Bed, client: Endpoint| {
+        assert_eq!(bed.send(client, 80, SYN, 1_000, 0).0, Decision::To(host(1)));
+        assert_eq!(bed.answer(1, client, RST | ACK, (0, 1_001)).0, Decision::Translated);
+        bed.counts(0).1
+    };
+    let behind = Endpoint(bed.address(2), 4_000);
+    assert_eq!(refuse(&mut bed, behind), 0, "h0 is no router");
+    bed.services = bed.services.clone().with_clients_behind([((host(0), 0), vec![range])].into());
+    assert_eq!(refuse(&mut bed, Endpoint(nobody, 4_001)), 0);
+    assert_eq!(refuse(&mut bed, Endpoint(behind.0, 4_002)), 1);
+    let other = Endpoint(bed.address(1), 4_003);
+    assert_eq!(refuse(&mut bed, other), 1, "it is not behind that router");
 }
 
 /// A service that a file has left out keeps its place as long as anything is left of its connections: what those say is not said of another one.

@@ -2,7 +2,7 @@
 
 mod text;
 
-use datapath::{ForwardingMethod, Service};
+use datapath::Service;
 use machine::Span;
 use topology::NodeId;
 use transport::TransportKind;
@@ -77,7 +77,7 @@ pub(crate) fn requests(
     let service = find(asked, context, problems)?;
     let from = clients(asked, service, context, problems)?;
     let load = load(asked, service, (from, axes), context, problems);
-    check_forwarding(axes, context, *place, problems);
+    check_forwarding(axes, service, *place, problems);
     (problems.noted() == before).then(|| Box::new(load))
 }
 
@@ -238,25 +238,23 @@ impl ServeText {
     }
 }
 
-/// Direct routing and tunnels leave packets as they are: no server can have another port then.
-fn check_forwarding(axes: &[Axis], context: &Context<'_>, place: crate::source::Place, problems: &mut Problems<'_>) {
-    let is_other = |setting: &ServiceSetting| matches!(setting, ServiceSetting::Forward(forward) if *forward != ForwardingMethod::FullNat);
-    if let Some(service) = context.services.iter().find(|service| !service.at.is_empty())
-        && service_settings(axes).any(is_other)
-    {
+/// Notes ways to forward that the service which is asked cannot have: with balancers at hosts any but full NAT, and with other ports at servers those that leave packets
+/// as they are.
+fn check_forwarding(axes: &[Axis], service: &Service, place: crate::source::Place, problems: &mut Problems<'_>) {
+    let forward = |setting: &ServiceSetting| match setting {
+        ServiceSetting::Forward(forward) => Some(*forward),
+        ServiceSetting::Scheduler(_) => None,
+    };
+    let Some(forward) = service_settings(axes).filter_map(forward).find(|forward| !service.may_have(*forward)) else {
+        return;
+    };
+    if !service.at.is_empty() {
         let message = format!("the balancers of `{}` are at hosts, which need full NAT", service.name);
-        problems.add(place, message, "needs full NAT", "vary `full-nat` alone, or take `at` away");
+        return problems.add(place, message, "needs full NAT", "vary `full-nat` alone, or take `at` away");
     }
-    let direct = service_settings(axes).find_map(|setting| match setting {
-        ServiceSetting::Forward(forward) if forward.keeps_address() => Some(forward.name()),
-        _ => None,
-    });
-    let Some(direct) = direct else { return };
-    let has_other_port = |service: &&Service| service.servers.iter().any(|server| server.port.is_some());
-    if let Some(service) = context.services.iter().find(has_other_port) {
-        let message =
-            format!("`forward: {direct}` leaves packets as they are, and servers of `{}` have ports", service.name);
-        let hint = format!("take `port` away from its servers, or `{direct}` from what is varied");
-        problems.add(place, message, "another port", hint);
-    }
+    let forward = forward.name();
+    let message =
+        format!("`forward: {forward}` leaves packets as they are, and servers of `{}` have ports", service.name);
+    let hint = format!("take `port` away from its servers, or `{forward}` from what is varied");
+    problems.add(place, message, "another port", hint);
 }

@@ -1,6 +1,7 @@
 //! `services`: several servers behind one address.
 
 mod balancers;
+mod behind;
 mod health;
 mod reach;
 mod source;

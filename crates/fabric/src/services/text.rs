@@ -53,10 +53,10 @@ parameters! {
         /// How packets come to servers: `nat` translates the service's address, `full-nat` the client's, too (to `source`); `dr` (direct routing) leaves packets as they are, and
         /// each server has the service's address as well; `tunnel` does that, too, and puts an IP header before them (IP in IP). `nat` when not given.
         "forward" => forward: Option<Choice<ForwardingMethod>>, vary {
-            /// How packets come to servers, of all services.
+            /// How packets come to servers, of all services that can have it so.
             "services.forward": Choice<ForwardingMethod> => Policy #[serde(with = "forwarding")] Forward(ForwardingMethod),
             plain,
-            |service, forward| service.forwarding = *forward
+            |service, forward| if service.may_have(*forward) { service.forwarding = *forward }
         };
         /// With `full-nat`, from where servers see connections come: addresses that no host has, with or without ports, as `10.1.0.200`, `10.1.0.200-10.1.0.203` or
         /// `10.1.0.200:32768-65535`; or a list of one for IPv4 and one for IPv6. The service's own address, ports 1024 to 65535, when not given.

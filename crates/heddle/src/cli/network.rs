@@ -273,7 +273,7 @@ pub enum LinkAction {
     ///
     /// The keys are those that links have in the file, with the same values; `none` takes a key away, and keys that are not named stay as they are. What the file, or
     /// a key with `back.` before it, says of the way back, from the node that is named second here to the first, stays so; `back.KEY=none` makes it as the
-    /// other direction. What has left the transmitter arrives when it would have; what waits behind it goes by the new values. Programs, connections and all other links
+    /// other direction, and `back.KEY=off` takes it away there alone. What has left the transmitter arrives when it would have; what waits behind it goes by the new values. Programs, connections and all other links
     /// go on untouched.
     /// Without keys it prints what the link does, as `heddle link show`.
     ///

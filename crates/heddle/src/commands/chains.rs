@@ -59,7 +59,8 @@ fn rows(before: &[ChainCounters], after: &[ChainCounters], seconds: f64) -> Rows
         "failures",
         "counted",
     ])
-    .with_rare(&["lost-before"]);
+    .with_rare(&["lost-before"])
+    .with_spare(&["in-pps", "out-pps", "delay-max-us", "lost-before", "failures", "delay-us"]);
     let rate = |now: u64, was: Option<u64>| json!((now.saturating_sub(was.unwrap_or(now)) as f64 / seconds).round());
     for chain in after {
         let was = before.iter().find(|was| (&was.chain, &was.course) == (&chain.chain, &chain.course));

@@ -65,6 +65,9 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
         Format::Json => print_json(&applied)?,
         Format::Csv => put(&change_rows(&applied).render(format))?,
     }
+    if !started {
+        note_kept(&instance, &fabric)?;
+    }
     let guests = fabric.setups.iter().filter(|(_, setup)| setup.vm.is_some()).map(|(name, _)| name.as_str());
     if let Some(guest) = guests.clone().next() {
         let others = if guests.count() > 1 { ", and so on" } else { "" };
@@ -87,6 +90,31 @@ fn note_failures(instance: &Instance) -> Result<(), Report> {
         let ProgramState { host, program, phase, last, output, .. } = program;
         if let (Phase::Waiting, Some(last)) = (phase, last) {
             eprintln!("note: program {program} of host {host} does not run: {last} (hint: its output is in {output})");
+        }
+    }
+    Ok(())
+}
+
+/// Says which servers of services are not as the file has them, since somebody has said otherwise with `heddle service`: that holds until he says something else.
+fn note_kept(instance: &Instance, fabric: &Fabric) -> Result<(), Report> {
+    let services = instance.counters().map_err(explain)?.services;
+    for service in &services {
+        let Some(of_file) = fabric.services.iter().find(|it| it.name == service.service) else { continue };
+        for server in &service.servers {
+            let Some(spec) = of_file.spec.servers.iter().find(|spec| spec.name == server.server) else { continue };
+            let (service, name) = (&service.service, &server.server);
+            // An agent may have shares in hundredths, and drains as well as somebody does by hand.
+            let has_agent = of_file.agent.is_some();
+            if server.weight != spec.weight && !has_agent {
+                eprintln!(
+                    "note: {service}: {name} keeps weight {}, the file says {} (hint: heddle service weight {service} {name} {})",
+                    server.weight, spec.weight, spec.weight
+                );
+            } else if server.out.as_deref() == Some("draining") && spec.weight > 0 && !has_agent {
+                eprintln!(
+                    "note: {service}: {name} still drains, as `heddle service` had it (hint: heddle service enable {service} {name})"
+                );
+            }
         }
     }
     Ok(())

@@ -20,7 +20,8 @@ pub fn list(format: Format) -> Result<(), Report> {
         return Ok(());
     }
     let uptime = if format == Format::Table { "uptime" } else { "uptime-s" };
-    let mut rows = Rows::new(&["name", "state", "fabric", "file", "hosts", "switches", "links", uptime, "pid", "user"]);
+    let mut rows = Rows::new(&["name", "state", "fabric", "file", "hosts", "switches", "links", uptime, "pid", "user"])
+        .with_spare(&["pid", "links", "switches", "hosts", "fabric"]);
     let user = user();
     for network in &networks {
         rows.push(row(network, &user, format));

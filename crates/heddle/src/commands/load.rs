@@ -188,6 +188,13 @@ fn summary(args: &Load, measured: &Measured) -> Rows {
     let latency = measured.latency();
     let (clients, rate) = clients_and_rate(args);
     let mut rows = Rows::new(&COLUMNS).with_rare(&["clients", "rate"]);
+    if args.warm_up > Span::ZERO {
+        rows.remark(format!(
+            "Measured for {}, after a warm-up of {} that does not count (`--warm-up`)",
+            measured.window(),
+            args.warm_up
+        ));
+    }
     rows.push([
         args.workload.name().into(),
         clients,
@@ -235,6 +242,7 @@ fn whole(args: &Load, measured: &Measured) -> Value {
         "clients": clients,
         "rate": rate,
         "seconds": measured.window().as_secs_f64(),
+        "warm_up_seconds": args.warm_up.as_secs_f64(),
         "done": measured.done(),
         "failed": measured.failures().total(),
         "failures": failures,

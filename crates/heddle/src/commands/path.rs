@@ -8,6 +8,7 @@ mod routed;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
+use balance::Scheduler;
 use fabric::Fabric;
 use miette::{Report, miette};
 use serde_json::json;
@@ -28,7 +29,7 @@ use packet::{ECHO, ECHO_V6};
 use routed::Stage;
 
 pub(super) use course::{follow, follow_from, service_has};
-pub(super) use network::Network;
+pub(super) use network::{Network, unbalanced};
 pub(super) use packet::HOP_LIMIT;
 pub(super) use routed::{Hop, RoutedPath, Routing, mac_words};
 
@@ -63,7 +64,10 @@ pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
     put(&match format {
         Format::Table => {
             let summary = summary(&network, &way, Some(&destination));
-            format!("{}\n{}{summary}", rows.render(format), chains_words(fabric, &way))
+            let service = destination.service.map(|number| &fabric.services[number].name);
+            let nobody = service.and_then(|service| network.unbalanced(service)).map(|why| why + "\n");
+            let (chains, nobody) = (chains_words(fabric, &way), nobody.unwrap_or_default());
+            format!("{}\n{chains}{summary}{nobody}", rows.render(format))
         }
         Format::Json | Format::Csv => {
             servers_rows(&mut rows, &network, &destination);
@@ -102,8 +106,10 @@ fn destination(args: &Path, fabric: &Fabric, routing: &Routing<'_>) -> Result<De
     let is_it = |service: &datapath::Service| service.name == written && topology.node(&written).is_none();
     if let Some((number_of, service)) = fabric.services.iter().enumerate().find(|(_, service)| is_it(service)) {
         let number = if matches!(args.protocol, Protocol::Udp) { protocol::UDP } else { protocol::TCP };
-        let fits = |it: &&datapath::VirtualAddress| it.is_ipv6 == args.ipv6 && it.protocol == number;
-        let Some(at) = service.addresses.iter().find(fits) else {
+        let mut fitting = service.addresses.iter().filter(|it| it.protocol == number);
+        // As hosts do, it takes the family that there is, unless one is wanted.
+        let of_family = fitting.clone().find(|it| it.is_ipv6 == args.ipv6);
+        let Some(at) = of_family.or_else(|| fitting.next().filter(|_| !args.ipv6)) else {
             let has = service
                 .addresses
                 .iter()
@@ -126,10 +132,28 @@ fn destination(args: &Path, fabric: &Fabric, routing: &Routing<'_>) -> Result<De
         let service = fabric.services.iter().position(|service| service.addresses.iter().any(has_it));
         return Ok(Destination { name: written, host, address, port, service });
     }
-    let to = host(topology, &written)?;
+    let to = host(topology, &written).or_else(|error| service_meant(fabric, &written).map_or(Err(error), Err))?;
     let HostAddress { ipv4, ipv6, .. } = *topology.address(to).expect("it is a host");
     let address = if args.ipv6 { ipv6.into() } else { ipv4.into() };
     Ok(Destination { name: written, host: Some(to), address, port: None, service: None })
+}
+
+/// That a name is no service's, where one has a similar name, or there are some; `None`: a node has it, or there are no services.
+pub(super) fn service_meant(fabric: &Fabric, name: &str) -> Option<Report> {
+    if fabric.services.is_empty() || fabric.topology.node(name).is_some() {
+        return None;
+    }
+    let services = || fabric.services.iter().map(|service| service.name.as_str());
+    let hosts = fabric::host_hint(&fabric.topology, name);
+    let hint = match fabric::nearest(name, services()) {
+        _ if hosts.starts_with("did you mean") => hosts,
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let services: Vec<String> = services().map(|service| format!("`{service}`")).collect();
+            format!("{hosts}; the services are {}", services.join(", "))
+        }
+    };
+    Some(miette!(help = hint, "there is no host and no service `{name}`"))
 }
 
 /// Whether all of the flow is known, not only its addresses.
@@ -284,10 +308,14 @@ pub(super) fn rows(topology: &Topology, way: &RoutedPath<'_>, format: Format) ->
 /// The servers of the service that packets are for, and whether they may get a connection: `candidate`, or why not.
 fn servers_rows(rows: &mut Rows, network: &Network, destination: &Destination) {
     let Some(service) = destination.service.map(|number| &network.fabric.services[number]) else { return };
-    for ServerNow { name, weight, out } in network.servers(service) {
+    let servers = network.servers(service);
+    let may = servers.iter().filter(|server| server.out.is_none());
+    let mut of_all = shares(service, may).map(Vec::into_iter);
+    for ServerNow { name, weight, out } in servers {
+        let share = of_all.as_mut().filter(|_| out.is_none()).and_then(Iterator::next);
         let state = out.unwrap_or_else(|| "candidate".to_owned());
         let weight = json!(format!("weight {weight}"));
-        rows.push([json!(null), json!(service.name), json!(name), weight, json!(null), json!(state)]);
+        rows.push([json!(null), json!(service.name), json!(name), weight, json!(share), json!(state)]);
     }
 }
 
@@ -356,19 +384,48 @@ fn summary_of_course(topology: &Topology, course: &Course<'_>) -> String {
     lines
 }
 
+/// The share of connections that each of these servers gets, where the scheduler takes turns, whoever is busy; `None`: it depends on more than their weights.
+fn shares<'a>(service: &datapath::Service, servers: impl Iterator<Item = &'a ServerNow>) -> Option<Vec<f64>> {
+    let part = |server: &ServerNow| match service.spec.scheduler {
+        Scheduler::Rr => Some(1.0),
+        Scheduler::Wrr => Some(f64::from(server.weight)),
+        Scheduler::Lc
+        | Scheduler::Wlc
+        | Scheduler::Sed
+        | Scheduler::Nq
+        | Scheduler::Sh
+        | Scheduler::Mh
+        | Scheduler::P2c
+        | Scheduler::Arr
+        | Scheduler::Alc
+        | Scheduler::PeakEwma
+        | Scheduler::Prequal
+        | Scheduler::Learned
+        | Scheduler::Utilisation => None,
+    };
+    let parts: Vec<f64> = servers.map(part).collect::<Option<_>>()?;
+    let whole: f64 = parts.iter().sum();
+    (whole > 0.0).then(|| parts.iter().map(|part| part / whole).collect())
+}
+
 /// Who of a service's servers may get a connection.
 fn choice(network: &Network, number: usize) -> String {
     let service = &network.fabric.services[number];
     let (out, may): (Vec<ServerNow>, Vec<ServerNow>) =
         network.servers(service).into_iter().partition(|server| server.out.is_some());
-    let may_words = may.iter().map(|server| match server.weight {
-        1 => server.name.clone(),
-        weight => format!("{} (weight {weight})", server.name),
+    let of_all = shares(service, may.iter()).filter(|_| network.is_running());
+    let may_words = may.iter().enumerate().map(|(at, server)| match (&of_all, server.weight) {
+        (Some(shares), _) => format!("{} ({})", server.name, per_cent(shares[at])),
+        (None, 1) => server.name.clone(),
+        (None, weight) => format!("{} (weight {weight})", server.name),
     });
     let may_words = may_words.collect::<Vec<_>>().join(", ");
     let scheduler = service.spec.scheduler.name();
     let mut words = match (may.len(), network.is_running()) {
         (0 | 1, _) => "no other server of it gets connections now".to_owned(),
+        (_, true) if of_all.is_some() => {
+            format!("`{scheduler}` chooses one of {may_words} for each connection; this is the way to one of them")
+        }
         (_, true) => format!("`{scheduler}` chooses one of {may_words} for each connection"),
         (_, false) => format!(
             "the first connection since the network came up; for each, `{scheduler}` chooses one of {may_words}"

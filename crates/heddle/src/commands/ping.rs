@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use fabric::Fabric;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use live::control::ServiceStatus;
 use live::pings::Answers;
 use machine::Span;
 use miette::{IntoDiagnostic, Report, miette};
@@ -17,6 +18,7 @@ use topology::{Node, NodeId, Topology};
 use self::asking::Asking;
 use super::explain;
 use super::instance::{connect, definition, host, running};
+use super::path::{service_meant, unbalanced};
 use crate::Ending;
 use crate::cli::{Format, Ping, Pings};
 use crate::output::{Rows, put};
@@ -47,8 +49,9 @@ impl Whom {
         if let Some(service) = fabric.services.iter().find(is_it) {
             let ipv4 = service.addresses.iter().find(|it| !it.is_ipv6);
             let Some(ipv4) = ipv4 else {
+                let address = service.addresses.first().map_or_else(String::new, |it| it.ip().to_string());
                 return Err(miette!(
-                    help = "in the host: `heddle exec HOST -- ping -6 ADDRESS`",
+                    help = format!("in the host: `heddle exec HOST -- ping -6 {address}`"),
                     "the service `{name}` has no IPv4 address"
                 ));
             };
@@ -56,7 +59,10 @@ impl Whom {
         }
         match name.parse() {
             Ok(address) => Ok(Self { name: name.to_owned(), address }),
-            Err(_) => Ok(Self::host(topology, host(topology, name)?)),
+            Err(_) => match (host(topology, name), service_meant(fabric, name)) {
+                (Ok(host), _) => Ok(Self::host(topology, host)),
+                (Err(_), Some(error)) | (Err(error), None) => Err(error),
+            },
         }
     }
 }
@@ -113,7 +119,15 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
         Format::Json | Format::Csv => rows(&asked).render(format),
     })?;
     let mut answers = asked.iter().flat_map(|asked| &asked.of);
-    Ok(if answers.any(|(_, answers)| answers.received == 0) { Ending::Missed } else { Ending::Passed })
+    if answers.all(|(_, answers)| answers.received > 0) {
+        return Ok(Ending::Passed);
+    }
+    let is_it = |status: &ServiceStatus| args.to.as_ref() == Some(&status.service);
+    let services = instance.counters().map_err(explain)?.services;
+    if let Some(why) = services.into_iter().find(is_it).and_then(|status| unbalanced(&status)) {
+        eprintln!("{why}");
+    }
+    Ok(Ending::Missed)
 }
 
 /// All hosts that can ask, and how many those are; behind them those that can only answer: guests. Whether anybody is behind another device, nobody here knows.

@@ -53,7 +53,11 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
             }
             rows.push(row);
         }
-        if !["", "user-space"].contains(&service.path.as_str()) {
+        let has_path = !["", "user-space"].contains(&service.path.as_str());
+        if has_path && format == Format::Table {
+            let ServiceStatus { service, path, by_kernel, .. } = service;
+            rows.remark(format!("{service}: path: {path}, {by_kernel} packets by the kernel"));
+        } else if has_path {
             let mut row = [const { Value::Null }; COLUMNS.len()];
             [row[0], row[4]] = [
                 json!(service.service),
@@ -64,7 +68,7 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
         for balancer in &service.balancers {
             let mut row = [const { Value::Null }; COLUMNS.len()];
             let state = format!("balancer: {}", balancer.role.name());
-            [row[0], row[3], row[4], row[6]] =
+            [row[0], row[3], row[4], row[KNOWS]] =
                 [json!(service.service), json!(balancer.balancer), json!(state), json!(balancer.connections)];
             rows.push(row);
         }
@@ -78,13 +82,16 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
 }
 
 /// Columns that a table has only where somebody reports something.
-const RARE: [&str; 3] = ["cpu-%", "memory-%", "why"];
+const RARE: [&str; 4] = ["cpu-%", "memory-%", "knows", "why"];
+
+/// The column of a balancer's connections: those of all services, be they its own or a peer's. They are not added to those that servers have.
+const KNOWS: usize = 16;
 
 /// Columns that a terminal of 80 characters has no room for, those first that say what stands in the file.
 const SPARE: [&str; 9] =
     ["scheduler", "forward", "memory-%", "cpu-%", "inactive", "in-mbit/s", "out-mbit/s", "weight", "latency-ms"];
 
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 18] = [
     "service",
     "scheduler",
     "forward",
@@ -101,6 +108,7 @@ const COLUMNS: [&str; 17] = [
     "out-mbit/s",
     "cpu-%",
     "memory-%",
+    "knows",
     "why",
 ];
 
@@ -131,6 +139,7 @@ fn server_row(
         mbit(rate(server.traffic.out_bytes, was.map(|was| was.traffic.out_bytes))),
         percent(server.load.and_then(|load| load.cpu_permille)),
         percent(server.load.and_then(|load| load.memory_permille)),
+        Value::Null,
         json!(why(server)),
     ]
 }
@@ -146,22 +155,70 @@ fn why(server: &ServerStatus) -> Option<String> {
     Some(format!("{reason}; for {seconds} s more"))
 }
 
-/// Changes a server of a running service.
+/// Changes a server of a running service, and says how it stands then.
 pub fn service(args: &Service, format: Format) -> Result<(), Report> {
     let instance = connect(&running(args.network.name.as_deref(), "`heddle service --name NETWORK ..`")?)?;
-    let (at, change, done) = match &args.action {
-        ServiceAction::Drain { at } => (at, ServerChange::Drain(true), "drains".to_owned()),
-        ServiceAction::Enable { at } => (at, ServerChange::Drain(false), "gets connections".to_owned()),
-        ServiceAction::Weight { at, weight } => (at, ServerChange::Weight(*weight), format!("has weight {weight}")),
+    let (at, change) = match &args.action {
+        ServiceAction::Drain { at } => (at, ServerChange::Drain(true)),
+        ServiceAction::Enable { at } => (at, ServerChange::Drain(false)),
+        ServiceAction::Weight { at, weight } => (at, ServerChange::Weight(*weight)),
     };
     instance.change_server(&at.service, &at.server, change).map_err(explain)?;
+    let services = instance.counters().map_err(explain)?.services;
+    let servers = services.iter().filter(|service| service.service == at.service).flat_map(|it| &it.servers);
+    let mut servers = servers.filter(|server| server.server == at.server);
+    let now = servers.next().cloned().unwrap_or_default();
+    let state = now.out.as_deref().unwrap_or("up");
     match format {
-        Format::Table => put(&format!("{}: {} {done}\n", at.service, at.server)),
-        Format::Json => print_json(&json!({ "service": at.service, "server": at.server, "done": done })),
+        Format::Table => put(&format!("{}: {} {}\n", at.service, at.server, stands(change, &now))),
+        Format::Json => {
+            print_json(&json!({ "service": at.service, "server": at.server, "state": state, "weight": now.weight }))
+        }
         Format::Csv => {
-            let mut rows = Rows::new(&["service", "server", "done"]);
-            rows.push([json!(at.service), json!(at.server), json!(done)]);
+            let mut rows = Rows::new(&["service", "server", "state", "weight"]);
+            rows.push([json!(at.service), json!(at.server), json!(state), json!(now.weight)]);
             put(&rows.render(format))
         }
+    }
+}
+
+/// How a server stands after a change, in words. What has been asked for need not be all that it takes.
+fn stands(change: ServerChange, now: &ServerStatus) -> String {
+    let ServerStatus { weight, ref out, .. } = *now;
+    let has = match change {
+        ServerChange::Drain(true) => return "drains".to_owned(),
+        // An agent may have shares in hundredths, and this is as it was asked for.
+        ServerChange::Weight(asked) => format!("has weight {asked}"),
+        ServerChange::Drain(false) if out.is_none() => return "gets connections".to_owned(),
+        ServerChange::Drain(false) => "is enabled".to_owned(),
+    };
+    match (out.as_deref(), weight, change) {
+        (None, ..) => has,
+        (Some(_), 0, ServerChange::Weight(_)) => format!("{has}: it gets no new connections"),
+        (Some(_), 0, ServerChange::Drain(_)) => {
+            format!("{has}, but gets no new connections: its weight is 0 (`heddle service weight`)")
+        }
+        (Some(out), ..) => format!("{has}, but gets no new connections: it is {out}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_still_gets_nothing_is_not_said_to_get_connections() {
+        let after = |change: ServerChange, weight: u32, out: Option<&str>| {
+            stands(change, &ServerStatus { weight, out: out.map(str::to_owned), ..ServerStatus::default() })
+        };
+        let (enable, weight) = (ServerChange::Drain(false), ServerChange::Weight);
+        assert_eq!(after(enable, 1, None), "gets connections");
+        let why = "is enabled, but gets no new connections: ";
+        assert_eq!(after(enable, 0, Some("draining")), format!("{why}its weight is 0 (`heddle service weight`)"));
+        assert_eq!(after(enable, 1, Some("down")), format!("{why}it is down"));
+        assert_eq!(after(weight(3), 3, None), "has weight 3");
+        assert_eq!(after(weight(0), 0, Some("draining")), "has weight 0: it gets no new connections");
+        let drained = "has weight 3, but gets no new connections: it is draining";
+        assert_eq!(after(weight(3), 3, Some("draining")), drained);
     }
 }

@@ -148,7 +148,7 @@ const NO_ENTRIES: &str = "table=253";
 fn caches(switches: &[SwitchFlows]) -> Rows {
     let columns =
         ["switch", "exact-hits", "megaflow-hits", "misses", "revalidations", "evictions", "megaflows", "masks"];
-    let mut rows = Rows::new(&columns);
+    let mut rows = Rows::new(&columns).with_spare(&["masks", "evictions", "revalidations"]);
     for SwitchFlows { switch, cache, .. } in switches {
         rows.push([
             json!(switch),
@@ -168,7 +168,8 @@ fn caches(switches: &[SwitchFlows]) -> Rows {
 fn programs(states: &[ProgramState]) -> Rows {
     let mut states: Vec<&ProgramState> = states.iter().collect();
     states.sort_by(|a, b| natural::compare(&a.host, &b.host).then_with(|| natural::compare(&a.program, &b.program)));
-    let mut rows = Rows::new(&["host", "program", "state", "pid", "for-s", "starts", "last-end", "output"]);
+    let mut rows = Rows::new(&["host", "program", "state", "pid", "for-s", "starts", "last-end", "output"])
+        .with_spare(&["pid", "for-s", "starts", "output"]);
     for program in states {
         let state = match program.phase {
             Phase::Running => "running",
@@ -210,7 +211,7 @@ fn programs_of_file(fabric: &Fabric) -> Rows {
     rows
 }
 
-/// One row for each switch and destination, also for the switches in multi-homed hosts.
+/// One row for each switch and destination, also for the switches in multi-homed hosts; and one for each route that the file gives a host.
 fn routes(fabric: &Fabric, counters: &live::Counters) -> Rows {
     // As the links are now, unless routes are fixed.
     let links = fabric.topology.links.keys().zip(&counters.links);
@@ -228,13 +229,17 @@ fn routes(fabric: &Fabric, counters: &live::Counters) -> Rows {
             rows.push([json!(switch.name), json!(host.name), json!(ports.join(" ")), json!(packets)]);
         }
     }
+    let of_hosts = fabric.topology.end_hosts().filter_map(|(_, host)| Some((host, fabric.setups.get(&host.name)?)));
+    for (host, route) in of_hosts.flat_map(|(host, setup)| setup.routes.iter().map(move |route| (host, route))) {
+        rows.push([json!(host.name), json!(route.to_string()), json!(null), json!(null)]);
+    }
     rows
 }
 
 /// One row for each member of each end of a bond.
 fn bonds(counters: &live::Counters) -> Rows {
     let columns = ["node", "bond", "mode", "member", "to", "link", "sends", "why", "accepted", "held", "wait-mean-us"];
-    let mut rows = Rows::new(&columns);
+    let mut rows = Rows::new(&columns).with_spare(&["wait-mean-us", "held", "accepted", "link", "mode"]);
     for bond in &counters.bonds {
         let held = bond.reordering.map(|counters| (counters.held, counters.hold_mean().as_ns() as f64 / 1e3));
         for member in &bond.members {
@@ -349,7 +354,9 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 19]
 
 /// The rows of `show nodes`.
 fn nodes(fabric: &Fabric) -> Rows {
-    let mut rows = Rows::new(&["name", "kind", "tier", "pod", "ports", "mac", "ipv4", "ipv6"]);
+    let mut rows = Rows::new(&["name", "kind", "tier", "pod", "ports", "mac", "ipv4", "ipv6"])
+        .with_rare(&["pod"])
+        .with_spare(&["tier", "pod", "ports", "mac"]);
     for node in &fabric.topology.nodes {
         let name = json!(node.name);
         let ports = json!(node.ports.len());
@@ -458,7 +465,21 @@ pub fn links(
     let mut columns = vec!["link", "a", "a-port", "b", "b-port"];
     columns.extend(does(&LinkSpec::UNSHAPED).map(|(column, _)| column));
     columns.extend(["back", "state"]);
-    let mut rows = Rows::new(&columns).with_rare(&["duplicate", "corrupt", "reorder", "back"]);
+    let mut rows = Rows::new(&columns)
+        .with_rare(&["ecn", "overhead", "loss", "jitter", "coalesce", "duplicate", "corrupt", "reorder", "back"])
+        .with_spare(&[
+            "a-port",
+            "b-port",
+            "a",
+            "b",
+            "overhead",
+            "coalesce",
+            "duplicate",
+            "corrupt",
+            "reorder",
+            "ecn",
+            "jitter",
+        ]);
     let state = |id: LinkId| {
         let link = counters.and_then(|counters| counters.links.get(usize::from(id)));
         link.map(|link| if link.up { "up" } else { "down" })

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use datapath::ForwardingMethod;
+use datapath::{BalancerRole, ForwardingMethod};
 use fabric::{Fabric, find_switch, packet};
 use live::control::TracedPacket;
 use live::{Error, Instance};
@@ -36,7 +36,13 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let known = Known::of(&instance, (&network, &routing), node, &fields)?;
     let traced = instance.trace(&args.switch, &known.packet(&args.packet, &fields)).map_err(explain)?;
     let is_normal = traced.actions.split(',').any(|action| action == "NORMAL");
-    let normal = if traced.actions == "NORMAL" { normal(&network, node, &known) } else { None };
+    let balanced = balanced(&network, &fields, &known);
+    let normal = if traced.actions == "NORMAL" {
+        let to = known.to.or(balanced.as_ref().and_then(Balanced::only));
+        normal(&network, node, (to, known.learned_s))
+    } else {
+        None
+    };
     let chain = chain_of(now, node, (&fields, &known));
     let in_port = in_port(&network, node, (&fields, &known));
     let before = before(&network, node, (&fields, &known))?;
@@ -54,6 +60,7 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             value["chain"] = json!(chain);
             value["lost-before"] = json!(before);
             value["routed"] = json!(known.routed);
+            value["balanced"] = json!(balanced);
             value["path"] = way.map_or(Value::Null, |way| rows(&now.topology, &way, format).objects().into());
             print_json(&value)
         }
@@ -78,6 +85,9 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             let mut text = format!("{table}Done: {actions}{to}\n{}", same(now, because_of, is_normal));
             if let Some(routed) = &known.routed {
                 text.push_str(&routed.words());
+            }
+            if let Some(balanced) = &balanced {
+                text.push_str(&balanced.words());
             }
             if let Some(chain) = chain {
                 text.push_str(&chain.words());
@@ -324,6 +334,59 @@ fn unsent(fabric: &Fabric, fields: &Match, known: &Known) -> Option<String> {
     ))
 }
 
+/// The hosts that balance the service which a packet is for.
+#[derive(Debug, Serialize)]
+struct Balanced {
+    service: String,
+    /// Those that take packets for it now.
+    balancers: Vec<String>,
+    #[serde(skip)]
+    hosts: Vec<NodeId>,
+    /// Why nobody does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nobody: Option<String>,
+}
+
+impl Balanced {
+    /// The host to which all of them go, if that is one.
+    fn only(&self) -> Option<NodeId> {
+        if let [only] = self.hosts[..] { Some(only) } else { None }
+    }
+
+    fn words(&self) -> String {
+        let Self { service, balancers, nobody, .. } = self;
+        if let Some(nobody) = nobody {
+            return format!("{nobody}\n");
+        }
+        let to = match &balancers[..] {
+            [only] => format!("to its balancer {only}"),
+            several => format!("to one of its balancers {}, by the hash of its connection", several.join(", ")),
+        };
+        format!(
+            "It is for the service `{service}`: from its host it goes {to}, and on from there to a server; `heddle path` follows it all the way\n"
+        )
+    }
+}
+
+/// Where a packet for a service goes that is balanced at hosts; `None`: it is for none of those.
+fn balanced(network: &Network, fields: &Match, known: &Known) -> Option<Balanced> {
+    let (None, Some(_)) = fields.destination() else { return None };
+    let has_it = |service: &&datapath::Service| !service.at.is_empty() && service_has(service, &known.key);
+    let service = network.fabric.services.iter().find(has_it)?;
+    let takes = |host: &NodeId| {
+        let name = &network.fabric.topology.nodes[*host].name;
+        let mut known = network.balancers(&service.name).iter();
+        known.any(|it| it.balancer == *name && it.role == BalancerRole::Active)
+    };
+    let hosts: Vec<NodeId> = service.at.iter().filter(|host| takes(host)).copied().collect();
+    let nobody = hosts.is_empty().then(|| {
+        let why = network.unbalanced(&service.name);
+        why.unwrap_or_else(|| format!("Nobody takes packets for `{}` now: no balancer of it is active", service.name))
+    });
+    let balancers = hosts.iter().map(|host| network.fabric.topology.nodes[*host].name.clone()).collect();
+    Some(Balanced { service: service.name.clone(), balancers, hosts, nobody })
+}
+
 /// What becomes of the packet from the switch on.
 fn rest<'a>(routing: &Routing<'a>, at: (NodeId, PortId), known: &Known) -> Result<Option<RoutedPath<'a>>, Report> {
     if !is_whole(&known.key) {
@@ -425,9 +488,9 @@ impl Normal {
 }
 
 /// Where NORMAL leads, if it is known which host the packet is for.
-fn normal(network: &Network, switch: NodeId, known: &Known) -> Option<Normal> {
+fn normal(network: &Network, switch: NodeId, (to, learned_s): (Option<NodeId>, Option<u64>)) -> Option<Normal> {
     let topology = &network.fabric.topology;
-    let host = known.to?;
+    let host = to?;
     let routes = network.routes();
     let port = |port: &PortId| {
         let (link, side) = topology.nodes[switch].ports[*port];
@@ -435,5 +498,5 @@ fn normal(network: &Network, switch: NodeId, known: &Known) -> Option<Normal> {
         NormalPort { port: port.0, node: topology.nodes[peer].name.clone() }
     };
     let ports = routes.next_hops(switch, host).iter().map(port).collect();
-    Some(Normal { to: topology.nodes[host].name.clone(), learned_s: known.learned_s, ports })
+    Some(Normal { to: topology.nodes[host].name.clone(), learned_s, ports })
 }

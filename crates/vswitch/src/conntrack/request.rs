@@ -82,6 +82,8 @@ pub struct Tracked {
     /// Where its connection is, if that is kept and the packet is no ICMP error: no other one that is there has this number. A packet that is invalid, and has one, is
     /// between the two ends of that connection.
     pub place: Option<u32>,
+    /// Of an ICMP error, where the connection is that it is about.
+    pub quoted_place: Option<u32>,
     /// Of TCP, how its connection stands now.
     pub tcp: Option<TcpState>,
 }

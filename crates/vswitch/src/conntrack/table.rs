@@ -191,6 +191,7 @@ impl Conntrack {
             state: TRACKED | RELATED | if is_reply { REPLY } else { 0 },
             mark: connection.mark,
             is_kept: true,
+            quoted_place: Some(id),
             ..Tracked::default()
         };
         if connection.translated == 0 || request.translate == Translate::No {

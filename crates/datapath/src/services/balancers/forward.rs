@@ -9,7 +9,7 @@ use wire::is_group;
 use super::frames;
 use crate::driver::{Driver, Loss, Tag};
 use crate::graph::{Graph, Moment, Tables};
-use crate::rewrite::write;
+use crate::rewrite::write_only;
 use crate::services::answers;
 use crate::services::segment::{is_first_segment, parse};
 use crate::services::state::Decision;
@@ -154,7 +154,7 @@ impl<P> Graph<P> {
         let (own, state) = (balancer.host(), balancer.state_mut());
         let mut fields = state.take_fields();
         let seen = (driver.headers(&packet), driver.bytes(&packet));
-        let client = state.client_of_answer(now, host_table, seen.0);
+        let client = state.client_of_answer(now, seen.0);
         let decision = if client.is_some() {
             state.process_from_server(now, seen, &mut fields)
         } else {
@@ -171,7 +171,7 @@ impl<P> Graph<P> {
         };
         if let Some((host, mac)) = to {
             fields.extend([Field::EthDst(mac), Field::EthSrc(MAC)]);
-            if let Some(mut packet) = write(tables, driver, packet, &fields) {
+            if let Some(mut packet) = write_only(driver, packet, &fields) {
                 let hash = driver.forwarding(&packet).hash;
                 driver.set_forwarding(&mut packet, Forwarding { to: host, hash });
                 if opens {

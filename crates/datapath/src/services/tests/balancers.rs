@@ -123,7 +123,7 @@ impl Pair {
     fn answer(&mut self, at: usize, to: Endpoint, flags: u8, numbers: (u32, u32)) -> Option<NodeId> {
         let frame = frame(Endpoint(self.bed.address(1), SERVER_PORT), to, flags, numbers);
         let state = self.balancers[at].state_mut();
-        let client = state.client_of_answer(self.bed.now, &self.bed.host_table, &frame);
+        let client = state.client_of_answer(self.bed.now, &frame);
         let mut fields = Vec::new();
         let decision = state.process_from_server(self.bed.now, (&frame, frame.len() as u32), &mut fields);
         self.balancers[at].note_packet(self.bed.now);

@@ -30,7 +30,7 @@ impl Bed {
 
     /// To whom a segment of a server goes.
     fn client_of(&mut self, from: Endpoint, to: Endpoint) -> Option<(NodeId, [u8; 6])> {
-        self.state.client_of_answer(self.now, &self.host_table, &frame(from, to, ACK, (5_000, 1_001)))
+        self.state.client_of_answer(self.now, &frame(from, to, ACK, (5_000, 1_001)))
     }
 }
 
@@ -72,8 +72,8 @@ fn errors_follow_their_connection() {
     let (client, server) = (bed.client(4_000), Endpoint(bed.address(1), SERVER_PORT));
     let seen = bed.open(client);
     let error = error_about(server.0, &frame(seen, server, SYN, (1_000, 0)));
-    let towards = bed.state.client_of_answer(bed.now, &bed.host_table, &error);
-    assert_eq!(towards.map(|(host, _)| host), Some(host(0)));
+    let towards = bed.state.client_of_answer(bed.now, &error);
+    assert_eq!(towards, Some((host(0), [4; 6])), "to the MAC address of the frame, which may be a router's");
     let segment = parse(&error).expect("it is an error");
     let tracked = bed.state.revisit(bed.now, &segment, crate::services::state::EXISTING).expect("it is known");
     let mut fields = Vec::new();

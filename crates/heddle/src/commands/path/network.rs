@@ -6,7 +6,7 @@ use std::path::Path;
 use datapath::{BalancerRole, ServerState, Tracer};
 use fabric::{Fabric, FlowCommand, FlowInput, find_switch, table_changes};
 use live::Instance;
-use live::control::{FlowEntry, ServerStatus, ServiceStatus, SwitchFlows};
+use live::control::{BalancerStatus, FlowEntry, ServerStatus, ServiceStatus, SwitchFlows};
 use miette::Report;
 use topology::{LinkId, NodeId, Rerouting, Routes};
 use vswitch::flow_table::TableChange;
@@ -119,6 +119,18 @@ impl Network {
         tracer
     }
 
+    /// Balancers of a service at hosts, and how each does; empty if nobody knows.
+    pub fn balancers(&self, service: &str) -> &[BalancerStatus] {
+        let status = self.services.iter().find(|status| status.service == service);
+        status.map_or(&[], |status| &status.balancers)
+    }
+
+    /// That nobody takes packets for a service, if all of its balancers at hosts are down.
+    pub fn unbalanced(&self, service: &str) -> Option<String> {
+        let status = self.services.iter().find(|status| status.service == service)?;
+        unbalanced(status)
+    }
+
     /// The servers of a service of the file.
     pub fn servers(&self, service: &datapath::Service) -> Vec<ServerNow> {
         let now = self.services.iter().find(|status| status.service == service.name);
@@ -152,6 +164,19 @@ impl Network {
         let switches: BTreeMap<NodeId, Switch> = nodes.map(switch).collect();
         trace(topology, routes, |id| switches.get(&id), ends, (hash, |link| self.carries(link)))
     }
+}
+
+/// That nobody takes packets for a service, if all of its balancers at hosts are down.
+pub fn unbalanced(status: &ServiceStatus) -> Option<String> {
+    let is_down = |balancer: &BalancerStatus| balancer.role == BalancerRole::Down;
+    let names: Vec<&str> = status.balancers.iter().map(|it| it.balancer.as_str()).collect();
+    (!names.is_empty() && status.balancers.iter().all(is_down)).then(|| {
+        let service = &status.service;
+        format!(
+            "Nobody takes packets for `{service}`: no link of its balancers has a carrier ({}); `heddle link up HOST SWITCH` gives it back",
+            names.join(", ")
+        )
+    })
 }
 
 /// A server of a service.

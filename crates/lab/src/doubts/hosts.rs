@@ -1,0 +1,144 @@
+//! What hosts are hardly meant to do: to send nothing to others, as they have no route, or to serve at a port that an experiment's own server has.
+
+use std::net::IpAddr;
+
+use fabric::{Experiment, Fabric, Subnets, Work};
+use topology::NodeId;
+
+use super::doubt::Doubt;
+
+/// Of how many hosts it is looked at whom they reach.
+const HOSTS_MAX: usize = 200;
+
+/// Hosts beside a router that have no route to the subnets behind it. Noted at the first one.
+pub(super) fn without_route(fabric: &Fabric) -> Option<Doubt> {
+    let topology = &fabric.topology;
+    let subnets = fabric.subnets();
+    let routers: Vec<NodeId> =
+        fabric.setups.iter().filter(|(_, setup)| setup.forwards).filter_map(|(name, _)| topology.node(name)).collect();
+    if routers.is_empty() {
+        return None;
+    }
+    // Daemons that route, guests, and hosts that somebody else sets up have routes of which the file says nothing.
+    let is_by_file = |host: &NodeId| {
+        let node = &topology.nodes[*host];
+        let is_by_setup = fabric.setups.get(&node.name).is_none_or(|setup| {
+            let is_daemon = setup.forwards && !setup.programs.is_empty();
+            !is_daemon && setup.vm.is_none() && setup.uplink.is_none() && setup.image.is_none()
+        });
+        !node.is_external() && is_by_setup
+    };
+    let hosts = || topology.end_hosts().map(|(host, _)| host).take(HOSTS_MAX);
+    let address = |host: NodeId| topology.address(host).map(|address| (address.ipv4, address.ipv4_prefix));
+    let lacking = |host: NodeId| {
+        let router = routers.iter().filter(|router| **router != host).find_map(|router| {
+            let gateways = topology.interfaces_of(*router).filter_map(address).map(|(own, _)| IpAddr::from(own));
+            is_neighbour(&subnets, host, gateways)
+        })?;
+        let to = hosts().find(|to| {
+            let is_lost = |(to, _): (std::net::Ipv4Addr, u8)| subnets.next_hop(host, to.into()).is_none();
+            *to != host && address(*to).is_some_and(is_lost)
+        })?;
+        Some((host, to, router))
+    };
+    let mut found = hosts().filter(is_by_file).filter_map(lacking);
+    let (host, to, router) = found.next()?;
+    let others = match found.count() {
+        0 => String::new(),
+        1 => ", and one host more lacks one".to_owned(),
+        several => format!(", and {several} hosts more lack one"),
+    };
+    let (host, to_name) = (&topology.nodes[host].name, &topology.nodes[to].name);
+    let (to, prefix) = address(to)?;
+    let subnet =
+        std::net::Ipv4Addr::from_bits(to.to_bits() & u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or_default());
+    Some(Doubt {
+        place: vec!["nodes".to_owned(), host.clone()],
+        message: format!(
+            "`{host}` has no route to `{to_name}`, though the router {router} is beside it{others}: `routes: [{subnet}/{prefix} via {router}]`, or `[default via {router}]`"
+        ),
+        hint: "give it `routes:`, or a routing daemon as one of its `programs:`",
+    })
+}
+
+/// Which of these addresses a host takes for a neighbour's.
+fn is_neighbour(subnets: &Subnets<'_>, host: NodeId, mut addresses: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
+    addresses.find(|address| subnets.next_hop(host, *address).is_some_and(|hop| hop.address == *address))
+}
+
+/// Programs of servers that name the port at which an experiment's requests have a server of their own.
+pub(super) fn served_twice(fabric: &Fabric, experiment: &Experiment) -> Option<Doubt> {
+    let Work::Traffic(traffic) = &experiment.work else { return None };
+    let load = traffic.requests.as_deref()?;
+    let service = fabric.services.iter().find(|service| service.name == load.service)?;
+    let own = service.addresses.first()?.port;
+    service.servers.iter().find_map(|server| {
+        let host = &fabric.topology.nodes[server.host].name;
+        let port = server.port.unwrap_or(own);
+        let programs = &fabric.setups.get(host)?.programs;
+        let program = programs.iter().find(|program| program.run.iter().any(|word| names_port(word, port)))?;
+        Some(Doubt {
+            place: vec!["nodes".to_owned(), host.clone(), "programs".to_owned(), program.name.clone()],
+            message: format!(
+                "the program `{}` of `{host}` seems to listen at port {port}, where the requests of `{}` have a server of their own: live, one of the two fails",
+                program.name, experiment.name
+            ),
+            hint: "leave the program to another file, or give it another port",
+        })
+    })
+}
+
+/// Whether a number in a command line is this port.
+fn names_port(text: &str, port: u16) -> bool {
+    text.split(|c: char| !c.is_ascii_digit() && c != '.').any(|number| number.parse() == Ok(port))
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::Source;
+
+    use super::*;
+
+    fn read(text: String) -> Fabric {
+        fabric::parse(&Source { name: "net".to_owned(), text }).unwrap()
+    }
+
+    #[test]
+    fn hosts_without_a_route_are_doubted() {
+        let found = |h1: &str, h2: &str| {
+            let fabric = read(format!(
+                "nodes:\n  h1: {{ kind: host, ipv4: 10.0.1.1/24{h1} }}\n  h2: {{ kind: host, ipv4: 10.0.2.1/24{h2} }}\n  \
+                 r1: {{ kind: host, forward: true, interfaces: {{ s1: {{ ipv4: 10.0.1.254/24 }}, s2: {{ ipv4: 10.0.2.254/24 }} }} }}\n  s1: switch\n  s2: switch\n\
+                 links: [{{ between: [h1, s1] }}, {{ between: [r1, s1] }}, {{ between: [r1, s2] }}, {{ between: [h2, s2] }}]\n"
+            ));
+            without_route(&fabric).map(|doubt| (doubt.place.join("."), doubt.message))
+        };
+        let (way, back) = (", routes: [default via 10.0.1.254]", ", routes: [10.0.1.0/24 via 10.0.2.254]");
+        assert_eq!(found(way, back), None);
+        let forgotten = "`h2` has no route to `h1`, though the router 10.0.2.254 is beside it: `routes: [10.0.1.0/24 via 10.0.2.254]`, or `[default via 10.0.2.254]`";
+        assert_eq!(found(way, ""), Some(("nodes.h2".to_owned(), forgotten.to_owned())));
+        let both = found("", "").expect("two lack one").1;
+        assert!(both.contains("the router 10.0.1.254 is beside it, and one host more lacks one: "), "{both}");
+        assert_eq!(found(way, ", uplink: nat"), None);
+    }
+
+    #[test]
+    fn programs_at_the_ports_of_requests_are_doubted() {
+        let found = |program: &str, servers: &str| {
+            let text = format!(
+                "nodes: {{ h1: host, h2: {{ kind: host, programs: {{ web: {program} }} }}, s1: switch }}\n\
+                 links: [{{ between: [h1, s1] }}, {{ between: [h2, s1] }}]\n\
+                 services: {{ web: {{ address: 10.1.0.80:80, servers: [{servers}] }} }}\n\
+                 experiments: {{ a: {{ traffic: {{ requests: {{ to: web }} }}, for: 1s, repeat: 5 }} }}\n"
+            );
+            let fabric = read(text);
+            let doubt = served_twice(&fabric, &fabric.experiments[0]);
+            doubt.is_some_and(|doubt| doubt.place.join(".") == "nodes.h2.programs.web")
+        };
+        assert!(found("python3 -m http.server 80", "h2"));
+        assert!(found("[heddle, serve, ':80']", "h2"));
+        assert!(found("nginx -g 'listen 8080'", "{ host: h2, port: 8080 }"));
+        assert!(!found("python3 -m http.server 80", "{ host: h2, port: 8080 }"));
+        assert!(!found("ping 10.0.0.80", "h2"));
+    }
+}
