@@ -201,9 +201,14 @@ impl Server {
         }
     }
 
+    /// The most connections that it may have.
+    pub fn connections_max(&self) -> Option<u32> {
+        self.agent_connections_max.or(self.spec.connections_max)
+    }
+
     /// Compares its connections with its limits. True if it has become full, or is so no longer.
     pub fn check_limit(&mut self) -> bool {
-        let Some(max) = self.agent_connections_max.or(self.spec.connections_max) else {
+        let Some(max) = self.connections_max() else {
             return core::mem::take(&mut self.is_full);
         };
         let before = self.is_full;

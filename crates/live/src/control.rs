@@ -7,6 +7,7 @@ mod bonds;
 mod chains;
 mod flows;
 mod macs;
+mod names;
 mod refusals;
 mod services;
 
@@ -28,6 +29,7 @@ pub use flows::{
     TracedPacket,
 };
 pub use macs::{MacEntry, SwitchMacs};
+pub use names::{NameStatus, SiteStatus};
 pub use refusals::Refusals;
 pub use services::{BalancerStatus, EjectionStatus, HealthStatus, ServerChange, ServerStatus, ServiceStatus};
 
@@ -423,6 +425,12 @@ pub struct Counters {
     /// Services, in the order of the file.
     #[serde(default)]
     pub services: Vec<ServiceStatus>,
+    /// Names that lead to services, in the order of the file.
+    #[serde(default)]
+    pub names: Vec<NameStatus>,
+    /// What name servers have counted besides what the names have.
+    #[serde(default)]
+    pub name_servers: balance::names::QueryCounters,
     /// The threads that forward.
     pub workers: Vec<WorkerCounters>,
 }

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::{
-    EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, Pseudo, TcpPacket, TcpRepr, checksum,
-    ethertype, protocol, tcp_flags,
+    EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, Pseudo, TcpPacket, TcpRepr, UdpPacket,
+    UdpRepr, checksum, ethertype, protocol, tcp_flags,
 };
 
 /// The longest frame that is answered by one like it.
@@ -62,15 +62,7 @@ fn reset(frame: &[u8]) -> Option<Vec<u8>> {
     };
     let mut payload = vec![0; tcp.buffer_len()];
     tcp.emit(&mut payload);
-    match (sent.src, sent.dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            TcpRepr::fill_checksum(&mut payload, &Pseudo::V4 { src: dst, dst: src, protocol: protocol::TCP });
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            TcpRepr::fill_checksum(&mut payload, &Pseudo::V6 { src: dst, dst: src, protocol: protocol::TCP });
-        }
-        _ => return None,
-    }
+    TcpRepr::fill_checksum(&mut payload, &pseudo(&sent, protocol::TCP)?);
     Some(answer(&ethernet, &sent, &payload))
 }
 
@@ -152,6 +144,49 @@ pub(super) fn echo(frame: &[u8]) -> Option<Vec<u8>> {
     let mut payload = sent.payload.to_vec();
     payload[0] = reply;
     Some(answer_by_icmp(&ethernet, &sent, payload))
+}
+
+/// What somebody asks a name server, and from where.
+pub(super) struct NameQuestion<'a> {
+    pub from: IpAddr,
+    pub message: &'a [u8],
+}
+
+/// The port of name servers.
+const DOMAIN: u16 = 53;
+
+/// Reads a frame that came to a name server's address. `None` if it is no datagram for it, or a wrong one.
+pub(super) fn question(frame: &[u8]) -> Option<NameQuestion<'_>> {
+    let ethernet = EthernetPacket::new_checked(frame).ok()?;
+    let sent = read(&ethernet).filter(|sent| sent.protocol == protocol::UDP)?;
+    let datagram = UdpPacket::new_checked(sent.payload).ok().filter(|datagram| datagram.dst_port() == DOMAIN)?;
+    Some(NameQuestion { from: sent.src, message: datagram.payload() })
+}
+
+/// The datagram that answers another one with this.
+pub(super) fn reply(frame: &[u8], message: &[u8]) -> Option<Vec<u8>> {
+    let ethernet = EthernetPacket::new_checked(frame).ok()?;
+    let sent = read(&ethernet)?;
+    let datagram = UdpPacket::new_checked(sent.payload).ok()?;
+    let udp = UdpRepr {
+        src_port: datagram.dst_port(),
+        dst_port: datagram.src_port(),
+        payload_len: u16::try_from(message.len()).ok()?,
+    };
+    let mut payload = vec![0; udp.buffer_len()];
+    udp.emit(&mut payload);
+    payload.extend(message);
+    UdpRepr::fill_checksum(&mut payload, &pseudo(&sent, protocol::UDP)?);
+    Some(answer(&ethernet, &sent, &payload))
+}
+
+/// What checksums of a protocol cover besides, in an answer.
+const fn pseudo(sent: &Sent<'_>, protocol: u8) -> Option<Pseudo> {
+    match (sent.src, sent.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => Some(Pseudo::V4 { src: dst, dst: src, protocol }),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => Some(Pseudo::V6 { src: dst, dst: src, protocol }),
+        _ => None,
+    }
 }
 
 /// A frame back to the sender of another one.
