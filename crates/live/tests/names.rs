@@ -1,11 +1,16 @@
 //! Names that name servers of the network lead to one of several services, asked by real packets.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use crate::bed::{self, Bed, Running};
-use fabric::Overrides;
+use datapath::Tracer;
+use fabric::{Fabric, Overrides};
 use live::Instance;
 use live::control::NameStatus;
+use topology::Routes;
+use vswitch::Pipelines;
+use wire::{EthernetRepr, Ipv4Repr, Pseudo, UdpRepr, ethertype, protocol};
 
 const NETWORK: &str = "\
 name: names
@@ -104,6 +109,54 @@ fn a_name_leads_to_sites_by_weight_prefix_and_health() {
     let _east = Running::server(&network, "h3", "80");
     bed::wait_until("the first site is back", || healthy(&network) == [1, 0, 1]);
     assert_eq!(asked(&network, "h2", &[SERVER, NAME, "a", "3"]), counts(&[(EAST, 3)]));
+    network.down().unwrap();
+}
+
+/// Queries for IPv4 of a host pass a simulated network of the same file: how often each site was the answer.
+fn simulated(fabric: &Fabric, queries: &[(&str, usize)]) -> Vec<u64> {
+    let topology = &fabric.topology;
+    let tables = fabric.tables(Pipelines::default(), 1);
+    let server = Ipv4Addr::new(10, 1, 0, 53);
+    let mac = tables.host_table.mac_of_alias(server.into()).expect("it is known");
+    let mut tracer = Tracer::new(topology, tables, (Routes::compute(topology), &[]), (fabric.spread, 7, &[]));
+    let question = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\x03net\0\0\x01\0\x01";
+    for (host, count) in queries {
+        let host = topology.node(host).expect("it is there");
+        let own = topology.address(host).expect("it is a host");
+        let mut datagram = vec![0; 8];
+        UdpRepr { src_port: 5_000, dst_port: 53, payload_len: question.len() as u16 }.emit(&mut datagram);
+        datagram.extend(question);
+        UdpRepr::fill_checksum(&mut datagram, &Pseudo::V4 { src: own.ipv4, dst: server, protocol: protocol::UDP });
+        let ip = Ipv4Repr::new(own.ipv4, server, protocol::UDP, datagram.len() as u16);
+        let ethernet = EthernetRepr { dst: mac, src: own.mac, vlan: None, ethertype: ethertype::IPV4 };
+        let mut frame = vec![0; ethernet.buffer_len() + ip.buffer_len()];
+        ethernet.emit(&mut frame);
+        ip.emit(&mut frame[ethernet.buffer_len()..]);
+        frame.extend(datagram);
+        for _ in 0..*count {
+            tracer.send(host, &frame).expect("it is a frame");
+        }
+    }
+    let (views, _) = tracer.names();
+    views[0].sites().map(|site| site.answers).collect()
+}
+
+/// The code that answers is the same under both clocks: so are the shares.
+#[test]
+fn a_simulated_network_gives_the_same_shares() {
+    let Some(bed) = Bed::new() else { return };
+    // Nobody probes where packets are simulated.
+    let text = NETWORK.replace(", health: { check: tcp, interval: 20ms, fall: 2, rise: 1 }", "");
+    let fabric = fabric::parse(&bed::source(&text)).expect("it is a file");
+    let network = bed.up("names", &text);
+    let queries = [("h1", 7), ("h2", 4), ("h1", 6)];
+    for (host, count) in queries {
+        asked(&network, host, &[SERVER, NAME, "a", &count.to_string()]);
+    }
+    let live: Vec<u64> = status(&network).sites.iter().map(|site| site.answers).collect();
+    assert_eq!(live, simulated(&fabric, &queries));
+    assert_eq!(live.iter().sum::<u64>(), 17);
+    assert!(live[0] > live[1] && live[1] > 0 && live[2] == 0, "{live:?}");
     network.down().unwrap();
 }
 
