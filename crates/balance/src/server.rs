@@ -80,6 +80,14 @@ pub struct ServerStatus {
     pub ejected_because: Option<EjectionReason>,
 }
 
+/// A server, as far as sites are concerned.
+pub(crate) struct SiteServer {
+    pub is_healthy: bool,
+    pub connections: u32,
+    pub connections_max: Option<u32>,
+    pub utilisation_permille: Option<u32>,
+}
+
 /// What the service keeps of one server.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "independent of each other")]

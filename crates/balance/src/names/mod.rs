@@ -114,14 +114,6 @@ impl SiteState {
     }
 }
 
-/// A server, as far as sites are concerned.
-pub(crate) struct SiteServer {
-    pub is_healthy: bool,
-    pub connections: u32,
-    pub connections_max: Option<u32>,
-    pub utilisation_permille: Option<u32>,
-}
-
 /// A mean of what is known.
 #[derive(Default)]
 struct Shares {

@@ -56,7 +56,7 @@ impl QueryCounters {
 }
 
 /// What becomes of a query.
-enum Found {
+enum ZoneMatch {
     /// The name, and where it begins in the question's.
     Name(usize, usize),
     /// Nothing is there, but the zone of this name is.
@@ -120,24 +120,24 @@ impl Names {
             }
         };
         let is_of_here = query.class == IN && !kind::TRANSFERS.contains(&query.record);
-        let found = if is_of_here { self.find(asked_at, &query) } else { Found::Nobody };
+        let found = if is_of_here { self.find(asked_at, &query) } else { ZoneMatch::Nobody };
         let answer = match found {
-            Found::Nobody => {
+            ZoneMatch::Nobody => {
                 self.counters.refused += 1;
                 Reply::empty(Rcode::Refused).emit(&query).0
             }
-            Found::Below(number, zone_at) => {
+            ZoneMatch::Below(number, zone_at) => {
                 self.counters.name_error += 1;
                 let ttl_s = self.names[number].spec.ttl_s;
                 Reply { zone_at: Some(zone_at), ttl_s, ..Reply::empty(Rcode::NameError) }.emit(&query).0
             }
-            Found::Name(number, zone_at) => self.answer_name((number, zone_at), source, &query, states),
+            ZoneMatch::Name(number, zone_at) => self.answer_name((number, zone_at), source, &query, states),
         };
         Some(answer)
     }
 
     /// Whose name it is that is asked for at an address.
-    fn find(&self, asked_at: IpAddr, query: &Query) -> Found {
+    fn find(&self, asked_at: IpAddr, query: &Query) -> ZoneMatch {
         let asked = |name: &&(usize, &Name)| name.1.spec.asked_at.contains(&asked_at);
         let at_address = || self.names.iter().enumerate().filter(move |name| asked(&name));
         let zone = at_address()
@@ -145,11 +145,11 @@ impl Names {
             .min_by_key(|(_, zone_at)| *zone_at);
         let is_between = || at_address().any(|(_, name)| name.spec.name.offset_of(&query.name).is_some());
         match zone {
-            Some((number, 0)) => Found::Name(number, 0),
+            Some((number, 0)) => ZoneMatch::Name(number, 0),
             // A name has no records of its own that leads to one that has.
-            Some((number, zone_at)) if is_between() => Found::Name(number, zone_at),
-            Some((number, zone_at)) => Found::Below(number, zone_at),
-            None => Found::Nobody,
+            Some((number, zone_at)) if is_between() => ZoneMatch::Name(number, zone_at),
+            Some((number, zone_at)) => ZoneMatch::Below(number, zone_at),
+            None => ZoneMatch::Nobody,
         }
     }
 

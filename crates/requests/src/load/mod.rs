@@ -10,4 +10,4 @@ mod connect;
 mod run;
 
 pub use config::{Connections, LoadConfig, Progress};
-pub use run::run;
+pub use run::{run, run_following};
