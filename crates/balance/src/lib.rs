@@ -26,6 +26,7 @@
 //! | when servers are probed, and what follows | [`health`] |
 //! | agents' texts | [`agent`] |
 //! | who of several balancers is active | `vrrp` |
+//! | which site a name leads to | [`names`] |
 //!
 //! Invariants: a server that is out gets no connection unless the service is in panic; what was opened and not closed is active or
 //! inactive at exactly one server; the same seed and the same calls give the same choices.
@@ -42,6 +43,7 @@ mod estimate;
 mod event;
 pub mod health;
 mod load;
+pub mod names;
 mod persistence;
 mod scheduler;
 mod server;

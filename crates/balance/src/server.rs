@@ -81,6 +81,14 @@ pub struct ServerStatus {
     pub ejected_because: Option<EjectionReason>,
 }
 
+/// A server, as far as sites are concerned.
+pub(crate) struct SiteServer {
+    pub is_healthy: bool,
+    pub connections: u32,
+    pub connections_max: Option<u32>,
+    pub utilisation_permille: Option<u32>,
+}
+
 /// What the service keeps of one server.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "independent of each other")]
@@ -204,9 +212,14 @@ impl Server {
         }
     }
 
+    /// The most connections that it may have.
+    pub fn connections_max(&self) -> Option<u32> {
+        self.agent_connections_max.or(self.spec.connections_max)
+    }
+
     /// Compares its connections with its limits. True if it has become full, or is so no longer.
     pub fn check_limit(&mut self) -> bool {
-        let Some(max) = self.agent_connections_max.or(self.spec.connections_max) else {
+        let Some(max) = self.connections_max() else {
             return core::mem::take(&mut self.is_full);
         };
         let before = self.is_full;

@@ -12,7 +12,7 @@ use crate::event::{Event, Events};
 use crate::load::LoadReport;
 use crate::persistence::Bindings;
 use crate::scheduler::{self, schedule::Schedule};
-use crate::server::{Outcome, Server, ServerStatus, Unavailable};
+use crate::server::{Outcome, Server, ServerStatus, SiteServer, Unavailable};
 use crate::server_id::ServerId;
 use crate::servers::Servers;
 use crate::silence::Watch;
@@ -427,6 +427,17 @@ impl Service {
         let specified = self.spec.servers.iter().filter_map(|spec| self.servers.get(self.servers.find(&spec.name)?));
         let left = self.servers.all().filter(|server| !server.is_specified);
         specified.chain(left).map(move |server| server.status(now, self.spec.report_expiry, heeds_overload))
+    }
+
+    /// The servers that are to get connections, as whoever balances between sites sees them.
+    pub(crate) fn site_servers(&self, now: Time) -> impl Iterator<Item = SiteServer> {
+        let expiry = self.spec.report_expiry;
+        self.servers.all().filter(|server| server.is_wanted()).map(move |server| SiteServer {
+            is_healthy: !server.is_down() && !server.failures.is_ejected(),
+            connections: server.connections(),
+            connections_max: server.connections_max(),
+            utilisation_permille: server.load.report(now, expiry).and_then(LoadReport::utilisation_permille),
+        })
     }
 
     /// Whether so few servers are left that those that are out get connections.

@@ -78,7 +78,9 @@ impl<P> Graph<P> {
         if was.services == is.services && renumbering.nodes.iter_enumerated().all(|(was, is)| Some(was) == *is) {
             std::mem::swap(&mut self.services, &mut old.services);
             std::mem::swap(&mut self.balancers, &mut old.balancers);
+            std::mem::swap(&mut self.names, &mut old.names);
         } else {
+            self.names.take_over(&old.names);
             self.services.take_over(now, &mut old.services, (&is.services, &renumbering.nodes));
             let services = (&was.services, &is.services);
             self.balancers.take_over(now, &mut old.balancers, services, &renumbering.nodes);

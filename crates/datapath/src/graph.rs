@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use balance::names::Names;
 use bond::Transmit;
 use link::{Impaired, Link, LinkSpec, Verdict};
 use machine::{Rebase, Rng, Span, Time};
@@ -108,6 +109,8 @@ pub struct Graph<P> {
     pub services: ServiceState,
     /// Those that are balanced at hosts.
     pub(crate) balancers: Balancers,
+    /// What name servers know of the names that lead to services.
+    pub(crate) names: Names,
     /// What an end has just handed on.
     pub(crate) released: Vec<P>,
     /// Packets that have come in by a port in no time, besides the one that is followed: of copies, and of what bonds send. They wait their turn here, so
@@ -263,6 +266,7 @@ impl<P> Default for Graph<P> {
             chains: ChainState::default(),
             services: ServiceState::default(),
             balancers: Balancers::default(),
+            names: Names::default(),
             released: Vec::new(),
             pending: VecDeque::new(),
             first_segments: Vec::new(),
@@ -305,6 +309,7 @@ impl<P> Graph<P> {
             chains: ChainState::new(&tables.steering, seeds.tables),
             services: ServiceState::new(now, &tables.services, seeds.tables),
             balancers: Balancers::new(now, &tables.services, seeds.tables),
+            names: Names::new(tables.services.names().iter().map(|name| name.spec.clone()).collect()),
             routes,
             spread,
             ..Self::default()

@@ -35,6 +35,7 @@ impl<P> Graph<P> {
         split[0].chains = self.chains;
         split[0].services = self.services;
         split[0].balancers = self.balancers;
+        split[0].names = self.names;
         for (port, egress) in self.egress.into_iter_enumerated() {
             match egress_owner(port) {
                 Owner::One(part) => split[part].egress[port] = egress,
@@ -79,6 +80,7 @@ impl<P> Rebase for Graph<P> {
             chains,
             services,
             balancers,
+            names: _,
             released: _,
             pending: _,
             generation: _,

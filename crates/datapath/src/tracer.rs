@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use balance::names::{NameView, QueryCounters};
 use bond::end::Received;
 use bond::{Config, End, MemberId, Summary, Transmit};
 use link::LinkSpec;
@@ -193,6 +194,11 @@ impl Tracer {
     /// How services stand after what was sent, in the order of the file.
     pub fn services(&self) -> Vec<ServiceView<'_>> {
         self.graph.service_views(&self.tables.services)
+    }
+
+    /// How names stand after what was asked, in the order of the file, and what name servers have counted besides.
+    pub fn names(&self) -> (Vec<NameView<'_>>, QueryCounters) {
+        self.graph.names()
     }
 
     /// What packets are looked up in.

@@ -87,6 +87,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
     setups.extend(functions.setups);
     let chains = chains::chains(&file, &graph, functions.all, problems);
     let services = services::services(&file, (&graph, &setups), problems);
+    let names = services::names(&file, (&graph, &setups), &services, problems);
     let controllers = file.controllers.as_ref().filter(|text| text.sound);
     let controllers = controllers.and_then(|text| crate::controllers::controllers(&text.value, problems));
     let block = match &controllers {
@@ -115,6 +116,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
         chains,
         simulated_functions: functions.simulated,
         services,
+        names,
         setups,
         controllers,
         experiments,

@@ -21,7 +21,7 @@ use crate::parameters::{parameters, plain};
 use crate::quantity::{Bytes, Length, Whole};
 use crate::read::{Device, Fields, Mapping, Name, Read, Text, expected, section};
 use crate::repeat::RepeatText;
-use crate::services::ServiceText;
+use crate::services::{DnsName, NameText, ServiceText};
 use crate::source::At;
 use crate::switches::SwitchText;
 use crate::topologies::TopologyText;
@@ -92,6 +92,8 @@ parameters! {
         "chains" => chains: Option<At<Mapping<Name, ChainText>>>;
         /// Services, by name: several servers behind one address.
         "services" => services: Option<At<Mapping<Name, ServiceText>>>;
+        /// Names that DNS leads to one of several services, by the services' health and load and by who asks: `www.example.net`.
+        "names" => names: Option<At<Mapping<DnsName, NameText>>>;
         /// The controllers above the network. A file may have them alone, without a network.
         "controllers" => controllers: Option<At<ControllersText>>;
         /// What to measure, by name.

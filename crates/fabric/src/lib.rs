@@ -17,7 +17,7 @@
 //! | `spread`, `routes`, `mtu`, `seed` | of the whole network |
 //! | `flows`, `groups` | what switches do with packets besides forwarding along the routes, as `ovs-ofctl` writes it |
 //! | `switches` | their ports: VLANs, devices of the machine, storm control; how long learned addresses are known |
-//! | `services` | several servers behind one address, and who gets the next connection |
+//! | `services` | several servers behind one address, and who gets the next connection; names that lead to one of several services |
 //! | `functions`, `chains` | what has two ports and passes packets on, and which packets pass which of them on their way |
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
 //! | `experiments` | `traffic` (`faults`: links that go down and up; `requests`: what is asked of a service) or `cluster` (what is asked of the controllers, `faults`), `vary`, `for`, `warm-up`, `time-series`, `repeat` (a number, or `until` the mean is known), `expect`, `report` of each |

@@ -23,7 +23,7 @@ pub use cluster::*;
 pub use host::*;
 pub use requests::*;
 pub use service::socket_address;
-use service::{WrittenService, written_services};
+use service::{WrittenName, WrittenService, written_names, written_services};
 
 use crate::{Metric, Overrides, Setting, SwitchSettings, SwitchTables};
 
@@ -56,6 +56,8 @@ pub struct Fabric {
     pub simulated_functions: Vec<LinkSpec>,
     /// Several servers behind one address each.
     pub services: Vec<datapath::Service>,
+    /// Names that lead to one of several services.
+    pub names: Vec<datapath::ServedName>,
     /// By name of the host: what runs in it and what it finds there. Those that have nothing of this are left out.
     pub setups: BTreeMap<String, HostSetup>,
     /// The controllers. A file may have them and no network: then the topology is empty, and all experiments ask
@@ -66,10 +68,11 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Addresses that no host has, but functions of chains and services.
+    /// Addresses that no host has, but functions of chains, services and name servers.
     pub fn aliases(&self) -> Vec<AddressAlias> {
         let mut aliases = self.chains.aliases();
         aliases.extend(datapath::Service::aliases(&self.services));
+        aliases.extend(datapath::ServedName::aliases(&self.names, &self.services));
         aliases
     }
 }
@@ -99,6 +102,8 @@ impl Serialize for Fabric {
             chains: Vec<WrittenChain<'a>>,
             #[serde(skip_serializing_if = "Vec::is_empty")]
             services: Vec<WrittenService<'a>>,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            names: Vec<WrittenName<'a>>,
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             setups: &'a BTreeMap<String, HostSetup>,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,12 +131,14 @@ impl Serialize for Fabric {
             chains,
             simulated_functions,
             services,
+            names,
             setups,
             controllers,
             experiments,
         } = self;
         let functions = written_functions(topology, chains, simulated_functions);
         let chains = written_chains(topology, chains);
+        let names = written_names(names, services);
         let services = written_services(topology, services);
         let flow_tables = flow_tables.iter().map(|(id, tables)| (topology.nodes[*id].name.as_str(), tables)).collect();
         let switches = switches.iter().map(|(id, settings)| (topology.nodes[*id].name.as_str(), settings)).collect();
@@ -151,6 +158,7 @@ impl Serialize for Fabric {
             functions,
             chains,
             services,
+            names,
             setups,
             controllers,
             experiments,

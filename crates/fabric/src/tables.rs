@@ -17,7 +17,9 @@ impl Fabric {
             rerouting: self.rerouting,
             pipelines,
             steering: Steering::new(topology, &self.chains, !self.services.is_empty()),
-            services: Services::new(topology, &self.services, self.mtu).with_clients_behind(self.clients_behind()),
+            services: Services::new(topology, &self.services, self.mtu)
+                .with_clients_behind(self.clients_behind())
+                .with_names(&self.names),
             ports: self.port_table(),
         }
     }

@@ -10,6 +10,7 @@ mod hints;
 mod hostile;
 mod interfaces;
 mod messages;
+mod names;
 mod network;
 mod parameters;
 mod requests;

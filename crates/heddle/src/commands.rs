@@ -26,6 +26,7 @@ mod logs;
 mod macs;
 mod measure;
 mod metrics;
+mod names;
 mod path;
 mod ping;
 mod port;

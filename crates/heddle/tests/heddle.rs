@@ -17,6 +17,7 @@ mod flow_tables;
 mod fuzz_targets;
 mod interrupted;
 mod live;
+mod names;
 mod network_commands;
 mod paths;
 mod ports;

@@ -72,6 +72,7 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
         chains: Chains::default(),
         simulated_functions: Vec::new(),
         services: Vec::new(),
+        names: Vec::new(),
         setups: BTreeMap::new(),
         controllers: None,
         experiments: Vec::new(),

@@ -32,15 +32,11 @@ pub const DEVICE: &str = UPLINK;
 
 /// The host's address there, the next hop, and what answers queries of the DNS: of a prefix that no network of hosts has (RFC 7335).
 const ADDRESS: [&str; 4] = ["192.0.0.2", "29", "192.0.0.1", NAME_SERVER];
-const NAME_SERVER: &str = "192.0.0.3";
+/// Where it asks for names.
+pub const NAME_SERVER: &str = "192.0.0.3";
 
 /// The same for IPv6, in a /64 of the prefix that hosts have (RFC 4193), where this machine has a way out by that. Programs that find both prefer IPv4 then (RFC 6724).
 const ADDRESS_V6: [&str; 2] = ["fd68:6564:646c:ffff::2", "fd68:6564:646c:ffff::1"];
-
-/// What a host with an uplink sees as `/etc/resolv.conf`.
-pub fn resolv_conf() -> HostFile {
-    HostFile { path: "/etc/resolv.conf".to_owned(), text: format!("nameserver {NAME_SERVER}\n") }
-}
 
 /// Bytes of a message between the two: each uplink takes a few hundred.
 const MESSAGE_MAX: usize = 128 << 10;

@@ -2,6 +2,7 @@
 
 #[path = "../../sim/tests/pipelines/mod.rs"]
 mod pipelines;
+mod queries;
 mod segments;
 mod served;
 
@@ -15,6 +16,7 @@ use live::{Instance, StartOptions};
 const USAGE: &str = "usage: heddle-live-testbed daemon --instance NAME [--ephemeral]
        heddle-live-testbed up NAME FILE | exec NAME HOST COMMAND... | counters NAME | down NAME | clean
        heddle-live-testbed serve PORT | serve-once PORT | agent PORT TEXT | ask ADDRESS TIMES | ask-from ADDRESS TIMES | ask-much ADDRESS TIMES | ask-long ADDRESS TIMES | ask-udp ADDRESS TIMES | hold ADDRESS
+       heddle-live-testbed query SERVER NAME TYPE TIMES [SUBNET] | resolve NAME
        heddle-live-testbed segments [SCRIPT|FILE.txt [PLAYS]] | trace SCRIPT | agree SCRIPT | random SEED COUNT";
 
 fn main() -> ExitCode {
@@ -71,6 +73,11 @@ fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
         ["ask-much", address, times] => served::ask(address, times.parse()?, "much"),
         ["ask-long", address, times] => served::ask(address, times.parse()?, &"who ".repeat(1_000_000)),
         ["ask-udp", address, times] => served::ask_by_udp(address, times.parse()?)?,
+        ["query", server, name, record, times] => queries::query(server, name, record, times.parse()?, None)?,
+        ["query", server, name, record, times, subnet] => {
+            queries::query(server, name, record, times.parse()?, Some(subnet))?;
+        }
+        ["resolve", name] => queries::resolve(name)?,
         ["hold", address] => served::hold(address)?,
         ["clean"] => println!("{:?}", live::clean()?),
         _ => return Err(USAGE.into()),

@@ -20,6 +20,7 @@ mod hosts;
 mod images;
 mod kernel_path;
 mod meddling;
+mod names;
 mod null;
 mod other_users;
 mod packet;

@@ -1,5 +1,6 @@
 //! A real server and real clients.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use machine::Span;
-use requests::load::{Connections, LoadConfig, run};
+use requests::load::{Connections, LoadConfig, Progress, run, run_following};
 use requests::serve::{Mode, ServeConfig, Serving};
 use requests::{Error, Limits, WhenFull};
 use serde_json::Value;
@@ -123,6 +124,40 @@ fn load(address: SocketAddr, generator: GeneratorSpec, connections: Connections)
         seed: 1,
     };
     run(&config, &AtomicBool::new(false), |_| {}).expect("it runs")
+}
+
+/// New connections go where targets have moved to.
+#[test]
+fn targets_may_move() {
+    let (first, second) = (Running::start(config()), Running::start(config()));
+    let load = LoadConfig {
+        targets: vec![first.address],
+        sources: Vec::new(),
+        host: None,
+        path: None,
+        connections: Connections::New,
+        generator: GeneratorSpec { lasts: Span::from_secs(60), ..spec(Workload::FineGrain, CLOSED) },
+        timeout: Span::from_secs(60),
+        seed: 1,
+    };
+    let (ending, address) = (AtomicBool::new(false), second.address);
+    let gone = Cell::new(false);
+    let moved = || (!gone.replace(true)).then(|| vec![address]);
+    let mut since = None;
+    let shown = |progress: &Progress| {
+        if gone.get() {
+            let first = *since.get_or_insert(progress.done);
+            ending.store(progress.done > first + 100, Ordering::Relaxed);
+        }
+    };
+    let measured = run_following(&load, &ending, shown, moved).expect("it runs");
+    assert_eq!(measured.failures().total(), 0, "{measured:?}");
+    assert!(measured.done() > 100);
+    let accepted = |server: &Running| server.stats()["connections_accepted"].as_u64().expect("a number");
+    // One of each is this question.
+    assert!(accepted(&first) > 1 && accepted(&second) > 100);
+    first.wait();
+    second.wait();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Ranges of addresses, some of them within others: the smallest one that an address is in counts.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::address::address_bits;
 
@@ -48,6 +49,31 @@ impl AddressRange {
         Self::new(address, last)
     }
 
+    /// Whether an address is in it.
+    pub fn has(&self, address: IpAddr) -> bool {
+        (self.first..=self.last).contains(&address_bits(address))
+    }
+
+    /// How many first bits all of its addresses have in common: of a prefix, its length.
+    pub fn common_bits(&self) -> u32 {
+        (self.first ^ self.last).leading_zeros() - self.unused_bits()
+    }
+
+    /// How many first bits of an address say whether it is in this prefix or not: those of the prefix, or those up to the first one that differs. None of an address of
+    /// the other family.
+    pub fn bits_that_decide(&self, address: IpAddr) -> u32 {
+        if address.is_ipv4() != (self.last < IPV4_END) {
+            return 0;
+        }
+        let differs = (address_bits(address) ^ self.first).leading_zeros() - self.unused_bits();
+        self.common_bits().min(differs + 1)
+    }
+
+    /// Bits before an address of its family.
+    const fn unused_bits(&self) -> u32 {
+        if self.last < IPV4_END { 96 } else { 0 }
+    }
+
     /// Reads `10.0.0.0/8`, or an address alone.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
@@ -56,6 +82,19 @@ impl AddressRange {
             Some(length) => Self::prefix(address, length.trim().parse().ok()?),
             None => Self::new(address, address),
         }
+    }
+}
+
+/// As its prefix, if it is one: `10.0.0.0/8`.
+impl fmt::Display for AddressRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first: IpAddr = if self.last < IPV4_END {
+            Ipv4Addr::from_bits(self.first as u32).into()
+        } else {
+            // The addresses before these are IPv4's.
+            Ipv6Addr::from_bits(if self.first == IPV4_END { 0 } else { self.first }).into()
+        };
+        write!(formatter, "{first}/{}", self.common_bits())
     }
 }
 

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::{
-    EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, Pseudo, TcpPacket, TcpRepr, checksum,
-    ethertype, protocol, tcp_flags,
+    EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, Pseudo, TcpPacket, TcpRepr, UdpPacket,
+    UdpRepr, checksum, ethertype, protocol, tcp_flags,
 };
 
 /// The longest frame that is answered by one like it.
@@ -62,15 +62,7 @@ fn reset(frame: &[u8]) -> Option<Vec<u8>> {
     };
     let mut payload = vec![0; tcp.buffer_len()];
     tcp.emit(&mut payload);
-    match (sent.src, sent.dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            TcpRepr::fill_checksum(&mut payload, &Pseudo::V4 { src: dst, dst: src, protocol: protocol::TCP });
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst)) => {
-            TcpRepr::fill_checksum(&mut payload, &Pseudo::V6 { src: dst, dst: src, protocol: protocol::TCP });
-        }
-        _ => return None,
-    }
+    TcpRepr::fill_checksum(&mut payload, &pseudo(&sent, protocol::TCP)?);
     Some(answer(&ethernet, &sent, &payload))
 }
 
@@ -154,6 +146,63 @@ pub(super) fn echo(frame: &[u8]) -> Option<Vec<u8>> {
     Some(answer_by_icmp(&ethernet, &sent, payload))
 }
 
+/// What somebody asks a name server, and from where.
+pub(super) struct NameQuestion<'a> {
+    pub from: IpAddr,
+    pub message: &'a [u8],
+}
+
+/// The port of name servers.
+const DOMAIN: u16 = 53;
+
+/// Bytes of a datagram's header.
+const UDP_HEADER: usize = 8;
+
+/// Reads a frame that came to a name server's address. `None` if it is no datagram for it, or a wrong one.
+pub(super) fn question(frame: &[u8]) -> Option<NameQuestion<'_>> {
+    let ethernet = EthernetPacket::new_checked(frame).ok()?;
+    let sent = read(&ethernet).filter(|sent| sent.protocol == protocol::UDP)?;
+    let datagram = UdpPacket::new_checked(sent.payload).ok().filter(|datagram| datagram.dst_port() == DOMAIN)?;
+    // Without a checksum only IPv4 has datagrams (RFC 8200, 8.1).
+    let whole = &sent.payload[..sent.payload.len().min(UDP_HEADER + datagram.payload().len())];
+    let is_whole = match (datagram.checksum(), pseudo(&sent, protocol::UDP)?) {
+        (0, Pseudo::V4 { .. }) => true,
+        (0, Pseudo::V6 { .. }) => false,
+        // A sum is the same from either end.
+        (_, pseudo) => checksum::transport(&pseudo, whole) == 0,
+    };
+    if !is_whole {
+        return None;
+    }
+    Some(NameQuestion { from: sent.src, message: datagram.payload() })
+}
+
+/// The datagram that answers another one with this.
+pub(super) fn reply(frame: &[u8], message: &[u8]) -> Option<Vec<u8>> {
+    let ethernet = EthernetPacket::new_checked(frame).ok()?;
+    let sent = read(&ethernet)?;
+    let datagram = UdpPacket::new_checked(sent.payload).ok()?;
+    let udp = UdpRepr {
+        src_port: datagram.dst_port(),
+        dst_port: datagram.src_port(),
+        payload_len: u16::try_from(message.len()).ok()?,
+    };
+    let mut payload = vec![0; udp.buffer_len()];
+    udp.emit(&mut payload);
+    payload.extend(message);
+    UdpRepr::fill_checksum(&mut payload, &pseudo(&sent, protocol::UDP)?);
+    Some(answer(&ethernet, &sent, &payload))
+}
+
+/// What checksums of a protocol cover besides, in an answer.
+const fn pseudo(sent: &Sent<'_>, protocol: u8) -> Option<Pseudo> {
+    match (sent.src, sent.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => Some(Pseudo::V4 { src: dst, dst: src, protocol }),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => Some(Pseudo::V6 { src: dst, dst: src, protocol }),
+        _ => None,
+    }
+}
+
 /// A frame back to the sender of another one.
 fn answer(ethernet: &EthernetPacket<'_>, sent: &Sent<'_>, payload: &[u8]) -> Vec<u8> {
     let outer = EthernetRepr {
@@ -186,4 +235,59 @@ fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, length: usize) -> Vec<u8>
     let mut header = vec![0; ip.buffer_len()];
     ip.emit(&mut header);
     header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A datagram between these two, with its checksum.
+    fn datagram(src: IpAddr, dst: IpAddr, port: u16, message: &[u8]) -> Vec<u8> {
+        let mut payload = vec![0; UDP_HEADER];
+        UdpRepr { src_port: 4_000, dst_port: port, payload_len: message.len() as u16 }.emit(&mut payload);
+        payload.extend(message);
+        let outer = EthernetRepr {
+            dst: [6; 6],
+            src: [2; 6],
+            vlan: None,
+            ethertype: if src.is_ipv4() { ethertype::IPV4 } else { ethertype::IPV6 },
+        };
+        // An answer goes the other way.
+        let sent = Sent { src: dst, dst: src, protocol: protocol::UDP, payload: &[] };
+        UdpRepr::fill_checksum(&mut payload, &pseudo(&sent, protocol::UDP).expect("one family"));
+        let mut bytes = [0; 14];
+        EthernetRepr { dst: outer.src, src: outer.dst, ..outer }.emit(&mut bytes);
+        answer(&EthernetPacket::new_checked(&bytes).expect("a header"), &sent, &payload)
+    }
+
+    #[test]
+    fn questions_to_name_servers_are_whole_datagrams_and_answers_go_back() {
+        let ends: [(IpAddr, IpAddr); 2] = [
+            (Ipv4Addr::new(10, 0, 0, 1).into(), Ipv4Addr::new(10, 0, 0, 53).into()),
+            (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::from_bits(53).into()),
+        ];
+        for (client, server) in ends {
+            let frame = datagram(client, server, DOMAIN, b"what?");
+            let read = question(&frame).expect("a question");
+            assert_eq!((read.from, read.message), (client, &b"what?"[..]));
+            let back = reply(&frame, b"that").expect("an answer");
+            let ethernet = EthernetPacket::new_checked(&back).expect("a frame");
+            let sent = super::read(&ethernet).expect("a packet");
+            let answered = UdpPacket::new_checked(sent.payload).expect("a datagram");
+            assert_eq!((ethernet.src(), ethernet.dst(), sent.src, sent.dst), ([6; 6], [2; 6], server, client));
+            assert_eq!((answered.src_port(), answered.dst_port(), answered.payload()), (DOMAIN, 4_000, &b"that"[..]));
+            assert_eq!(checksum::transport(&pseudo(&sent, protocol::UDP).expect("one family"), sent.payload), 0);
+            assert!(question(&datagram(client, server, 54, b"what?")).is_none());
+            // Any bit of it that differs is found out, but for those that say to which port it goes.
+            let start = frame.len() - 5;
+            for at in start..frame.len() {
+                let mut wrong = frame.clone();
+                wrong[at] ^= 1;
+                assert!(question(&wrong).is_none(), "{at}");
+            }
+            let mut without = frame;
+            without[start - 2..start].fill(0);
+            assert_eq!(question(&without).is_some(), client.is_ipv4());
+        }
+    }
 }

@@ -14,6 +14,7 @@ mod balancers;
 mod behind;
 mod counters;
 mod full_nat;
+mod name_servers;
 mod offload;
 mod opening;
 mod proxied;
@@ -28,7 +29,7 @@ mod tunnel;
 mod view;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use balance::health::HealthSpec;
 use balance::{CountryRules, ServiceSpec};
@@ -41,6 +42,7 @@ pub(crate) use balancers::Balancers;
 pub use balancers::{BALANCERS_MAX, BalancerRole, BalancerView, VrrpSettings};
 pub use behind::{AddressRange, BehindRouters};
 pub use counters::{ServerCounters, ServiceCounters};
+pub use name_servers::ServedName;
 pub use offload::{KernelUse, OffloadedFlow};
 pub use state::ServiceState;
 pub use sync::{SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion, parse_sync};
@@ -115,6 +117,11 @@ pub struct VirtualAddress {
     pub port: u16,
 }
 
+/// The address with these bits.
+fn ip(is_ipv6: bool, bits: u128) -> IpAddr {
+    if is_ipv6 { Ipv6Addr::from_bits(bits).into() } else { Ipv4Addr::from_bits(bits as u32).into() }
+}
+
 /// A server of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
@@ -141,11 +148,7 @@ pub enum ForwardingMethod {
 impl VirtualAddress {
     /// The address alone.
     pub fn ip(&self) -> IpAddr {
-        if self.is_ipv6 {
-            IpAddr::V6(self.address.into())
-        } else {
-            IpAddr::V4(Ipv4Addr::from_bits(self.address as u32))
-        }
+        ip(self.is_ipv6, self.address)
     }
 
     /// What it carries.
@@ -235,6 +238,10 @@ pub struct Services {
     mtu: u32,
     /// Clients that routers may be between.
     behind: BehindRouters,
+    /// Names that lead to them.
+    names: Vec<ServedName>,
+    /// Addresses of name servers, and whether each is of IPv6, ascending.
+    name_servers: Vec<(bool, u128)>,
 }
 
 impl Services {
@@ -271,8 +278,44 @@ impl Services {
             by_owner.entry(*owner).or_insert_with(|| vec![*owner]).push(NodeId(interface));
         }
         let interfaces = by_owner.into_values().collect();
-        let behind = BehindRouters::new();
-        Self { all: services.to_vec(), addresses, server_addresses, interfaces, balancers, tunnel_ends, mtu, behind }
+        Self {
+            all: services.to_vec(),
+            addresses,
+            server_addresses,
+            interfaces,
+            balancers,
+            tunnel_ends,
+            mtu,
+            ..Self::default()
+        }
+    }
+
+    /// The same with names that lead to them.
+    #[must_use]
+    pub fn with_names(mut self, names: &[ServedName]) -> Self {
+        let asked_at = names.iter().flat_map(|name| &name.spec.asked_at);
+        self.name_servers =
+            asked_at.map(|address| (address.is_ipv6(), balance::config::address_bits(*address))).collect();
+        self.name_servers.sort_unstable();
+        self.name_servers.dedup();
+        self.names = names.to_vec();
+        self
+    }
+
+    /// Names that lead to services, in the order of the file.
+    pub fn names(&self) -> &[ServedName] {
+        &self.names
+    }
+
+    /// Whether some address is a name server's.
+    #[inline]
+    const fn has_name_servers(&self) -> bool {
+        !self.name_servers.is_empty()
+    }
+
+    /// Whether this one is.
+    fn is_name_server(&self, is_ipv6: bool, address: u128) -> bool {
+        self.name_servers.binary_search(&(is_ipv6, address)).is_ok()
     }
 
     /// Whether there are none.

@@ -35,6 +35,11 @@ impl<P> Graph<P> {
             }
             return Some(packet);
         }
+        let packet = if moment.tables.services.has_name_servers() {
+            self.answer_as_name_server(moment, driver, port, packet)?
+        } else {
+            packet
+        };
         if has_balancers {
             match self.course_of(moment.tables, host, driver.headers(&packet)) {
                 Towards::Here => {}
@@ -129,17 +134,30 @@ impl<P> Graph<P> {
             Decision::Echo => driver.frame(&packet).and_then(answers::echo),
             Decision::Drop => None,
         };
-        // It is what the switch next to the client says, and comes to the client by its link.
-        let to = tables.host_table.by_mac(driver.source(&packet));
-        if let (Some(frame), Some(to)) = (answer, to)
-            && let Some(answer) = driver.make(&frame, Forwarding { to, hash: FlowHash(0) }, Tag::None)
-        {
-            self.put(moment, driver, tables.map.far(port), answer);
-        } else if decision != Decision::Exhausted {
+        if !self.say(moment, driver, port, packet, answer) && decision != Decision::Exhausted {
             driver.count(Loss::Service);
         }
-        driver.free(packet);
         None
+    }
+
+    /// The sender of a packet, which goes nowhere, hears this, if it does: then this is true.
+    pub(super) fn say<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        port: NetPort,
+        packet: P,
+        answer: Option<Vec<u8>>,
+    ) -> bool {
+        let tables = moment.tables;
+        // It is what the switch next to the client says, and comes to the client by its link.
+        let to = tables.host_table.by_mac(driver.source(&packet));
+        let answer =
+            answer.zip(to).and_then(|(frame, to)| driver.make(&frame, Forwarding { to, hash: FlowHash(0) }, Tag::None));
+        driver.free(packet);
+        let Some(answer) = answer else { return false };
+        self.put(moment, driver, tables.map.far(port), answer);
+        true
     }
 }
 

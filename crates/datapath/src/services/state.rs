@@ -620,6 +620,11 @@ impl ServiceState {
         Some(&mut running.machine)
     }
 
+    /// The machine of a service, by its number in the file.
+    pub(super) fn machine_of(&self, number: usize) -> Option<&balance::Service> {
+        Some(&self.running[*self.by_number.get(number)? as usize].machine)
+    }
+
     /// Connections of all services.
     pub const fn conntrack(&self) -> Option<&Conntrack> {
         self.conntrack.as_ref()

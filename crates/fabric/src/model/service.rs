@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use datapath::{Service, VirtualAddress};
+use datapath::{ServedName, Service, VirtualAddress};
 use machine::Span;
 use serde::Serialize;
 use topology::{NodeId, Topology};
@@ -42,6 +42,51 @@ struct WrittenServer<'a> {
     weight: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_connections: Option<u32>,
+}
+
+/// A name that leads to services.
+#[derive(Serialize)]
+pub(super) struct WrittenName<'a> {
+    name: String,
+    asked_at: &'a [IpAddr],
+    ttl_s: u32,
+    shed_from_percent: u32,
+    sites: Vec<WrittenSite<'a>>,
+}
+
+/// A site of it.
+#[derive(Serialize)]
+struct WrittenSite<'a> {
+    site: &'a str,
+    service: &'a str,
+    addresses: &'a [IpAddr],
+    weight: u32,
+    backup: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    clients: Vec<String>,
+}
+
+pub(super) fn written_names<'a>(names: &'a [ServedName], services: &'a [Service]) -> Vec<WrittenName<'a>> {
+    let written = names.iter().map(|ServedName { spec, services: numbers }| WrittenName {
+        name: spec.name.to_string(),
+        asked_at: &spec.asked_at,
+        ttl_s: spec.ttl_s,
+        shed_from_percent: spec.shed_from_percent,
+        sites: spec
+            .sites
+            .iter()
+            .zip(numbers)
+            .map(|(site, number)| WrittenSite {
+                site: &site.name,
+                service: &services[*number].name,
+                addresses: &site.addresses,
+                weight: site.weight,
+                backup: site.is_backup,
+                clients: site.clients.iter().map(ToString::to_string).collect(),
+            })
+            .collect(),
+    });
+    written.collect()
 }
 
 /// Where clients find a service.

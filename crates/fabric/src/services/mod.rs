@@ -3,6 +3,7 @@
 mod balancers;
 mod behind;
 mod health;
+mod names;
 mod reach;
 mod source;
 mod text;
@@ -16,6 +17,7 @@ use datapath::{AgentSpec, CountriesSpec, KernelUse, Server, Service, VirtualAddr
 use machine::Span;
 use vswitch::conntrack::NatRange;
 
+pub(crate) use names::{DnsName, NameText, names};
 pub use text::ServiceSetting;
 pub(crate) use text::{ServiceAxis, ServiceText};
 
@@ -197,14 +199,8 @@ fn addresses(
         if !reach.check_address(ip, *place, problems) {
             continue;
         }
-        let owner = graph.topology.hosts().find(|(host, _)| {
-            graph.topology.address(*host).is_some_and(|own| match ip {
-                IpAddr::V4(ip) => own.ipv4 == ip,
-                IpAddr::V6(ip) => own.ipv6 == ip,
-            })
-        });
-        if let Some((_, node)) = owner {
-            let message = format!("`{}` has the address {ip}", node.name);
+        if let Some(owner) = host_with(graph, ip) {
+            let message = format!("`{owner}` has the address {ip}");
             let hint = "take an address of 10.0.0.0/8 that no host has; `heddle show nodes FILE` lists those of hosts";
             problems.add(*place, message, "of a host", hint);
             continue;
@@ -238,6 +234,17 @@ fn addresses(
         read.push(address);
     }
     read
+}
+
+/// The host that has an address.
+fn host_with(graph: &Graph, ip: IpAddr) -> Option<&str> {
+    let has_it = |own: &topology::HostAddress| match ip {
+        IpAddr::V4(ip) => own.ipv4 == ip,
+        IpAddr::V6(ip) => own.ipv6 == ip,
+    };
+    let mut hosts = graph.topology.hosts();
+    let (_, node) = hosts.find(|(host, _)| graph.topology.address(*host).is_some_and(has_it))?;
+    Some(&node.name)
 }
 
 /// The servers, and what schedulers know of them.

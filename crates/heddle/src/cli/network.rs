@@ -137,6 +137,8 @@ pub enum ShowTopic {
     Counters,
     /// Services: how each server does, and what it has been given; with `--watch` as `top` shows it
     Services,
+    /// Names that lead to one of several services: each site's health, load and share of the answers, and what name servers refused
+    Names,
     /// Service chains: what passes each function, how long it takes, and whether it is up
     Chains,
     /// Programs that hosts start with the network: whether they run, how they ended, and where their output is

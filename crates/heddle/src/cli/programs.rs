@@ -94,7 +94,7 @@ pub enum WorkMode {
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 #[derive(Debug, Args)]
 pub struct Load {
-    /// Whom to ask, as in `h2:80` or `http://10.1.0.80/`; several are asked in turn. A path is asked for in place of the workload's
+    /// Whom to ask, as in `h2:80` or `http://10.1.0.80/`; several are asked in turn. A path is asked for in place of the workload's. Names are looked up once a second: new connections go where they lead then
     #[arg(value_name = "TARGET", required = true)]
     pub targets: Vec<String>,
     /// What is asked for

@@ -1,13 +1,14 @@
 //! `load`: clients that ask a service, and measure.
 
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use machine::Span;
 use miette::{Report, miette};
-use requests::load::{Connections, LoadConfig, Progress, run};
+use requests::load::{Connections, LoadConfig, Progress, run_following};
 use serde_json::{Map, Value, json};
 use workload::service::{Arrivals, GeneratorSpec, Latencies, Measured, Workload, WorkloadSpec};
 
@@ -53,7 +54,10 @@ pub fn load(args: &Load, format: Format) -> Result<Ending, Report> {
             progress.done, progress.failed, progress.in_flight
         ));
     };
-    let measured = run(&config, &ending, shown).map_err(|error| explain(&error))?;
+    let found = Arc::default();
+    follow_names(&args.targets, &config.targets, &ending, &found);
+    let moved = || found.lock().ok()?.take();
+    let measured = run_following(&config, &ending, shown, moved).map_err(|error| explain(&error))?;
     bar.finish_and_clear();
     print(args, &measured, format)?;
     if last.is_some_and(|last| last.waited * 100 < last.passed * (100 - BUSY_PERCENT)) {
@@ -65,6 +69,38 @@ pub fn load(args: &Load, format: Format) -> Result<Ending, Report> {
         return Ok(Ending::Interrupted);
     }
     Ok(if measured.failures().total() > 0 { Ending::Missed } else { Ending::Passed })
+}
+
+/// Addresses of all targets that were looked up last, if they are others than before.
+type FoundTargets = Mutex<Option<Vec<SocketAddr>>>;
+
+/// Looks the names of targets up again and again while a load lasts: a name server may answer something else by now.
+fn follow_names(texts: &[String], known: &[SocketAddr], ending: &Arc<AtomicBool>, found: &Arc<FoundTargets>) {
+    const INTERVAL: Duration = Duration::from_secs(1);
+    let is_name = |text: &String| {
+        let authority = Target::parse(text).authority;
+        authority.parse::<SocketAddr>().is_err() && authority.trim_matches(['[', ']']).parse::<IpAddr>().is_err()
+    };
+    if !texts.iter().any(is_name) {
+        return;
+    }
+    let (texts, mut known) = (texts.to_vec(), known.to_vec());
+    let (ending, found) = (Arc::clone(ending), Arc::clone(found));
+    // It ends with the program.
+    std::thread::spawn(move || {
+        while !ending.load(Ordering::Relaxed) {
+            std::thread::sleep(INTERVAL);
+            let resolved = texts.iter().map(|text| Target::parse(text).resolve(text).ok()).collect();
+            // While nobody answers, addresses hold that somebody has answered.
+            let Some(addresses): Option<Vec<SocketAddr>> = resolved else { continue };
+            if addresses != known
+                && let Ok(mut place) = found.lock()
+            {
+                known.clone_from(&addresses);
+                *place = Some(addresses);
+            }
+        }
+    });
 }
 
 fn progress_bar(args: &Load, config: &LoadConfig) -> ProgressBar {

@@ -63,6 +63,7 @@ fn page(name: &str, counters: &Counters) -> String {
         network::workers,
         services::chains,
         services::services,
+        services::names,
     ];
     render(parts.iter().flat_map(|part| part(&network, counters)).collect())
 }

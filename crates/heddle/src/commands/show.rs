@@ -17,6 +17,7 @@ use super::explain;
 use super::flow::{show_connections, show_flows, show_meters};
 use super::instance::{Subject, connect, definition, is_file, running, subject};
 use super::macs::mac_rows;
+use super::names::{names, names_of_file};
 use super::services::{services, services_of_file};
 use crate::cli::{Format, Show, ShowTopic};
 use crate::natural;
@@ -120,6 +121,7 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str, format: Format) -> Res
         )),
         ShowTopic::Chains => Ok(chains_of_file(fabric)),
         ShowTopic::Services => Ok(services_of_file(fabric)),
+        ShowTopic::Names => Ok(names_of_file(fabric)),
         ShowTopic::Programs => Ok(programs_of_file(fabric)),
     }
 }
@@ -137,6 +139,7 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic, format: F
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
         ShowTopic::Chains => chains(instance)?,
         ShowTopic::Services => services(instance, format)?,
+        ShowTopic::Names => names(instance)?,
         ShowTopic::Programs => programs(&instance.programs().map_err(explain)?),
     })
 }

@@ -49,6 +49,7 @@ targets! {
     ingress
     iperf_report
     lacp
+    name_query
     peer_envelope
     placement
     requests

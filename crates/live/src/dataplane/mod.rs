@@ -20,6 +20,7 @@ mod host_port;
 mod ingress;
 mod learning;
 mod leaving;
+mod names;
 mod offloads;
 mod parts;
 mod plan;

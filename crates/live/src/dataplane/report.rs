@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use balance::names::QueryCounters;
 use datapath::Graph;
 use machine::{Time, nanos};
 use topology::{BondEndId, Direction, NetPort, NodeId, Side};
@@ -12,10 +13,10 @@ use super::edge::EdgeState;
 use super::plan::Plan;
 use super::pool::Packet;
 use super::renumbering::Renumbering;
-use super::{chains, services};
+use super::{chains, names, services};
 use crate::control::{
-    self, ChainCounters, Counters, Forwarded, LinkCounters, PortCounters, PortTraffic, Refusals, ServiceStatus,
-    WorkerCounters,
+    self, ChainCounters, Counters, Forwarded, LinkCounters, NameStatus, PortCounters, PortTraffic, Refusals,
+    ServiceStatus, WorkerCounters,
 };
 
 /// What one worker counted, by the plan's numbers.
@@ -31,6 +32,7 @@ pub struct Report {
     bonds: Vec<(BondEndId, control::BondState)>,
     chains: Vec<ChainCounters>,
     services: Vec<ServiceStatus>,
+    names: (Vec<NameStatus>, QueryCounters),
     refused: Refusals,
     worker: WorkerCounters,
 }
@@ -42,6 +44,7 @@ impl Report {
             port.count_losses();
         }
         let services = services::services(graph, plan, at);
+        let names = names::names(graph, plan, at);
         let directions = plan.fabric().topology.links.keys().flat_map(Direction::both);
         let links = directions.filter_map(|way| Some((way, graph.egress[plan.map().leaving(way)].link()?)));
         let ends = graph.ends.iter_enumerated();
@@ -57,6 +60,7 @@ impl Report {
                 .collect(),
             chains: chains::counters(&graph.chains, plan, at),
             services,
+            names,
             refused: edge.refused,
             worker: edge.counters,
         }
@@ -98,6 +102,10 @@ impl Report {
         counters.bonds.extend(self.bonds.into_iter().map(|(_, bond)| bond));
         counters.chains.extend(self.chains);
         counters.services.extend(self.services);
+        // They are one worker's.
+        if !self.names.0.is_empty() {
+            (counters.names, counters.name_servers) = self.names;
+        }
         counters.refused.add(&self.refused);
         counters.workers.push(self.worker);
     }

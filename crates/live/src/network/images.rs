@@ -35,7 +35,7 @@ impl Network {
             let own = |host: &&Host| host.spec().name == *name;
             let new = made.iter().find(own);
             let Some((image, host)) = image.zip(new.or_else(|| self.hosts.iter().find(own))) else { continue };
-            let files = files_of(setup);
+            let files = files_of(fabric, name);
             let known =
                 self.roots.get(name).filter(|root| new.is_none() && root.image == *image && root.files == files);
             let root = if let Some(known) = known {

@@ -1,15 +1,16 @@
 //! What runs in the hosts of a network, and what they find there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fabric::{Fabric, HostFile, HostSetup, Program};
+use fabric::{Fabric, HostFile, Program};
 
 use super::{ExternalHost, Network};
 use crate::Error;
 use crate::files::{self, FileMount};
+use crate::host::HostSpec;
 use crate::programs::{Launch, ProgramState, output_path};
 use crate::uplink::{self, Outside, Wanted};
 use crate::vm::{Guest, unusable_path};
@@ -35,14 +36,30 @@ fn by_path(program: &Program) -> Program {
     program
 }
 
-/// The files that programs of a host see: those of the file, and what an uplink needs.
-pub(super) fn files_of(setup: &HostSetup) -> Vec<HostFile> {
-    let mut files = setup.files.clone();
-    let own = uplink::resolv_conf();
-    if setup.uplink.is_some() && !files.iter().any(|file| file.path == own.path) {
-        files.push(own);
-    }
+/// The files that programs of a host see: those of the file, and which name servers they ask.
+pub(super) fn files_of(fabric: &Fabric, host: &str) -> Vec<HostFile> {
+    let setup = fabric.setups.get(host);
+    let mut files = setup.map(|setup| setup.files.clone()).unwrap_or_default();
+    let own = resolv_conf(fabric, setup.is_some_and(|setup| setup.uplink.is_some()));
+    files.extend(own.filter(|own| !files.iter().any(|file| file.path == own.path)));
     files
+}
+
+/// What a host sees as `/etc/resolv.conf`: the network's name servers, and the one behind its uplink, which answers what those refuse. `None`: what the machine has.
+fn resolv_conf(fabric: &Fabric, has_uplink: bool) -> Option<HostFile> {
+    /// As many as resolvers ask (resolv.conf(5)).
+    const ASKED: usize = 3;
+    let mut servers: Vec<String> = Vec::new();
+    for address in fabric.names.iter().flat_map(|name| &name.spec.asked_at) {
+        let text = address.to_string();
+        if !servers.contains(&text) {
+            servers.push(text);
+        }
+    }
+    servers.truncate(ASKED - usize::from(has_uplink));
+    servers.extend(has_uplink.then(|| uplink::NAME_SERVER.to_owned()));
+    let text = servers.iter().fold(String::new(), |text, server| text + "nameserver " + server + "\n");
+    (!text.is_empty()).then(|| HostFile { path: "/etc/resolv.conf".to_owned(), text })
 }
 
 impl Network {
@@ -50,19 +67,25 @@ impl Network {
     pub(super) fn lay_out_files(&self, fabric: &Fabric) -> Result<LaidOut, Error> {
         let mut next = LaidOut { hosts: BTreeMap::new(), count: self.laid_out.count };
         // Those of an image are written into its own root.
-        let all = fabric.setups.iter().filter(|(_, setup)| setup.image.is_none());
-        let all = all.map(|(host, setup)| (host, files_of(setup)));
+        let has_image = |host: &String| fabric.setups.get(host).is_some_and(|setup| setup.image.is_some());
+        let hosts = HostSpec::of(fabric).filter(|spec| spec.within.is_none() && !spec.is_function);
+        let mut hosts: BTreeSet<String> = hosts.map(|spec| spec.name).collect();
+        hosts.extend(fabric.setups.keys().cloned());
+        let all = hosts.into_iter().filter(|host| !has_image(host)).map(|host| {
+            let files = files_of(fabric, &host);
+            (host, files)
+        });
         for (host, wanted) in all.filter(|(_, wanted)| !wanted.is_empty()) {
-            let known = self.laid_out.hosts.get(host).filter(|(files, _)| *files == wanted);
+            let known = self.laid_out.hosts.get(&host).filter(|(files, _)| *files == wanted);
             let laid_out = if let Some(known) = known {
                 known.clone()
             } else {
                 next.count += 1;
                 let root = self.below_runtime_folder("files").join(format!("{host}.{}", next.count));
-                let mounts = files::lay_out(&root, host, &wanted)?;
+                let mounts = files::lay_out(&root, &host, &wanted)?;
                 (wanted, mounts)
             };
-            next.hosts.insert(host.clone(), laid_out);
+            next.hosts.insert(host, laid_out);
         }
         Ok(next)
     }
@@ -156,7 +179,7 @@ impl Network {
                     root,
                     hosts_file: self.hosts_path.to_string_lossy().into_owned(),
                     mounts: self.mounts(name).to_vec(),
-                    files: files_of(setup),
+                    files: files_of(fabric, name),
                     folder: folder.to_owned(),
                     output: output_path(&outputs, name, &program.name),
                     guest_status: None,

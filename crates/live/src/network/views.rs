@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use balance::ServiceSpec;
 use balance::health::HealthSpec;
-use datapath::{AgentSpec, ForwardingMethod, KernelUse, Service, VirtualAddress, VrrpSettings};
+use balance::names::NameSpec;
+use datapath::{AgentSpec, ForwardingMethod, KernelUse, ServedName, Service, VirtualAddress, VrrpSettings};
 use fabric::{Fabric, HostSetup, SwitchSettings, SwitchTables};
 use link::LinkSpec;
 use topology::{BondEnd, LinkId, Node, NodeId, Rerouting, Side};
@@ -26,6 +27,7 @@ pub(super) fn is_same(old: &Fabric, new: &Fabric) -> bool {
         && old.switches == new.switches
         && old.setups == new.setups
         && old.services == new.services
+        && old.names == new.names
         && (&old.chains, &old.simulated_functions) == (&new.chains, &new.simulated_functions)
         && (old.spread, old.rerouting, old.mtu, old.seed) == (new.spread, new.rerouting, new.mtu, new.seed)
 }
@@ -47,7 +49,15 @@ pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
     compare(old.map_or_else(BTreeMap::new, bond_views), bond_views(new), &mut applied);
     compare(old.map_or_else(BTreeMap::new, chain_views), chain_views(new), &mut applied);
     compare(old.map_or_else(BTreeMap::new, service_views), service_views(new), &mut applied);
+    compare(old.map_or_else(BTreeMap::new, name_views), name_views(new), &mut applied);
     applied
+}
+
+/// Each name: what it is, and the services of its sites.
+fn name_views(fabric: &Fabric) -> BTreeMap<String, (&NameSpec, Vec<&str>)> {
+    let services = |name: &ServedName| name.services.iter().map(|at| fabric.services[*at].name.as_str()).collect();
+    let views = fabric.names.iter().map(|name| (format!("name {}", name.spec.name), (&name.spec, services(name))));
+    views.collect()
 }
 
 /// Each service: its servers by their names, and all else that is said of it.

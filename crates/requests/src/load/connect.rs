@@ -35,6 +35,16 @@ impl Connector {
         Ok(Self { targets: targets?, next_target: 0, next_source: 0 })
     }
 
+    /// Other targets from now on, unless there are none, or no source fits one of them.
+    pub fn retarget(&mut self, targets: &[SocketAddr], sources: &[IpAddr]) {
+        if let Ok(other) = Self::new(targets, sources)
+            && !other.targets.is_empty()
+        {
+            self.next_target %= other.targets.len();
+            self.targets = other.targets;
+        }
+    }
+
     /// Begins a connection to the next target from the next source.
     pub fn connect(&mut self) -> io::Result<TcpStream> {
         let (target, sources) = &self.targets[self.next_target];

@@ -11,4 +11,4 @@ mod parted;
 mod run;
 
 pub use config::{Connections, LoadConfig, Progress};
-pub use run::run;
+pub use run::{run, run_following};

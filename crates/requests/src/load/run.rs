@@ -1,6 +1,7 @@
 //! The loop of a load: one thread, as many connections as there are clients.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use machine::{Control as _, Span, Step, Time};
@@ -24,6 +25,19 @@ const SWEEP: Span = Span::from_ms(50);
 /// # Errors
 /// [`Error::SourceFamily`], [`Error::System`].
 pub fn run(config: &LoadConfig, ending: &AtomicBool, progress: impl FnMut(&Progress)) -> Result<Measured, Error> {
+    run_following(config, ending, progress, || None)
+}
+
+/// The same with targets that move: `moved` is asked some twenty times a second, and says where they are when that has changed. New connections go there; those that there are stay.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_following(
+    config: &LoadConfig,
+    ending: &AtomicBool,
+    progress: impl FnMut(&Progress),
+    moved: impl FnMut() -> Option<Vec<SocketAddr>>,
+) -> Result<Measured, Error> {
     crate::descriptors::raise_limit();
     let connector = Connector::new(&config.targets, &config.sources)?;
     let generator = Generator::new(&config.generator, config.seed);
@@ -45,7 +59,7 @@ pub fn run(config: &LoadConfig, ending: &AtomicBool, progress: impl FnMut(&Progr
         parted: Parted::new(slots),
         waited: Span::ZERO,
     };
-    load.run(ending, progress)
+    load.run(ending, progress, moved)
 }
 
 /// What follows the path in each request.
@@ -87,7 +101,12 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    fn run(mut self, ending: &AtomicBool, mut progress: impl FnMut(&Progress)) -> Result<Measured, Error> {
+    fn run(
+        mut self,
+        ending: &AtomicBool,
+        mut progress: impl FnMut(&Progress),
+        mut moved: impl FnMut() -> Option<Vec<SocketAddr>>,
+    ) -> Result<Measured, Error> {
         let whole = self.config.generator.warm_up + self.config.generator.lasts;
         let mut next_sweep = Time::ZERO + SWEEP;
         loop {
@@ -102,6 +121,9 @@ impl Load<'_> {
                     self.generator.stop(now);
                 }
                 self.sweep(now);
+                if let Some(targets) = moved() {
+                    self.connector.retarget(&targets, &self.config.sources);
+                }
                 let (done, failed) = (self.generator.measured().done(), self.generator.measured().failures().total());
                 let in_flight = self.generator.in_flight();
                 let (passed, waited) = (now.since(Time::ZERO), self.waited);

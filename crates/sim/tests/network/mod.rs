@@ -46,6 +46,7 @@ pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fab
         chains: Chains::default(),
         simulated_functions: Vec::new(),
         services: Vec::new(),
+        names: Vec::new(),
         setups: BTreeMap::new(),
         controllers: None,
         experiments: Vec::new(),

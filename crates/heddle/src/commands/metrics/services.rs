@@ -96,6 +96,39 @@ pub fn services(network: &Labels, counters: &Counters) -> Vec<Family> {
     ]
 }
 
+/// Each name that leads to services, each site of it, and what name servers have counted.
+pub fn names(network: &Labels, counters: &Counters) -> Vec<Family> {
+    let mut outcomes = Family::counter(
+        "heddle_name_queries",
+        "Queries for a name: `answered` with a site's addresses, those of them by a backup (`failed-over`) or without a healthy site (`failed-open`), and `no-data`",
+    );
+    let mut answers = Family::counter("heddle_site_answers", "Answers with the site's addresses");
+    let mut healthy = Family::gauge("heddle_site_healthy_servers", "Servers of the site that can get connections");
+    let mut servers = Family::gauge("heddle_site_servers", "Servers of the site that are to get connections");
+    let mut load = Family::gauge("heddle_site_load_ratio", "How much of the site's capacity is in use, of 1");
+    let mut messages =
+        Family::counter("heddle_name_server_messages", "What came to name servers, by what became of it");
+    for name in &counters.names {
+        let labels = with(network, "name", &name.name);
+        for (outcome, count) in name.counters.named() {
+            outcomes.add(&with(&labels, "outcome", outcome), count);
+        }
+        for site in &name.sites {
+            let labels = with(&with(&labels, "site", &site.site), "service", &site.service);
+            answers.add(&labels, site.answers);
+            healthy.add(&labels, site.healthy);
+            servers.add(&labels, site.servers);
+            load.add_some(&labels, site.load_percent.map(|percent| f64::from(percent) / 1e2));
+        }
+    }
+    if !counters.names.is_empty() {
+        for (kind, count) in counters.name_servers.named() {
+            messages.add(&with(network, "kind", kind), count);
+        }
+    }
+    vec![outcomes, answers, healthy, servers, load, messages]
+}
+
 /// Each course of each chain, and each function of it.
 pub fn chains(network: &Labels, counters: &Counters) -> Vec<Family> {
     let mut chain_packets = Family::counter(

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use datapath::ServiceCounters;
 use live::control::{
-    ChainCounters, ChainHop, Forwarded, HealthStatus, HopCount, LinkCounters, PortCounters, ServerStatus, ServiceStatus,
+    ChainCounters, ChainHop, Forwarded, HealthStatus, HopCount, LinkCounters, NameStatus, PortCounters, ServerStatus,
+    ServiceStatus, SiteStatus,
 };
 
 use super::*;
@@ -48,6 +49,10 @@ fn counters() -> Counters {
         counters: ServiceCounters { refused: 6, ..ServiceCounters::default() },
         ..ServiceStatus::default()
     }];
+    let site = SiteStatus { site: "east".to_owned(), answers: 4, load_percent: Some(50), ..SiteStatus::default() };
+    let name = "www.example.net".to_owned();
+    counters.names = vec![NameStatus { name, sites: vec![site], ..NameStatus::default() }];
+    counters.name_servers.refused = 2;
     counters
 }
 
