@@ -3,12 +3,15 @@
 use machine::{Rebase, Span, Time};
 use serde::Serialize;
 
+/// A server of which nothing is heard is out for this part of the time that others are.
+const SILENT_PARTS: u64 = 10;
+
 /// When a server is ejected, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ejection {
     /// So many failures one after the other.
     pub consecutive: u32,
-    /// Or so many handshakes that wait for a server of which nothing has been heard for this long, and for four times as long as any of them waited of late.
+    /// Handshakes wait for a server, and nothing has been heard of it for this long, and for four times as long as any of them waited of late.
     pub silence: Span,
     /// The first time it lasts this long; the second time twice as long, and so on.
     pub base: Span,
@@ -75,10 +78,10 @@ pub enum EjectionReason {
         /// How the last one did.
         last: Failure,
     },
-    /// So many handshakes waited, and nothing came from it.
+    /// So many first segments of handshakes waited, and nothing came from it.
     Silent {
         /// How many.
-        handshakes: u32,
+        segments: u32,
         /// For how long, without what the balancer did not see.
         milliseconds: u64,
     },
@@ -101,8 +104,8 @@ impl std::fmt::Display for EjectionReason {
                 };
                 write!(f, "{failures} connections failed in a row, and the last one was {last}")
             }
-            Self::Silent { handshakes, milliseconds } => {
-                write!(f, "{handshakes} handshakes waited, and nothing had come from it for {milliseconds} ms")
+            Self::Silent { segments, milliseconds } => {
+                write!(f, "{segments} first segments waited, and nothing had come from it for {milliseconds} ms")
             }
             Self::SuccessRate { permille } => {
                 write!(f, "{} % of its connections succeeded, far fewer than others'", *permille as f64 / 10.0)
@@ -150,13 +153,31 @@ impl Failures {
         self.times += 1;
         self.reason = Some(reason);
         self.was_ejected = true;
-        let until = now + (ejection.base * u64::from(self.times)).min(ejection.longest);
+        // Whoever is silent is asked again soon: what no answer is for may be its client's fault.
+        let parts = if matches!(reason, EjectionReason::Silent { .. }) { SILENT_PARTS } else { 1 };
+        let until = now + (ejection.base * u64::from(self.times)).min(ejection.longest) / parts;
         self.ejected_until = Some(until);
         until
     }
 
     pub const fn is_ejected(&self) -> bool {
         self.ejected_until.is_some()
+    }
+
+    /// The same of a time that nobody has been shown yet: nothing is asked while everybody goes elsewhere.
+    pub fn is_ejected_at(&self, now: Time) -> bool {
+        self.ejected_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether it is out since nothing was heard of it.
+    pub const fn is_silent(&self) -> bool {
+        self.is_ejected() && matches!(self.reason, Some(EjectionReason::Silent { .. }))
+    }
+
+    /// Brings back one that was out since nothing was heard of it.
+    pub const fn readmit_silent(&mut self) {
+        self.ejected_until = None;
+        self.consecutive = 0;
     }
 
     /// Why it is out; nothing if it is not.

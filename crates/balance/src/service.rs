@@ -292,13 +292,14 @@ impl Service {
         }
     }
 
-    /// The first segment of a handshake goes to a server, once more or for the first time. Whoever calls it for each of them, and [`Service::heard`], has servers that fall
+    /// The first segment of a handshake goes to a server, `is_again` if once more. Whoever calls it for each of them, and [`Service::heard`], has servers that fall
     /// silent taken out.
     #[inline]
-    pub fn handshake(&mut self, now: Time, server: ServerId) {
+    pub fn handshake(&mut self, now: Time, server: ServerId, is_again: bool) {
+        let Some(ejection) = &self.spec.ejection else { return };
         let at = self.watch.tick(now);
         if let Some(server) = self.servers.get_mut(server) {
-            server.silence.asked(at);
+            server.silence.asked(at, is_again, ejection);
         }
         if self.watch.is_due() {
             self.eject_silent(now, at);
@@ -309,8 +310,13 @@ impl Service {
     #[inline]
     pub fn heard(&mut self, now: Time, server: ServerId, handshake: Option<Span>) {
         self.watch.tick(now);
-        if let Some(server) = self.servers.get_mut(server) {
-            server.silence.heard(handshake);
+        self.watch.heard();
+        let Some(entry) = self.servers.get_mut(server) else { return };
+        entry.silence.heard(handshake);
+        if entry.failures.is_silent() {
+            entry.failures.readmit_silent();
+            self.events.push(Event::Readmitted(server));
+            self.server_changed(now);
         }
     }
 
@@ -433,7 +439,7 @@ impl Service {
     pub(crate) fn site_servers(&self, now: Time) -> impl Iterator<Item = SiteServer> {
         let expiry = self.spec.report_expiry;
         self.servers.all().filter(|server| server.is_wanted()).map(move |server| SiteServer {
-            is_healthy: !server.is_down() && !server.failures.is_ejected(),
+            is_healthy: !server.is_down() && !server.failures.is_ejected_at(now),
             connections: server.connections(),
             connections_max: server.connections_max(),
             utilisation_permille: server.load.report(now, expiry).and_then(LoadReport::utilisation_permille),

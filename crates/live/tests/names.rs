@@ -177,3 +177,27 @@ fn names_change_while_the_network_runs() {
     assert!(network.counters().unwrap().names.is_empty());
     network.down().unwrap();
 }
+
+#[test]
+fn a_program_goes_on_when_its_name_servers_change() {
+    let Some(bed) = Bed::new() else { return };
+    let text = NETWORK
+        .replace("nodes: { h1: host,", "nodes: { h1: { kind: host, programs: { stays: { run: [sleep, '3600'] } } },");
+    let network = bed.up("names", &text);
+    let pid = || {
+        let programs = network.programs().unwrap();
+        programs.into_iter().find(|state| state.program == "stays").and_then(|state| state.pid)
+    };
+    bed::wait_until("it runs", || pid().is_some());
+    let begun = pid();
+    let seen = || std::fs::read_to_string(format!("/proc/{}/root/etc/resolv.conf", begun.unwrap())).unwrap();
+    bed::wait_until("it sees the first ones", || seen() == "nameserver 10.1.0.53\nnameserver fd68:6564:646c::53\n");
+    let other = text.replace("address: [10.1.0.53, 'fd68:6564:646c::53']", "address: 10.1.0.54");
+    network.apply(&bed::source(&other), &Overrides::default()).unwrap();
+    assert_eq!((pid(), seen().as_str()), (begun, "nameserver 10.1.0.54\n"));
+    // What is new is seen by those that begin then.
+    network.apply(&bed::source(text.split("names:\n  www").next().unwrap()), &Overrides::default()).unwrap();
+    network.apply(&bed::source(&text), &Overrides::default()).unwrap();
+    assert_eq!(pid(), begun);
+    network.down().unwrap();
+}

@@ -12,7 +12,6 @@ pub(super) mod flag {
     pub const RESPONSE: u16 = 0x8000;
     pub const OPCODE: u16 = 0x7800;
     pub const AUTHORITATIVE: u16 = 0x0400;
-    pub const TRUNCATED: u16 = 0x0200;
     pub const RECURSION_DESIRED: u16 = 0x0100;
     /// Copied as it came (RFC 6840, 5.9).
     pub const CHECKING_DISABLED: u16 = 0x0010;

@@ -49,7 +49,8 @@ impl Reply<'_> {
         Self { rcode, zone_at: None, ttl_s: 0, addresses: &[], is_authority: false, scope: 0 }
     }
 
-    /// The answer's bytes; and whether addresses are left out since they would not fit.
+    /// The answer's bytes; and whether addresses are left out since they would not fit. One fits always, and any of them will do, so that is no truncation (TC): it would have
+    /// clients ask by TCP, where nobody answers.
     pub fn emit(&self, query: &Query) -> (Vec<u8>, bool) {
         let extension = query.edns.map(|edns| self.extension(&edns)).unwrap_or_default();
         let limit = query.edns.map_or(SIZE, |edns| usize::from(edns.size_max.min(SIZE_MAX)).max(SIZE));
@@ -78,9 +79,6 @@ impl Reply<'_> {
         set(&mut bytes, 10, u16::from(query.edns.is_some()));
         if self.zone_at.is_some() {
             bytes[2] |= (flag::AUTHORITATIVE >> 8) as u8;
-        }
-        if is_truncated {
-            bytes[2] |= (flag::TRUNCATED >> 8) as u8;
         }
         bytes.extend(extension);
         (bytes, is_truncated)

@@ -115,14 +115,15 @@ impl Service {
     #[cold]
     pub(super) fn eject_silent(&mut self, now: Time, at: Time) {
         let Some(ejection) = self.spec.ejection else { return };
+        let times = (at, self.watch.heard_at());
         for position in 0..self.servers.len() {
             let server = self.servers.at(position);
             let id = server.id;
             if !server.failures.is_ejected()
-                && let Some((handshakes, waited)) = server.silence.is_too_long(at, &ejection)
+                && let Some((segments, waited)) = server.silence.is_too_long(times, &ejection)
             {
                 let milliseconds = waited.as_ps() / 1_000_000_000;
-                self.eject(now, id, EjectionReason::Silent { handshakes, milliseconds });
+                self.eject(now, id, EjectionReason::Silent { segments, milliseconds });
             }
         }
     }

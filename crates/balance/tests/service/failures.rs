@@ -133,7 +133,7 @@ fn handshakes(service: &mut Service, (from, ms, count): (u64, u64, u64), silent:
     let begun = (0..count).map(|number| from + number * ms);
     for now in begun {
         let id = open(service, at(now));
-        service.handshake(at(now), id);
+        service.handshake(at(now), id, false);
         if number(service, id) != silent {
             let handshake = Span::from_us(100);
             service.heard(at(now) + handshake, id, Some(handshake));
@@ -153,20 +153,28 @@ fn who_falls_silent_is_out_before_a_tenth_of_a_second() {
     assert!((50..70).contains(&after), "{after} ms");
     assert_eq!(unavailable(&service, at(2_999)), [None, Some(Unavailable::Ejected), None]);
     let why = service.status(at(2_999)).find_map(|server| server.ejected_because).expect("it is known");
-    assert!(why.to_string().contains("handshakes waited, and nothing had come from it for 5"), "{why}");
+    assert!(why.to_string().contains("segments waited, and nothing had come from it for 5"), "{why}");
     // It comes back, and is out again if nothing has changed; each time for longer.
     assert_eq!(events(&mut service, at(40_000)).len(), 1);
     assert!(handshakes(&mut service, (40_000, 1, 1_000), '2').is_some());
     assert_eq!(handshakes(&mut service, (120_000, 1, 2_000), '-'), None);
 }
 
-/// Where few come, five handshakes are waited for, however long they take.
+/// A first segment that was lost is sent again, and answered.
 #[test]
-fn few_handshakes_without_an_answer_say_nothing_yet() {
+fn one_handshake_without_an_answer_says_nothing() {
     let mut service = service(Scheduler::Rr, &[1, 1]);
-    assert_eq!(handshakes(&mut service, (0, 1_000, 10), '-'), None);
-    assert_eq!(handshakes(&mut service, (20_000, 1_000, 8), '2'), None);
-    assert!(handshakes(&mut service, (28_000, 1_000, 10), '2').is_some());
+    assert_eq!(handshakes(&mut service, (0, 1, 100), '-'), None);
+    let second = service.server("s2").expect("it is there");
+    service.handshake(at(100), second, false);
+    for now in 101..1_100 {
+        service.heard(at(now), service.server("s1").expect("it is there"), None);
+    }
+    service.handshake(at(1_100), second, true);
+    service.handshake(at(1_100), second, false);
+    assert_eq!(events(&mut service, at(1_101)), [], "what is answered at once waits for nobody");
+    service.heard(at(1_101), second, Some(Span::from_ms(1)));
+    assert_eq!(handshakes(&mut service, (1_200, 1, 100), '-'), None);
 }
 
 #[test]
@@ -176,7 +184,7 @@ fn who_is_far_away_may_take_its_time() {
     // Every answer takes 120 ms, and a new handshake begins each millisecond.
     for now in 0..2_000 {
         let id = open(&mut service, at(now));
-        service.handshake(at(now), id);
+        service.handshake(at(now), id, false);
         asked.push(id);
         if now >= 120 {
             service.heard(at(now), asked[now as usize - 120], Some(Span::from_ms(120)));
@@ -184,15 +192,47 @@ fn who_is_far_away_may_take_its_time() {
         // Nobody has been heard yet in the beginning: that says nothing, either.
         assert_eq!(events(&mut service, at(now)), [], "{now}");
     }
-    // When nothing comes any more, it takes four times as long.
-    let (mut now, mut out) = (2_000, None);
-    while out.is_none() {
+    // When one says nothing any more, that takes four times as long to see.
+    let begun = 2_000..4_000;
+    let out = begun.clone().find(|&now| {
         let id = open(&mut service, at(now));
-        service.handshake(at(now), id);
-        out = events(&mut service, at(now)).iter().any(|event| matches!(event, Event::Ejected { .. })).then_some(now);
-        now += 1;
+        service.handshake(at(now), id, false);
+        if number(&service, id) == '1' {
+            service.heard(at(now), id, Some(Span::from_ms(120)));
+        }
+        events(&mut service, at(now)).iter().any(|event| matches!(event, Event::Ejected { .. }))
+    });
+    assert!((2_480..2_600).contains(&out.expect("it is out")), "{out:?}");
+}
+
+/// What all leave unanswered is nobody's fault: a cut link before all of them, or a client whose segments no kernel takes.
+#[test]
+fn when_all_fall_silent_nobody_is_blamed() {
+    let mut service = service(Scheduler::Rr, &[1, 1, 1]);
+    assert_eq!(handshakes(&mut service, (0, 1, 300), '-'), None);
+    for now in 300..3_000 {
+        let id = open(&mut service, at(now));
+        service.handshake(at(now), id, false);
     }
-    assert!((2_000..2_600).contains(&out.expect("it ends")), "{out:?}");
+    assert_eq!(events(&mut service, at(3_000)), []);
+}
+
+#[test]
+fn who_is_out_for_silence_is_back_with_the_first_packet_that_comes_from_it() {
+    let mut service = service(Scheduler::Rr, &[1, 1]);
+    let out = handshakes(&mut service, (0, 1, 1_000), '2').expect("it is out, though it was never heard");
+    let second = service.server("s2").expect("it is there");
+    assert_eq!(unavailable(&service, at(out)), [None, Some(Unavailable::Ejected)]);
+    service.heard(at(out + 1), second, None);
+    assert_eq!(unavailable(&service, at(out + 1)), [None, None]);
+    assert_eq!(events(&mut service, at(out + 1)), [Event::Readmitted(second)]);
+    // For failures that were seen it takes its time.
+    fail(&mut service, at(out + 2), '2', 5);
+    service.heard(at(out + 3), second, None);
+    assert_eq!(unavailable(&service, at(out + 3)), [None, Some(Unavailable::Ejected)]);
+    // Those who ask how a site does hear that its time is over, though nobody has opened a connection since.
+    let healthy = |service: &Service, now| balance::names::SiteState::of(service, now).healthy;
+    assert_eq!((healthy(&service, at(out + 100)), healthy(&service, at(out + 100_000))), (1, 2));
 }
 
 /// A balancer that got no processor for a second has heard nobody meanwhile.
@@ -205,7 +245,7 @@ fn whoever_stood_still_himself_blames_nobody() {
         let now = at(round * 1_000);
         let opened: Vec<_> = (0..100).map(|_| open(&mut service, now)).collect();
         for id in &opened {
-            service.handshake(now, *id);
+            service.handshake(now, *id, false);
         }
         assert_eq!(events(&mut service, now), []);
         for id in opened {
@@ -219,7 +259,7 @@ fn a_service_whose_answers_go_other_ways_takes_nobody_for_silent() {
     let mut service = service(Scheduler::Rr, &[1, 1]);
     for now in 0..5_000 {
         let id = open(&mut service, at(now));
-        service.handshake(at(now), id);
+        service.handshake(at(now), id, false);
     }
     assert_eq!(events(&mut service, at(5_000)), []);
 }

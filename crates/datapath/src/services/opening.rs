@@ -102,7 +102,7 @@ impl ServiceState {
         running.half_open += u32::from(is_tcp);
         // A server finds no way to an address that nobody has, and its answer never leaves.
         if is_tcp && from.is_its_address {
-            running.machine.handshake(now, server);
+            running.machine.handshake(now, server, false);
         }
         let counters = &mut running.servers[server.index()];
         counters.in_packets += 1;

@@ -403,7 +403,7 @@ impl ServiceState {
             let machine = &mut self.running[running].machine;
             let is_first = tracked.tcp == Some(TcpState::SynSent) && segment.tcp_flags & tcp_flags::SYN != 0;
             if is_first && is_from_host {
-                machine.handshake(now, server);
+                machine.handshake(now, server, true);
             }
             let moves = match tracked.tcp {
                 // Nobody has answered yet: whoever is there may.

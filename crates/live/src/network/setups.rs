@@ -15,6 +15,9 @@ use crate::programs::{Launch, ProgramState, output_path};
 use crate::uplink::{self, Outside, Wanted};
 use crate::vm::{Guest, unusable_path};
 
+/// Where resolvers look for name servers.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
 /// The files of hosts, as they were laid out last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LaidOut {
@@ -59,7 +62,7 @@ fn resolv_conf(fabric: &Fabric, has_uplink: bool) -> Option<HostFile> {
     servers.truncate(ASKED - usize::from(has_uplink));
     servers.extend(has_uplink.then(|| uplink::NAME_SERVER.to_owned()));
     let text = servers.iter().fold(String::new(), |text, server| text + "nameserver " + server + "\n");
-    (!text.is_empty()).then(|| HostFile { path: "/etc/resolv.conf".to_owned(), text })
+    (!text.is_empty()).then(|| HostFile { path: RESOLV_CONF.to_owned(), text })
 }
 
 impl Network {
@@ -79,6 +82,8 @@ impl Network {
             let known = self.laid_out.hosts.get(&host).filter(|(files, _)| *files == wanted);
             let laid_out = if let Some(known) = known {
                 known.clone()
+            } else if let Some(mounts) = self.with_other_name_servers(&host, &wanted) {
+                (wanted, mounts)
             } else {
                 next.count += 1;
                 let root = self.below_runtime_folder("files").join(format!("{host}.{}", next.count));
@@ -88,6 +93,22 @@ impl Network {
             next.hosts.insert(host, laid_out);
         }
         Ok(next)
+    }
+
+    /// The mounts of a host whose files differ from those that it has in nothing but its name servers: these are written over, so that what runs there sees them.
+    fn with_other_name_servers(&self, host: &str, wanted: &[HostFile]) -> Option<Vec<FileMount>> {
+        let (known, mounts) = self.laid_out.hosts.get(host)?;
+        let are_alike = |(a, b): (&HostFile, &HostFile)| a == b || (a.path == b.path && a.path == RESOLV_CONF);
+        if known.len() != wanted.len() || !known.iter().zip(wanted).all(are_alike) {
+            return None;
+        }
+        let text = &wanted.iter().find(|file| file.path == RESOLV_CONF)?.text;
+        let source = mounts.iter().find_map(|mount| match mount {
+            FileMount::File { source, target } if target == RESOLV_CONF => Some(source),
+            _ => None,
+        })?;
+        std::fs::write(source, text).ok()?;
+        Some(mounts.clone())
     }
 
     pub(super) fn below_runtime_folder(&self, name: &str) -> std::path::PathBuf {
@@ -179,7 +200,8 @@ impl Network {
                     root,
                     hosts_file: self.hosts_path.to_string_lossy().into_owned(),
                     mounts: self.mounts(name).to_vec(),
-                    files: files_of(fabric, name),
+                    // Name servers are no reason to begin again.
+                    files: fabric.setups.get(name).map(|setup| setup.files.clone()).unwrap_or_default(),
                     folder: folder.to_owned(),
                     output: output_path(&outputs, name, &program.name),
                     guest_status: None,
