@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
@@ -17,10 +18,19 @@ impl Hosts for Here {
     }
 }
 
-/// To a port that nobody has: tests run side by side, and so do suites.
+/// To a port that nobody has, since tests run side by side, and so do suites; and that the kernel gives no connection meanwhile.
 fn flow(name: &str) -> LiveFlow {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let port = free.local_addr().expect("it has an address").port();
+    /// Below those that connections get, on Linux as it comes.
+    const PORTS: std::ops::Range<u16> = 15_000..32_000;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let count = u32::from(PORTS.end - PORTS.start);
+    let port = (0..count)
+        .map(|_| {
+            let place = (std::process::id() * 16 + TAKEN.fetch_add(1, Ordering::Relaxed)) % count;
+            PORTS.start + place as u16
+        })
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a port is free");
     LiveFlow { from: "h1".to_owned(), to: name.to_owned(), address: "127.0.0.1".to_owned(), port }
 }
 
