@@ -5,6 +5,7 @@
 
 use std::net::Ipv6Addr;
 
+use schemars::{Schema, json_schema};
 use topology::{DeviceName, NotADevice};
 
 use crate::error::Problems;
@@ -221,6 +222,20 @@ impl<T: Read> Read for Vec<T> {
         };
         Some(items.iter().filter_map(|item| T::read(item, problems)).collect())
     }
+}
+
+/// One of a kind, or a list of several.
+pub(crate) fn one_or_several<T: Read>(node: &Node, problems: &mut Problems<'_>) -> Option<Vec<At<T>>> {
+    match &node.value {
+        Value::List(items) if !items.is_empty() => Vec::read(node, problems),
+        _ => Some(vec![At::read(node, problems)?]),
+    }
+}
+
+/// The same as editors see it: texts like these.
+pub(crate) fn one_or_several_texts(examples: &[&str]) -> Schema {
+    let one = json_schema!({ "type": "string", "examples": examples });
+    json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
 }
 
 /// A map whose keys the user chooses, in the order of the file.

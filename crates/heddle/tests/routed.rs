@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::live::{may_run, up};
 use crate::program::Desk;
+use crate::services::WITH_BALANCERS;
 
 const ROUTED: &str = "\
 name: lab
@@ -189,9 +190,7 @@ fn a_path_leads_to_the_balancer_that_is_active() {
     if !may_run() {
         return;
     }
-    let guard = up("nodes: { h1: host, h2: host, lb1: host, lb2: host, s1: switch }\n\
-         links: [{ between: [h1, s1] }, { between: [h2, s1] }, { between: [lb1, s1] }, { between: [lb2, s1] }]\n\
-         services: { web: { address: '10.1.0.80:80', servers: [h2], forward: full-nat, at: [lb1, lb2], vrrp: { router: 51, interval: 10ms } } }\n");
+    let guard = up(WITH_BALANCERS);
     let desk = &guard.0;
     let await_active = |balancer: &str| {
         crate::chains::await_that("the balancer", || {

@@ -8,6 +8,11 @@ use crate::program::Desk;
 
 const LINKS: &str = "links: [{ between: [h1, s1] }, { between: [h2, s1] }, { between: [h3, s1] }]\n";
 
+/// A service at two balancers, of which VRRP makes one the active one.
+pub const WITH_BALANCERS: &str = "nodes: { h1: host, h2: host, lb1: host, lb2: host, s1: switch }\n\
+         links: [{ between: [h1, s1] }, { between: [h2, s1] }, { between: [lb1, s1] }, { between: [lb2, s1] }]\n\
+         services: { web: { address: '10.1.0.80:80', servers: [h2], forward: full-nat, at: [lb1, lb2], vrrp: { router: 51, interval: 10ms } } }\n";
+
 fn network(service: &str) -> String {
     format!("nodes: {{ h1: host, h2: host, h3: host, s1: switch }}\n{LINKS}services: {{ {service} }}\n")
 }
@@ -100,9 +105,7 @@ fn what_comes_of_a_service_without_a_balancer_is_said() {
     if !may_run() {
         return;
     }
-    let guard = up("nodes: { h1: host, h2: host, lb1: host, lb2: host, s1: switch }\n\
-         links: [{ between: [h1, s1] }, { between: [h2, s1] }, { between: [lb1, s1] }, { between: [lb2, s1] }]\n\
-         services: { web: { address: '10.1.0.80:80', servers: [h2], forward: full-nat, at: [lb1, lb2], vrrp: { router: 51, interval: 10ms } } }\n");
+    let guard = up(WITH_BALANCERS);
     let desk = &guard.0;
     let roles = || -> Vec<Value> {
         let rows: Value = serde_json::from_str(&desk.expect(0, &["show", "services", "-o", "json"]).0).expect("JSON");

@@ -19,7 +19,7 @@ use crate::error::Problems;
 use crate::graph::Graph;
 use crate::names::{canonical, nearest, reaches};
 use crate::quantity::{Length, Percent, Whole};
-use crate::read::{Fields, Mapping, Name, Read, expected, section, shown};
+use crate::read::{Fields, Mapping, Name, Read, expected, one_or_several, one_or_several_texts, section, shown};
 use crate::source::At;
 use crate::subnets::Subnets;
 use crate::tree::{Node, Value};
@@ -67,10 +67,7 @@ pub(crate) struct AskedAt(Vec<At<IpAddr>>);
 
 impl Read for AskedAt {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        match &node.value {
-            Value::List(items) if !items.is_empty() => Vec::read(node, problems).map(Self),
-            _ => Some(Self(vec![At::read(node, problems)?])),
-        }
+        one_or_several(node, problems).map(Self)
     }
 }
 
@@ -80,8 +77,7 @@ impl JsonSchema for AskedAt {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let one = json_schema!({ "type": "string", "examples": ["10.0.0.53", "fd68:6564:646c::53"] });
-        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+        one_or_several_texts(&["10.0.0.53", "fd68:6564:646c::53"])
     }
 }
 

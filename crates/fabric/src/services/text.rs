@@ -13,7 +13,7 @@ use crate::error::Problems;
 use crate::names::is_name;
 use crate::parameters::{parameters, plain};
 use crate::quantity::{Length, Whole};
-use crate::read::{Fields, Name, Read, Text, expected, section, shown};
+use crate::read::{Fields, Name, Read, Text, expected, one_or_several, one_or_several_texts, section, shown};
 use crate::source::At;
 use crate::tree::{Node, Value};
 use crate::vm::FilePath;
@@ -306,10 +306,7 @@ pub(crate) struct Addresses(pub Vec<At<Endpoint>>);
 
 impl Read for Addresses {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        match &node.value {
-            Value::List(items) if !items.is_empty() => Vec::read(node, problems).map(Self),
-            _ => Some(Self(vec![At::read(node, problems)?])),
-        }
+        one_or_several(node, problems).map(Self)
     }
 }
 
@@ -319,8 +316,7 @@ impl JsonSchema for Addresses {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let one = json_schema!({ "type": "string", "examples": ["10.1.0.80:80", "[fd68:6564:646c::80]:80"] });
-        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+        one_or_several_texts(&["10.1.0.80:80", "[fd68:6564:646c::80]:80"])
     }
 }
 
@@ -330,10 +326,7 @@ pub(crate) struct Sources(pub Vec<At<Text>>);
 
 impl Read for Sources {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        match &node.value {
-            Value::List(items) if !items.is_empty() => Vec::read(node, problems).map(Self),
-            _ => Some(Self(vec![At::read(node, problems)?])),
-        }
+        one_or_several(node, problems).map(Self)
     }
 }
 
@@ -343,8 +336,7 @@ impl JsonSchema for Sources {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let one = json_schema!({ "type": "string", "examples": ["10.1.0.200", "10.1.0.200-10.1.0.203:32768-65535"] });
-        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+        one_or_several_texts(&["10.1.0.200", "10.1.0.200-10.1.0.203:32768-65535"])
     }
 }
 

@@ -33,7 +33,7 @@ impl Parted {
         Self { first, places: Vec::new(), free: Vec::new(), order: VecDeque::new(), count: 0 }
     }
 
-    /// Takes a connection that is registered for something else. One too many is closed at once.
+    /// Takes a connection that is registered for something else. If that is one too many, the oldest is closed.
     pub fn take(&mut self, now: Time, mut stream: TcpStream, registry: &Registry) {
         if self.order.len() >= PARTED_MAX {
             self.expire_first();
@@ -80,5 +80,79 @@ impl Parted {
         if self.places.get_mut(place).and_then(Option::take).is_some() {
             self.free.push(place);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::{Shutdown, TcpListener};
+
+    use mio::{Events, Poll};
+
+    use super::*;
+
+    /// Its client's token is `0`.
+    fn connection(poll: &Poll, listener: &TcpListener) -> (TcpStream, std::net::TcpStream) {
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        poll.registry().register(&mut client, Token(0), Interest::READABLE | Interest::WRITABLE).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn is_closed_at(server: &mut std::net::TcpStream) -> bool {
+        server.set_nonblocking(false).unwrap();
+        matches!(server.read(&mut [0]), Ok(0))
+    }
+
+    fn is_open_at(server: &mut std::net::TcpStream) -> bool {
+        server.set_nonblocking(true).unwrap();
+        matches!(server.read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
+    #[test]
+    fn what_its_server_has_closed_is_closed_at_once_and_all_else_in_time() {
+        let (mut poll, mut events) = (Poll::new().unwrap(), Events::with_capacity(8));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut parted = Parted::new(1);
+        let at = |ms| Time::ZERO + Span::from_ms(ms);
+
+        // One that was closed before it was taken, which is heard of all the same.
+        let (client, mut server) = connection(&poll, &listener);
+        server.shutdown(Shutdown::Write).unwrap();
+        parted.take(at(0), client, poll.registry());
+        while parted.places[0].is_some() {
+            poll.poll(&mut events, None).unwrap();
+            for event in &events {
+                // Others' tokens are none of it.
+                assert_eq!(parted.handle(event.token().0, event.is_read_closed()), event.token() == Token(1));
+            }
+        }
+        assert!(is_closed_at(&mut server));
+
+        // The next one has its place, and is not closed in its stead.
+        let (client, mut server) = connection(&poll, &listener);
+        parted.take(at(40), client, poll.registry());
+        parted.sweep(at(60));
+        assert_eq!(parted.places.len(), 1);
+        assert!(is_open_at(&mut server));
+        parted.sweep(at(90));
+        assert!(is_closed_at(&mut server));
+    }
+
+    #[test]
+    fn so_many_are_left_to_their_servers_and_no_more() {
+        let poll = Poll::new().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut parted = Parted::new(1);
+        let (client, mut oldest) = connection(&poll, &listener);
+        parted.take(Time::ZERO, client, poll.registry());
+        let number = parted.count;
+        // As if as many had been taken since, and closed.
+        parted.order.extend((1..PARTED_MAX).map(|_| (Time::ZERO, 0, number + 1)));
+        assert!(is_open_at(&mut oldest));
+        let (client, mut newest) = connection(&poll, &listener);
+        parted.take(Time::ZERO, client, poll.registry());
+        assert!(is_closed_at(&mut oldest) && is_open_at(&mut newest));
+        assert_eq!(parted.order.len(), PARTED_MAX);
     }
 }
