@@ -2,6 +2,7 @@
 
 use crate::bed;
 use std::fs;
+use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
@@ -9,19 +10,26 @@ use std::process::Command;
 const NOBODY: u32 = 65_534;
 
 /// Gives /dev/net/tun the mode that Debian's udev rules give it, for as long as this lives.
-struct OpenTun(fs::Permissions);
+///
+/// Tests run side by side, each in a process of its own: the lock keeps one from changing the mode under another.
+struct OpenTun {
+    before: fs::Permissions,
+    _alone: fs::File,
+}
 
 impl OpenTun {
-    fn new() -> Option<Self> {
-        let before = fs::metadata("/dev/net/tun").ok()?.permissions();
-        fs::set_permissions("/dev/net/tun", fs::Permissions::from_mode(0o666)).ok()?;
-        Some(Self(before))
+    fn new() -> io::Result<Self> {
+        let alone = fs::File::create(std::env::temp_dir().join("heddle-tests-tun.lock"))?;
+        alone.lock()?;
+        let before = fs::metadata("/dev/net/tun")?.permissions();
+        fs::set_permissions("/dev/net/tun", fs::Permissions::from_mode(0o666))?;
+        Ok(Self { before, _alone: alone })
     }
 }
 
 impl Drop for OpenTun {
     fn drop(&mut self) {
-        fs::set_permissions("/dev/net/tun", self.0.clone()).unwrap();
+        fs::set_permissions("/dev/net/tun", self.before.clone()).unwrap();
     }
 }
 
