@@ -65,7 +65,8 @@ impl Excerpt {
             };
             !is_long || if here.is_empty() { at < LONGEST } else { here.iter().any(near) }
         };
-        let mut offsets = BTreeMap::new();
+        // Where each character is in the line and in what is shown: both grow.
+        let mut offsets = Vec::with_capacity(body.len());
         let mut was_kept = true;
         for (at, character) in body.char_indices() {
             let is_kept = keeps(at);
@@ -73,7 +74,7 @@ impl Excerpt {
                 self.text.push_str(CUT);
             }
             was_kept = is_kept;
-            offsets.insert(at, self.text.len());
+            offsets.push((at, self.text.len()));
             match (is_kept, escape::is_shown(character)) {
                 (true, true) => self.text.push(character),
                 (true, false) => self.text.push_str(&escape::written(character)),
@@ -82,7 +83,10 @@ impl Excerpt {
         }
         let end = self.text.len();
         for &(number, (from, to)) in here {
-            let offset = |at: usize| offsets.range(at..).next().map_or(end, |(_, offset)| *offset);
+            let offset = |at: usize| {
+                let next = offsets.partition_point(|&(byte, _)| byte < at);
+                offsets.get(next).map_or(end, |&(_, offset)| offset)
+            };
             let (first, last) = (offset(from), offset(to));
             shown[number] = (first, last.saturating_sub(first)).into();
             self.columns.insert(first, body.get(..from).unwrap_or(body).chars().count());

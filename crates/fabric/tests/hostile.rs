@@ -86,8 +86,6 @@ const PIECES: [&str; 42] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
     #[test]
     fn any_text(text in "\\PC{0,400}") {
         survives(text);

@@ -168,7 +168,7 @@ impl Device {
                 (Source::Guest(attachment.descriptor().map_err(failed)?, attachment), Box::new(port))
             }
             Ok(DeviceName::Tunnel(device)) => {
-                let port = TunnelPort::open(device).map_err(failed)?;
+                let port = TunnelPort::open(device, surroundings.fabric.mtu).map_err(failed)?;
                 (Source::Port(port.descriptor().map_err(failed)?), Box::new(port))
             }
             // What no name can be, the kernel does not find.

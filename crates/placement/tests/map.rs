@@ -231,7 +231,7 @@ fn is_report(command: &Command) -> bool {
 }
 
 proptest::proptest! {
-    #![proptest_config(Config { cases: 400, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { failure_persistence: None, ..Config::default() })]
 
     /// Commands come while moves are under way; their driver is replaced at random, and so repeats steps.
     #[test]

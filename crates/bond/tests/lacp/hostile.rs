@@ -175,7 +175,7 @@ fn info() -> impl Strategy<Value = LacpInfo> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// LACPDUs with any fields and any other bytes, to any member, at any time.
     #[test]

@@ -92,7 +92,7 @@ fn heal(world: &mut World, speeds: &[bool]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 3, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn ends_agree_when_nothing_happens_any_more(

@@ -6,7 +6,9 @@
 //! counted: whoever can forge that address can send frames all the same, as in every tunnel that is not encrypted. Datagrams that are longer than what the way takes are
 //! cut and put together again by the kernels, which costs; `mtu: 1450` keeps them whole where it takes 1,500 bytes.
 //!
-//! Over virtual devices of one machine (veth) Linux hands over frames whose checksums it has left to a device: they are completed here.
+//! Over virtual devices of one machine (veth) Linux hands over what it has left to a device: frames whose checksums are undone, and large TCP segments
+//! that a device would have cut. They get the virtio-net header that says so. How long Linux wanted the pieces of a segment is not known: they are as
+//! long as the network's links take.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -16,10 +18,13 @@ use std::sync::Arc;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, socket, sockopt};
 use topology::TunnelDevice;
 use vswitch::segmentation::LargeSegment;
-use wire::{Encapsulation, VirtioNetPacket};
+use wire::{
+    ChecksumRequest, Encapsulation, Segmentation, SegmentationKind, VirtioNetPacket, VirtioNetRepr, ethertype,
+    tcp_flags,
+};
 
 use crate::port::{Port, RxBurst, TxFrames, Unsent};
-use crate::tap::{VNET_HEADER, VNET_LAYOUT, header_of_undone};
+use crate::tap::{VNET_HEADER, VNET_LAYOUT};
 
 /// The longest frame, in bytes: jumbo frames with a tag.
 const FRAME_MAX: usize = 9_234;
@@ -36,6 +41,9 @@ const HEADER_AT: usize = VNET_HEADER - Encapsulation::HEADER_LEN;
 /// A frame of an Ethernet has two addresses and a type at least.
 const FRAME_MIN: usize = 14;
 
+/// TCP's checksum is so far behind the begin of its header.
+const TCP_CHECKSUM: u16 = 16;
+
 /// The end of a tunnel.
 #[derive(Debug)]
 pub struct TunnelPort {
@@ -46,6 +54,8 @@ pub struct TunnelPort {
     /// The network of the frame that was read last.
     from: u32,
     remote: SocketAddr,
+    /// The longest IP packet of the network's links, in bytes.
+    mtu: usize,
     /// A frame as it is sent.
     frame: Box<[u8]>,
     /// Datagrams that were not of the tunnel, or too long, since they were asked for last.
@@ -73,11 +83,11 @@ fn bind(local: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 impl TunnelPort {
-    /// Opens the end of a tunnel in the calling thread's network namespace.
+    /// Opens the end of a tunnel in the calling thread's network namespace, for a network with this MTU, in bytes.
     ///
     /// # Errors
     /// If another program, or another tunnel, has the port; or whatever else the kernel says.
-    pub fn open(tunnel: TunnelDevice<'_>) -> io::Result<Self> {
+    pub fn open(tunnel: TunnelDevice<'_>, mtu: u32) -> io::Result<Self> {
         let port = tunnel.kind.port();
         let remote = SocketAddr::new(tunnel.remote.address, tunnel.remote.port.unwrap_or(port));
         let any = if remote.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
@@ -98,7 +108,7 @@ impl TunnelPort {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
         }
         let frame = vec![0; VNET_HEADER + FRAME_MAX].into();
-        Ok(Self { socket, kind: tunnel.kind, vni: tunnel.vni, from: 0, remote, frame, lost: 0 })
+        Ok(Self { socket, kind: tunnel.kind, vni: tunnel.vni, from: 0, remote, mtu: mtu as usize, frame, lost: 0 })
     }
 
     /// Readable when a frame waits.
@@ -120,19 +130,42 @@ impl TunnelPort {
         self.socket.send_to(&self.frame[HEADER_AT..len], self.remote).map(drop)
     }
 
-    /// The length of the frame in a datagram that came from `from`, and is then where it belongs, behind an empty virtio-net header, and its network; `None` if it is none of the tunnel.
+    /// The virtio-net header of a frame as it has come; `None` if it is too long for one.
+    fn header(&self, frame: &[u8]) -> Option<VirtioNetRepr> {
+        let checksum = wire::undone_checksum(frame);
+        let segmentation = checksum.and_then(|undone| self.segmentation(frame, undone));
+        let is_carried = segmentation.is_some() || frame.len() <= FRAME_MAX;
+        is_carried.then(|| VirtioNetRepr { checksum, segmentation, ..VirtioNetRepr::default() })
+    }
+
+    /// How a frame with this undone checksum is to be cut, if it is a TCP segment that is longer than links take.
+    fn segmentation(&self, frame: &[u8], undone: ChecksumRequest) -> Option<Segmentation> {
+        if undone.offset != TCP_CHECKSUM || frame.len() <= FRAME_MIN + self.mtu {
+            return None;
+        }
+        let start = usize::from(undone.start);
+        let payload = start + usize::from(frame.get(start + 12)? >> 4) * 4;
+        let is_v4 = frame[12..FRAME_MIN] == ethertype::IPV4.to_be_bytes();
+        Some(Segmentation {
+            kind: if is_v4 { SegmentationKind::TcpV4 } else { SegmentationKind::TcpV6 },
+            ecn: frame[start + 13] & tcp_flags::CWR != 0,
+            segment_bytes: u16::try_from((FRAME_MIN + self.mtu).checked_sub(payload)?).ok().filter(|len| *len > 0)?,
+            header_len: u16::try_from(payload).ok()?,
+        })
+    }
+
+    /// The length of the frame in a datagram that came from `from`, and is then where it belongs, behind its virtio-net header, and its network; `None` if it is none of the tunnel.
     fn unwrap(&self, buffer: &mut [u8], datagram: usize, from: SocketAddr) -> Option<(usize, u32)> {
         let (vni, at) = self.kind.parse(&buffer[HEADER_AT..HEADER_AT + datagram])?;
         let len = datagram - at;
         // One that was cut off fills the buffer.
         let is_whole = HEADER_AT + datagram < buffer.len();
         let is_carried = self.vni.is_none_or(|own| own == vni);
-        if !is_carried || from.ip() != self.remote.ip() || !(FRAME_MIN..=FRAME_MAX).contains(&len) || !is_whole {
+        if !is_carried || from.ip() != self.remote.ip() || len < FRAME_MIN || !is_whole {
             return None;
         }
         buffer.copy_within(HEADER_AT + at..HEADER_AT + datagram, VNET_HEADER);
-        let header = header_of_undone(&buffer[VNET_HEADER..VNET_HEADER + len]);
-        buffer[..VNET_HEADER].copy_from_slice(&header);
+        self.header(&buffer[VNET_HEADER..VNET_HEADER + len])?.emit(buffer);
         Some((len, vni))
     }
 }
@@ -225,7 +258,7 @@ mod tests {
     }
 
     fn open(name: &str) -> io::Result<TunnelPort> {
-        TunnelPort::open(TunnelDevice::parse(name).unwrap().unwrap())
+        TunnelPort::open(TunnelDevice::parse(name).unwrap().unwrap(), 1_500)
     }
 
     /// The two ends of a tunnel over the loopback device.
@@ -334,6 +367,33 @@ mod tests {
             assert!(wire::UdpPacket::new_checked(ip.payload()).is_ok());
             assert_ne!(piece[VNET_HEADER + 40..VNET_HEADER + 42], [0, 0]);
         }
+    }
+
+    #[test]
+    fn what_linux_has_left_to_a_device_is_asked_for() {
+        let [one, mut other] = ends("vxlan");
+        let payload = 20_000_u16;
+        let mut segment =
+            [&[0, 7, 0, 9, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0][..], &vec![5; 20_000]].concat();
+        let mut large = vec![2, 0, 0, 0, 0, 0x0b, 2, 0, 0, 0, 0, 0x0a, 8, 0];
+        large.extend([0x45, 0, 0, 0, 0, 1, 0, 0, 64, 6, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
+        large[16..18].copy_from_slice(&(payload + 40).to_be_bytes());
+        let (src, dst) = (Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2));
+        let pseudo = wire::checksum::Pseudo::V4 { src, dst, protocol: wire::protocol::TCP };
+        let undone = wire::checksum::pseudo_header(&pseudo, segment.len());
+        segment[16..18].copy_from_slice(&undone.to_be_bytes());
+        large.extend(&segment);
+        let to = other.socket.local_addr().unwrap();
+        one.socket.send_to(&[&Encapsulation::Vxlan.emit(7)[..], &large].concat(), to).unwrap();
+        let came = receive(&mut other);
+        assert_eq!(came[VNET_HEADER..], large);
+        let cut = LargeSegment::find(&came).unwrap().expect("a segment");
+        assert_eq!(cut.count(), 20_000_usize.div_ceil(1_500 - 40));
+        // A frame of this length whose checksum is done is nobody's large segment.
+        large[50] ^= 1;
+        one.socket.send_to(&[&Encapsulation::Vxlan.emit(7)[..], &large].concat(), to).unwrap();
+        one.socket.send_to(&[&Encapsulation::Vxlan.emit(7)[..], &large[..60]].concat(), to).unwrap();
+        assert_eq!((receive(&mut other).len(), other.new_losses().unwrap()), (VNET_HEADER + 60, 1));
     }
 
     #[test]
