@@ -67,9 +67,10 @@ fn answer(stream: &TcpStream, name: &str) {
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { return };
         let answered = match &*line {
-            "from" => writeln!(writer, "{client}"),
+            "from" => writer.write_all(format!("{client}\n").as_bytes()),
             "much" => writer.write_all(&vec![b'x'; MUCH]).and_then(|()| writer.write_all(b"\n")),
-            _ => writeln!(writer, "{name}"),
+            // By one write: Nagle's algorithm has a second one wait for an acknowledgement, which comes late.
+            _ => writer.write_all(format!("{name}\n").as_bytes()),
         };
         if answered.is_err() {
             return;

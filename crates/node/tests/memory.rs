@@ -57,7 +57,7 @@ fn a_flood_of_writes_without_a_majority_costs_what_the_server_was_given() {
         stopped.signal(Signal::SIGSTOP);
     }
     let flooded = &three[0];
-    let mut floods: Vec<Raw> = (0..12).map(|session| Raw::connect(&flooded.address, session)).collect();
+    let mut floods: Vec<Raw> = (0..6).map(|session| Raw::connect(&flooded.address, session)).collect();
     let flood = |flood: &mut Raw| {
         // A connection that is not read for so long has sent what it can.
         flood.stream.set_write_timeout(Some(Duration::from_secs(1))).expect("a timeout");
