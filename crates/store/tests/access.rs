@@ -497,7 +497,7 @@ fn only_root_switches_it_on_and_an_invited_server_may_join_and_nothing_else() {
 #[test]
 fn no_request_succeeds_that_began_after_its_right_was_taken_away() {
     let (mut succeeded, mut denied, mut timeouts) = (0, 0, 0);
-    for seed in 0..12 {
+    for seed in 0..7 {
         let mut rng = Rng::new(seed);
         let mut cluster = Cluster::checked(3);
         // Whether the right may be there: set before a grant is asked for, cleared when a revocation was answered.
@@ -559,7 +559,7 @@ fn no_request_succeeds_that_began_after_its_right_was_taken_away() {
             }
         }
     }
-    assert!(succeeded > 200 && denied > 200 && timeouts > 20, "{succeeded} {denied} {timeouts}");
+    assert!(succeeded > 100 && denied > 100 && timeouts > 10, "{succeeded} {denied} {timeouts}");
 }
 
 #[test]

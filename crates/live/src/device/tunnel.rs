@@ -10,12 +10,15 @@
 //! that a device would have cut. They get the virtio-net header that says so. How long Linux wanted the pieces of a segment is not known: they are as
 //! long as the network's links take.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, socket, sockopt};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, SockaddrStorage, sendmsg, setsockopt, socket, sockopt,
+};
 use topology::TunnelDevice;
 use vswitch::segmentation::LargeSegment;
 use wire::{
@@ -41,6 +44,10 @@ const HEADER_AT: usize = VNET_HEADER - Encapsulation::HEADER_LEN;
 /// A frame of an Ethernet has two addresses and a type at least.
 const FRAME_MIN: usize = 14;
 
+/// What Linux takes at once to send as datagrams of one length (UDP GSO): so many, of so many bytes.
+const PIECES_AT_ONCE: usize = 64;
+const BYTES_AT_ONCE: usize = 65_000;
+
 /// TCP's checksum is so far behind the begin of its header.
 const TCP_CHECKSUM: u16 = 16;
 
@@ -58,6 +65,10 @@ pub struct TunnelPort {
     mtu: usize,
     /// A frame as it is sent.
     frame: Box<[u8]>,
+    /// Pieces of a large segment, each with its tunnel's header, that are sent together.
+    pieces: Vec<u8>,
+    /// Whether the kernel sends pieces together: those that must be cut on their way go alone.
+    joins: bool,
     /// Datagrams that were not of the tunnel, or too long, since they were asked for last.
     lost: u64,
 }
@@ -108,7 +119,18 @@ impl TunnelPort {
             setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
         }
         let frame = vec![0; VNET_HEADER + FRAME_MAX].into();
-        Ok(Self { socket, kind: tunnel.kind, vni: tunnel.vni, from: 0, remote, mtu: mtu as usize, frame, lost: 0 })
+        Ok(Self {
+            socket,
+            kind: tunnel.kind,
+            vni: tunnel.vni,
+            from: 0,
+            remote,
+            mtu: mtu as usize,
+            frame,
+            pieces: Vec::new(),
+            joins: true,
+            lost: 0,
+        })
     }
 
     /// Readable when a frame waits.
@@ -119,15 +141,60 @@ impl TunnelPort {
         Ok(Arc::new(self.socket.as_fd().try_clone_to_owned()?))
     }
 
-    /// Sends a frame of a network that `fill` writes behind its virtio-net header, which may ask for a checksum, but for nothing else.
-    fn send(&mut self, vni: u32, fill: impl FnOnce(&mut [u8]) -> Option<usize>) -> io::Result<()> {
+    /// The datagram of a frame of a network that `fill` writes behind its virtio-net header, which may ask for a checksum, but for nothing else.
+    fn datagram(&mut self, vni: u32, fill: impl FnOnce(&mut [u8]) -> Option<usize>) -> io::Result<&[u8]> {
         let len = fill(&mut self.frame).ok_or(io::ErrorKind::InvalidInput)?;
         let header = VirtioNetPacket::new_checked(&self.frame[..len], VNET_LAYOUT);
         if let Some((at, sum)) = header.ok().and_then(|header| header.missing_checksum()) {
             self.frame[VNET_HEADER + at..VNET_HEADER + at + 2].copy_from_slice(&sum.to_be_bytes());
         }
         self.frame[HEADER_AT..VNET_HEADER].copy_from_slice(&self.kind.emit(vni));
-        self.socket.send_to(&self.frame[HEADER_AT..len], self.remote).map(drop)
+        Ok(&self.frame[HEADER_AT..len])
+    }
+
+    /// Sends the frame that `fill` writes by itself.
+    fn send(&mut self, vni: u32, fill: impl FnOnce(&mut [u8]) -> Option<usize>) -> io::Result<()> {
+        let len = self.datagram(vni, fill)?.len();
+        self.socket.send_to(&self.frame[HEADER_AT..HEADER_AT + len], self.remote).map(drop)
+    }
+
+    /// Sends a large segment in pieces, as many at a time as the kernel takes.
+    fn send_pieces(&mut self, vni: u32, segment: &LargeSegment<'_>) -> io::Result<()> {
+        let mut next = 0;
+        while next < segment.count() {
+            let from = next;
+            self.pieces.clear();
+            let mut each = 0;
+            while next < segment.count() && next - from < PIECES_AT_ONCE && self.pieces.len() + each <= BYTES_AT_ONCE {
+                let len = self.datagram(vni, |out| segment.emit(next, out))?.len();
+                self.pieces.extend_from_slice(&self.frame[HEADER_AT..HEADER_AT + len]);
+                // All but the last one of a segment are as long as the first.
+                each = if next == from { len } else { each };
+                next += 1;
+            }
+            if !self.joins || !self.send_joined(each)? {
+                for datagram in self.pieces.chunks(each) {
+                    self.socket.send_to(datagram, self.remote)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the pieces by one call, `each` bytes a datagram; `false` if they have to go one by one, since their way takes less or the kernel knows no other.
+    fn send_joined(&mut self, each: usize) -> io::Result<bool> {
+        let Ok(size) = u16::try_from(each) else { return Ok(false) };
+        let to = SockaddrStorage::from(self.remote);
+        let parts = [IoSlice::new(&self.pieces)];
+        let control = [ControlMessage::UdpGsoSegments(&size)];
+        match sendmsg(self.socket.as_raw_fd(), &parts, &control, MsgFlags::empty(), Some(&to)) {
+            Ok(_) => Ok(true),
+            Err(Errno::EINVAL | Errno::EIO | Errno::EOPNOTSUPP | Errno::ENOPROTOOPT) => {
+                self.joins = false;
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The virtio-net header of a frame as it has come; `None` if it is too long for one.
@@ -223,9 +290,7 @@ impl Port for TunnelPort {
     fn write_to_network(&mut self, frame: &[u8], vni: u32) -> io::Result<()> {
         let vni = self.vni.unwrap_or(vni);
         match LargeSegment::find(frame) {
-            Ok(Some(segment)) => {
-                (0..segment.count()).try_for_each(|piece| self.send(vni, |out| segment.emit(piece, out)))
-            }
+            Ok(Some(segment)) => self.send_pieces(vni, &segment),
             // What claims to be a segment and is none goes as it is, as to a wire.
             Ok(None) | Err(_) => self.send(vni, |out| {
                 out.get_mut(..frame.len())?.copy_from_slice(frame);
@@ -366,6 +431,26 @@ mod tests {
             let ip = wire::Ipv4Packet::new_checked(&piece[VNET_HEADER + 14..]).unwrap();
             assert!(wire::UdpPacket::new_checked(ip.payload()).is_ok());
             assert_ne!(piece[VNET_HEADER + 40..VNET_HEADER + 42], [0, 0]);
+        }
+    }
+
+    /// The pieces of a segment of 60,000 bytes in pieces of 1,000, over a way that takes them and one that has to cut them.
+    #[test]
+    fn pieces_that_are_sent_together_arrive_one_by_one() {
+        for joins in [true, false] {
+            let [mut one, mut other] = ends("vxlan");
+            one.joins = joins;
+            let payload: Vec<u8> = (0..60_500_u32).map(|n| (n % 251) as u8).collect();
+            let mut large = vec![1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0];
+            large.extend([2, 0, 0, 0, 0, 0x0b, 2, 0, 0, 0, 0, 0x0a, 8, 0]);
+            large.extend([0x45, 0, 0, 0, 0, 1, 0, 0, 64, 6, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
+            large[VNET_HEADER + 16..VNET_HEADER + 18].copy_from_slice(&60_540_u16.to_be_bytes());
+            large.extend([0, 7, 0, 9, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+            large.extend(&payload);
+            one.write(&large).unwrap();
+            let pieces: Vec<_> = (0..61).map(|_| receive(&mut other)).collect();
+            let joined: Vec<u8> = pieces.iter().flat_map(|piece| &piece[VNET_HEADER + 54..]).copied().collect();
+            assert_eq!((joined == payload, one.joins), (true, joins));
         }
     }
 
