@@ -10,7 +10,7 @@ heddle=${HEDDLE:-heddle}
 source "$(dirname "$0")/functions.sh"
 need jq:jq python3:python3
 name=million$$
-count=1000000
+count=${COUNT:-1000000}
 begin
 trap '"$heddle" down "$name" >/dev/null 2>&1 || true; end' EXIT
 
@@ -22,12 +22,12 @@ while True:
     sink.recv(64)
 PYTHON
 cat >"$work/fill.py" <<'PYTHON'
-import socket, struct, sys
-# Datagrams of one byte from 10.1.128.0/17: IP's header is written here, its checksum by the kernel.
+import socket, struct, sys, time
+# Datagrams of one byte from 172.16.0.0/24, a subnet behind this router: IP's header is written here, its checksum by the kernel.
 out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 to = socket.inet_aton("10.1.0.90")
 for number in range(int(sys.argv[1])):
-    source = struct.pack("!I", 0x0A018000 + number // 50000)
+    source = struct.pack("!I", 0xAC100000 + 2 + number // 50000)
     udp = struct.pack("!HHHHB", 10000 + number % 50000, 9, 9, 0, 0)
     header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 29, 0, 0, 64, 17, 0, source, to)
     while True:
@@ -36,25 +36,30 @@ for number in range(int(sys.argv[1])):
             break
         except OSError:
             pass
+    # The host's device drops what finds no room, and says nothing: no more at once than it holds.
+    if number % 250 == 0:
+        time.sleep(0.002)
 PYTHON
 cat >"$work/net.fabric.yaml" <<FABRIC
 name: $name
 nodes:
   client: host
-  filler: host
+  filler: { kind: host, forward: true, interfaces: { leaf: { ipv4: 10.0.9.9/8 }, far: { ipv4: 172.16.0.1/24 } } }
   s1: { kind: host, programs: { serve: { run: [$heddle, serve, ":80"] } } }
   s2: { kind: host, programs: { serve: { run: [$heddle, serve, ":80"] } } }
   s3: { kind: host, programs: { sink: { run: [python3, $work/sink.py] } } }
   leaf: switch
+  far: switch
 links:
   - between: [client, leaf]
   - between: [filler, leaf]
+  - between: [filler, far]
   - between: [s1, leaf]
   - between: [s2, leaf]
   - between: [s3, leaf]
 services:
   web: { address: 10.1.0.80:80, servers: [s1, s2] }
-  sink: { address: 10.1.0.90:9, servers: [s3] }
+  sink: { address: 10.1.0.90:9, protocol: udp, servers: [s3] }
 FABRIC
 "$heddle" up "$work/net.fabric.yaml" >/dev/null
 until "$heddle" exec -n "$name" client -- "$heddle" load 10.1.0.80:80 --clients 8 --for 1s >/dev/null 2>&1; do sleep 0.1; done
