@@ -11,6 +11,7 @@ use vswitch::AddressAlias;
 use super::{MAC, Service, answers};
 use crate::driver::{Driver, Loss};
 use crate::graph::{Graph, Moment};
+use crate::pipeline::lose;
 
 /// A name that leads to one of several services: its sites.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +79,9 @@ impl<P> Graph<P> {
         let asked_at = super::ip(is_ipv6, address);
         let has_bytes = driver.frame(&packet).is_some();
         let frame = has_bytes.then(|| driver.finished(&packet).into_owned());
+        if let Some(loss) = frame.as_ref().and_then(|frame| services.fault(&moment.tables.host_table, frame)) {
+            return lose(driver, loss, packet);
+        }
         let answer = frame.and_then(|frame| self.ask_name_server(moment, asked_at, &frame));
         if !self.say(moment, driver, port, packet, answer) {
             driver.count(Loss::Service);

@@ -115,7 +115,7 @@ impl Pair {
         let mut fields = Vec::new();
         let state = self.balancers[at].state_mut();
         let sender = (&self.bed.services, (&self.bed.host_table, host(0)));
-        let decision = state.process_from_client(self.bed.now, sender, (&frame, frame.len() as u32), &mut fields);
+        let decision = state.process_from_client(self.bed.now, sender, &super::whole(&frame), &mut fields);
         self.balancers[at].note_packet(self.bed.now);
         (decision, fields)
     }

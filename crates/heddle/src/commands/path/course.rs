@@ -322,6 +322,9 @@ impl<'a> Follower<'a> {
             Loss::Loop => "flows send it in a circle".to_owned(),
             Loss::Service => "the service has no server for it".to_owned(),
             Loss::NoPort => "none of the balancer's own ports is left".to_owned(),
+            Loss::Checksum => "it has a wrong checksum".to_owned(),
+            Loss::Martian => "no station sends from its source address".to_owned(),
+            Loss::HopLimit => "its TTL is 0".to_owned(),
             Loss::Malformed => "a switch cannot read what it looks for in it".to_owned(),
             Loss::Storm | Loss::Cut => "too much is sent to everybody".to_owned(),
         }
