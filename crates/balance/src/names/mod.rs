@@ -13,8 +13,10 @@
 //! An answer has the addresses of one site: clients take any of those that they get, so several sites' would have no shares. Where no site is healthy, all count as
 //! healthy (fail open, as with gdnsd and Route 53): a wrong answer is no worse than none, and the checks may be what is wrong.
 //!
-//! RFC 1035 messages over UDP, RFC 6891 (EDNS), RFC 7871 (client subnet), RFC 2308 (negative answers), RFC 8482 (`ANY`), RFC 9619 (one question).
+//! RFC 1035 messages over UDP, RFC 6891 (EDNS), RFC 7871 (client subnet), RFC 2308 (negative answers), RFC 8482 (`ANY`), RFC 9619 (one question). So that nobody is flooded by it
+//! in whose name somebody asks, prefixes of clients get so many answers a second (`limit`).
 
+mod limit;
 mod name;
 mod query;
 mod reply;
@@ -42,6 +44,9 @@ pub const SITE_WEIGHT_MAX: u32 = 65_535;
 /// From so much of its capacity on, a site sheds load, when nothing is said.
 pub const SHED_FROM_PERCENT: u32 = 80;
 
+/// So many answers a second a prefix of clients gets, when nothing is said.
+pub const ANSWERS_MAX: u32 = 1_000;
+
 /// A name, and the sites that it may lead to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NameSpec {
@@ -53,6 +58,8 @@ pub struct NameSpec {
     pub ttl_s: u32,
     /// From so much of its capacity on a site gets a smaller share, down to nothing at all of it.
     pub shed_from_percent: u32,
+    /// So many answers a second a prefix of clients gets from the name servers; 0: any number. Of several names that are asked for at one address the most counts.
+    pub answers_max: u32,
     /// At most [`SITES_MAX`].
     pub sites: Vec<SiteSpec>,
 }

@@ -1,10 +1,12 @@
 //! The rules by which sites are chosen, and what name servers answer. Another implementation of DNS writes the queries and reads the answers.
 
+mod limit;
 mod messages;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use machine::{Span, Time};
 use simple_dns::rdata::{OPT, OPTCode, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, TYPE};
 
@@ -39,7 +41,7 @@ fn backup(site: SiteSpec) -> SiteSpec {
 
 fn spec(name: &str, sites: Vec<SiteSpec>) -> NameSpec {
     let name = WireName::parse(name).expect("a name");
-    NameSpec { name, asked_at: vec![ip(SERVER)], ttl_s: 5, shed_from_percent: 80, sites }
+    NameSpec { name, asked_at: vec![ip(SERVER)], ttl_s: 5, shed_from_percent: 80, answers_max: 0, sites }
 }
 
 const UP: SiteState = SiteState { servers: 2, healthy: 2, load_percent: None };
@@ -80,7 +82,7 @@ fn bytes(packet: &Packet<'_>) -> Vec<u8> {
 
 /// What a name server answers to a message.
 fn answer(names: &mut Names, from: &str, message: &[u8], states: &[SiteState]) -> Option<Vec<u8>> {
-    names.answer((ip(SERVER), ip(from)), message, |_| states.to_vec())
+    names.answer(Time::ZERO, (ip(SERVER), ip(from)), message, |_| states.to_vec())
 }
 
 /// The addresses of an answer.
@@ -107,7 +109,7 @@ fn shares(names: &mut Names, from: &str, count: usize, states: &[SiteState]) -> 
 }
 
 fn names(sites: Vec<SiteSpec>) -> Names {
-    Names::new(vec![spec("www.example.net", sites)])
+    Names::new(vec![spec("www.example.net", sites)], 7)
 }
 
 #[test]

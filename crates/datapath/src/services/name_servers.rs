@@ -59,7 +59,7 @@ impl<P> Graph<P> {
             let services = moment.tables.services.names()[name].services.iter();
             services.map(|service| self.site_state(moment.now, *service)).collect()
         };
-        let answer = names.answer((asked_at, question.from), question.message, states);
+        let answer = names.answer(moment.now, (asked_at, question.from), question.message, states);
         self.names = names;
         answers::reply(frame, &answer?)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use balance::config::address_bits;
-use balance::names::{NameSpec, SHED_FROM_PERCENT, SITE_WEIGHT_MAX, SITES_MAX, SiteSpec, WireName};
+use balance::names::{ANSWERS_MAX, NameSpec, SHED_FROM_PERCENT, SITE_WEIGHT_MAX, SITES_MAX, SiteSpec, WireName};
 use datapath::{ServedName, Service, VirtualAddress};
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -30,6 +30,8 @@ const MOST: usize = 1 << 10;
 const TTL: Span = Span::from_secs(30);
 /// A day in milliseconds.
 const DAY: u64 = 86_400_000;
+/// The most answers a second that a prefix may be given.
+const LIMIT_MAX: u64 = 1_000_000;
 /// The largest weight.
 const WEIGHT_MAX: u64 = SITE_WEIGHT_MAX as u64;
 
@@ -42,6 +44,9 @@ section! {
         "ttl" => ttl: Option<At<Length<true, DAY>>>,
         /// From so much of its capacity in use on, a site's share gets smaller, down to nothing when all is. 80 % when not given.
         "shed-load" => shed_load: Option<Percent>,
+        /// How many answers a second clients get from the name servers at these addresses, those of a prefix together (/24, with IPv6 /56); 0: any number. Of several names at
+        /// one address the most counts. 1000 when not given.
+        "response-limit" => response_limit: Option<Whole<0, LIMIT_MAX>>,
         /// The sites, by name.
         "sites" => sites: At<Mapping<Name, SiteText>>,
     }
@@ -147,6 +152,7 @@ pub(crate) fn names(
             asked_at,
             ttl_s: ttl_s(&text.value, problems),
             shed_from_percent: text.value.shed_load.map_or(SHED_FROM_PERCENT, |share| share.0 / 10_000_000),
+            answers_max: text.value.response_limit.map_or(ANSWERS_MAX, Whole::get),
             sites,
         };
         if problems.noted() == before && spec.sites.len() == text.value.sites.value.0.len() {

@@ -46,6 +46,7 @@ fn tracer() -> Tracer {
         asked_at: vec![NAME_SERVER.into(), ipv6(NAME_SERVER).into()],
         ttl_s: 5,
         shed_from_percent: 80,
+        answers_max: 1_000,
         sites: vec![site],
     };
     let names = [ServedName { spec, services: vec![0] }];
