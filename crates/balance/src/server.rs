@@ -83,6 +83,7 @@ pub struct ServerStatus {
 
 /// A server, as far as sites are concerned.
 pub(crate) struct SiteServer {
+    pub id: ServerId,
     pub is_healthy: bool,
     pub connections: u32,
     pub connections_max: Option<u32>,

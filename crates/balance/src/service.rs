@@ -439,6 +439,7 @@ impl Service {
     pub(crate) fn site_servers(&self, now: Time) -> impl Iterator<Item = SiteServer> {
         let expiry = self.spec.report_expiry;
         self.servers.all().filter(|server| server.is_wanted()).map(move |server| SiteServer {
+            id: server.id,
             is_healthy: !server.is_down() && !server.failures.is_ejected_at(now),
             connections: server.connections(),
             connections_max: server.connections_max(),

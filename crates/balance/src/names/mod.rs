@@ -32,8 +32,8 @@ pub use wire_name::WireName;
 
 use std::net::IpAddr;
 
-use crate::AddressRange;
 use crate::service::Service;
+use crate::{AddressRange, ServerId};
 
 /// The most sites of a name.
 pub const SITES_MAX: usize = 256;
@@ -91,8 +91,9 @@ pub struct SiteState {
 }
 
 impl SiteState {
-    /// That of a service: its load is what its servers have of the connections that they may have, or what their agents report, whichever is more.
-    pub fn of(service: &Service, now: machine::Time) -> Self {
+    /// That of a service: its load is what its servers have of the connections that they may have, or what their agents report, whichever is more. Connections that are being
+    /// opened, as many of each server as `half_open` says, are none yet: whoever makes up addresses would make a site look full.
+    pub fn of(service: &Service, now: machine::Time, half_open: impl Fn(ServerId) -> u32) -> Self {
         let (mut state, mut utilisation) = (Self::default(), Shares::default());
         let (mut connections, mut limit) = (0u64, Some(0u64));
         for server in service.site_servers(now) {
@@ -101,7 +102,7 @@ impl SiteState {
                 continue;
             }
             state.healthy += 1;
-            connections += u64::from(server.connections);
+            connections += u64::from(server.connections.saturating_sub(half_open(server.id)));
             limit = limit.zip(server.connections_max).map(|(sum, max)| sum + u64::from(max));
             utilisation.add(server.utilisation_permille);
         }

@@ -227,7 +227,7 @@ fn a_service_says_how_it_does_as_a_site() {
     };
     let spec = ServiceSpec::new(Scheduler::Rr, vec![server("a", Some(4)), server("b", Some(4))]);
     let mut service = Service::new(now, spec, 1).expect("it is right");
-    let state = |service: &Service| SiteState::of(service, now);
+    let state = |service: &Service| SiteState::of(service, now, |_| 0);
     assert_eq!(state(&service), SiteState { servers: 2, healthy: 2, load_percent: Some(0) });
     for port in 0..6 {
         service.open(now, &Client { address: 1, port }).expect("there is room");

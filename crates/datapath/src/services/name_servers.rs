@@ -8,7 +8,7 @@ use machine::Time;
 use topology::NetPort;
 use vswitch::AddressAlias;
 
-use super::{MAC, Service, answers};
+use super::{MAC, Service, ServiceState, answers};
 use crate::driver::{Driver, Loss};
 use crate::graph::{Graph, Moment};
 use crate::pipeline::lose;
@@ -36,6 +36,14 @@ impl ServedName {
     }
 }
 
+impl ServiceState {
+    /// How a service does as a site, by its number in the file.
+    pub(super) fn site_state(&self, now: Time, number: usize) -> Option<SiteState> {
+        let running = &self.running[*self.by_number.get(number)? as usize];
+        Some(SiteState::of(&running.machine, now, |server| running.half_open_at(server)))
+    }
+}
+
 impl<P> Graph<P> {
     /// How names stand, in the order of the file, and what name servers have counted besides.
     pub fn names(&self) -> (Vec<NameView<'_>>, QueryCounters) {
@@ -45,8 +53,7 @@ impl<P> Graph<P> {
     /// How a service does as a site, by its number; of one that is balanced at hosts, as its balancers know it together.
     pub fn site_state(&mut self, now: Time, service: usize) -> SiteState {
         let states = std::iter::once(&self.services).chain(self.balancers.states().map(|state| &*state));
-        let machines = states.filter_map(|state| state.machine_of(service));
-        machines.map(|machine| SiteState::of(machine, now)).reduce(SiteState::or).unwrap_or_default()
+        states.filter_map(|state| state.site_state(now, service)).reduce(SiteState::or).unwrap_or_default()
     }
 
     /// What a name server says to a frame that came to its address; `None`: nothing.

@@ -147,6 +147,8 @@ pub(super) struct Running {
     pub connections: u32,
     /// Those of them that are being opened.
     pub half_open: u32,
+    /// The same by server.
+    pub half_open_by_server: Vec<u32>,
     /// Whether its packets go through tunnels, but for those of connections whose addresses are translated.
     pub has_tunnels: bool,
     /// Whether a driver carries its connections, and from when on.
@@ -243,6 +245,7 @@ impl ServiceState {
             counters: ServiceCounters::default(),
             connections: 0,
             half_open: 0,
+            half_open_by_server: Vec::new(),
             has_tunnels: false,
             kernel: KernelUse::No,
             offloaded: 0,
@@ -524,7 +527,7 @@ impl ServiceState {
             let running = &mut self.running[opened.running as usize];
             running.connections -= 1;
             match std::mem::replace(&mut opened.handshake, Handshake::Done) {
-                Handshake::HalfOpen => running.half_open -= 1,
+                Handshake::HalfOpen => running.end_half_open(opened.server),
                 Handshake::Proxied(proxied) => self.joining -= u32::from(proxied.offset.is_none()),
                 Handshake::Done => {}
             }
@@ -629,11 +632,6 @@ impl ServiceState {
     pub fn machine(&mut self, name: &str) -> Option<&mut balance::Service> {
         let running = self.running.iter_mut().find(|running| running.is_there && running.name == name)?;
         Some(&mut running.machine)
-    }
-
-    /// The machine of a service, by its number in the file.
-    pub(super) fn machine_of(&self, number: usize) -> Option<&balance::Service> {
-        Some(&self.running[*self.by_number.get(number)? as usize].machine)
     }
 
     /// Connections of all services.

@@ -13,6 +13,7 @@ use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, ethertype, protocol};
 mod balancers;
 mod full_nat;
 mod offload;
+mod sites;
 mod syn_cookies;
 mod tunnel;
 mod validity;

@@ -395,3 +395,27 @@ fn datagrams_that_make_no_sense_change_nothing() {
     pair.balancers[1].hear_sync(pair.bed.now, AT[0], &pair.bed.host_table, message);
     assert_eq!(pair.connections(), [2, 2]);
 }
+
+/// A connection that is being opened is that for the other one, too, until it hears more of it.
+#[test]
+fn connections_that_are_being_opened_are_counted_by_both() {
+    let mut pair = Pair::new();
+    let half_open = |pair: &Pair| [0, 1].map(|at| pair.balancers[at].state().running[0].half_open);
+    for number in 0..40 {
+        let client = pair.bed.client(4_000 + number);
+        assert_eq!(pair.send(0, client, SYN, (1_000, 0)).0, Decision::To(host(1)));
+    }
+    pair.run(Span::from_ms(20));
+    assert_eq!((half_open(&pair), pair.active(1)), ([40, 40], 40));
+    for number in 0..10 {
+        pair.open(0, 4_000 + number);
+    }
+    pair.run(Span::from_ms(20));
+    assert_eq!((half_open(&pair), pair.active(1)), ([30, 30], 40));
+    pair.bed.now += Span::from_secs(200);
+    for at in [0, 1] {
+        let now = pair.bed.now;
+        (0..10).for_each(|_| pair.balancers[at].state_mut().clear_expired(now));
+    }
+    assert_eq!(half_open(&pair), [0, 0]);
+}
