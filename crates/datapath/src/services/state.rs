@@ -634,6 +634,11 @@ impl ServiceState {
         Some(&mut running.machine)
     }
 
+    /// How many connections of a service are in the table, by its number in the file.
+    pub(super) fn connections_of(&self, number: usize) -> u64 {
+        self.by_number.get(number).map_or(0, |at| self.running[*at as usize].connections.into())
+    }
+
     /// Connections of all services.
     pub const fn conntrack(&self) -> Option<&Conntrack> {
         self.conntrack.as_ref()

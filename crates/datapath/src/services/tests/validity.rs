@@ -149,35 +149,35 @@ fn packet(src: IpAddr, to: Ipv4Addr, upper: Upper, ttl: u8) -> Vec<u8> {
 
 /// How a packet of the client ends: at the server, answered, or lost for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum Fate {
     Served,
     Answered,
     Lost(Loss),
 }
 
-fn end(frame: &[u8]) -> End {
+fn fate(frame: &[u8]) -> Fate {
     let mut tracer = tracer();
     let ends: Vec<TraceEnd> = tracer.send(host(0), frame).expect("a frame").iter().map(|it| it.end).collect();
     let server: NetPort = tracer.tables().map.port(host(1), topology::PortId(0));
     match ends[..] {
-        [TraceEnd::Delivered(port)] if port == server => End::Served,
-        [TraceEnd::Lost(None)] => End::Answered,
-        [TraceEnd::Lost(Some(loss))] => End::Lost(loss),
+        [TraceEnd::Delivered(port)] if port == server => Fate::Served,
+        [TraceEnd::Lost(None)] => Fate::Answered,
+        [TraceEnd::Lost(Some(loss))] => Fate::Lost(loss),
         _ => panic!("{ends:?}"),
     }
 }
 
 /// What is asked of each address, and what becomes of it.
-const ALL: [(Ipv4Addr, Upper, End); 9] = [
-    (VIRTUAL, Upper::Tcp(80), End::Served),
-    (VIRTUAL, Upper::Tcp(99), End::Answered),
-    (VIRTUAL, Upper::Udp(99, b"odd"), End::Answered),
-    (VIRTUAL, Upper::Echo, End::Answered),
-    (AT_BALANCER, Upper::Tcp(99), End::Answered),
-    (AT_BALANCER, Upper::Echo, End::Answered),
-    (NAME_SERVER, Upper::Udp(53, QUESTION), End::Answered),
-    (NAME_SERVER, Upper::Tcp(53), End::Answered),
-    (NAME_SERVER, Upper::Echo, End::Answered),
+const ALL: [(Ipv4Addr, Upper, Fate); 9] = [
+    (VIRTUAL, Upper::Tcp(80), Fate::Served),
+    (VIRTUAL, Upper::Tcp(99), Fate::Answered),
+    (VIRTUAL, Upper::Udp(99, b"odd"), Fate::Answered),
+    (VIRTUAL, Upper::Echo, Fate::Answered),
+    (AT_BALANCER, Upper::Tcp(99), Fate::Answered),
+    (AT_BALANCER, Upper::Echo, Fate::Answered),
+    (NAME_SERVER, Upper::Udp(53, QUESTION), Fate::Answered),
+    (NAME_SERVER, Upper::Tcp(53), Fate::Answered),
+    (NAME_SERVER, Upper::Echo, Fate::Answered),
 ];
 
 fn clients() -> [IpAddr; 2] {
@@ -188,28 +188,28 @@ fn clients() -> [IpAddr; 2] {
 fn damaged_packets_begin_nothing_and_are_not_answered() {
     for (client, (to, upper, whole)) in clients().into_iter().flat_map(|client| ALL.map(|it| (client, it))) {
         let frame = packet(client, to, upper, 1);
-        assert_eq!(end(&frame), whole, "{client} {upper:?}");
+        assert_eq!(fate(&frame), whole, "{client} {upper:?}");
         let last = frame.len() - 1;
         let mut wrong = frame.clone();
         wrong[last] ^= 1;
-        assert_eq!(end(&wrong), End::Lost(Loss::Checksum), "{client} {upper:?}");
+        assert_eq!(fate(&wrong), Fate::Lost(Loss::Checksum), "{client} {upper:?}");
         if client.is_ipv4() {
             // Nothing above IP has this byte of the header under its checksum.
             let mut wrong = frame.clone();
             wrong[IP_AT + 1] ^= 4;
-            assert_eq!(end(&wrong), End::Lost(Loss::Checksum), "{upper:?}");
+            assert_eq!(fate(&wrong), Fate::Lost(Loss::Checksum), "{upper:?}");
         }
         // A datagram of IPv4 need not have a checksum, one of IPv6 has to.
         if matches!(upper, Upper::Udp(..)) {
             let mut without = frame.clone();
             let at = IP_AT + if client.is_ipv4() { 20 } else { 40 } + 6;
             without[at..at + 2].fill(0);
-            let expected = if client.is_ipv4() { whole } else { End::Lost(Loss::Checksum) };
-            assert_eq!(end(&without), expected, "{client} {upper:?}");
+            let expected = if client.is_ipv4() { whole } else { Fate::Lost(Loss::Checksum) };
+            assert_eq!(fate(&without), expected, "{client} {upper:?}");
         }
         // What is between IP and the end of the frame is padding.
         let padded = [frame, vec![7; 9]].concat();
-        assert_eq!(end(&padded), whole, "{client} {upper:?}");
+        assert_eq!(fate(&padded), whole, "{client} {upper:?}");
     }
 }
 
@@ -231,18 +231,18 @@ fn packets_from_nobody_begin_nothing_and_are_not_answered() {
         Ipv4Addr::new(10, 0, 0, 9).to_ipv6_mapped().into(),
     ];
     for (source, (to, upper, _)) in martians.into_iter().flat_map(|source| ALL.map(|it| (source, it))) {
-        assert_eq!(end(&packet(source, to, upper, 64)), End::Lost(Loss::Martian), "{source} {upper:?}");
+        assert_eq!(fate(&packet(source, to, upper, 64)), Fate::Lost(Loss::Martian), "{source} {upper:?}");
     }
     // One that nobody of the network has is somebody's outside.
     for source in [IpAddr::from([192, 0, 2, 1]), "2001:db8::1".parse().expect("an address")] {
-        assert_eq!(end(&packet(source, VIRTUAL, Upper::Tcp(99), 64)), End::Answered, "{source}");
+        assert_eq!(fate(&packet(source, VIRTUAL, Upper::Tcp(99), 64)), Fate::Answered, "{source}");
     }
 }
 
 #[test]
 fn packets_whose_hops_are_used_up_begin_nothing_and_are_not_answered() {
     for (client, (to, upper, _)) in clients().into_iter().flat_map(|client| ALL.map(|it| (client, it))) {
-        assert_eq!(end(&packet(client, to, upper, 0)), End::Lost(Loss::HopLimit), "{client} {upper:?}");
+        assert_eq!(fate(&packet(client, to, upper, 0)), Fate::Lost(Loss::HopLimit), "{client} {upper:?}");
     }
 }
 
