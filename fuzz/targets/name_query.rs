@@ -30,7 +30,7 @@ fn names() -> Names {
 
 fuzz_target!(|bytes: &[u8]| {
     let mut names = names();
-    let state = SiteState { servers: 1, healthy: 1, load_percent: Some(90) };
+    let state = SiteState { servers: 1, drained: 0, healthy: 1, load_percent: Some(90) };
     let ends = (IpAddr::from([10, 0, 0, 53]), IpAddr::from([10, 0, 0, 1]));
     let answer = names.answer(Time::ZERO, ends, bytes, |_| vec![state; 2]);
     let query = Query::parse(bytes);

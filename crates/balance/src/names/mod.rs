@@ -84,7 +84,9 @@ pub struct SiteSpec {
 pub struct SiteState {
     /// Its servers that are to get connections.
     pub servers: u32,
-    /// Those of them that can.
+    /// Further ones, which are drained, be it by hand, by their agent or as their weight is 0.
+    pub drained: u32,
+    /// Those of the first kind that can.
     pub healthy: u32,
     /// How much of its capacity is in use, if that is known; above 100 where more is wanted.
     pub load_percent: Option<u32>,
@@ -97,6 +99,10 @@ impl SiteState {
         let (mut state, mut utilisation) = (Self::default(), Shares::default());
         let (mut connections, mut limit) = (0u64, Some(0u64));
         for server in service.site_servers(now) {
+            if !server.is_wanted {
+                state.drained += 1;
+                continue;
+            }
             state.servers += 1;
             if !server.is_healthy {
                 continue;
@@ -116,6 +122,7 @@ impl SiteState {
     pub fn or(self, other: Self) -> Self {
         Self {
             servers: self.servers.max(other.servers),
+            drained: self.drained.max(other.drained),
             healthy: self.healthy.max(other.healthy),
             load_percent: self.load_percent.max(other.load_percent),
         }

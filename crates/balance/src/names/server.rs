@@ -165,6 +165,14 @@ impl Names {
         Some(answer)
     }
 
+    /// The site that a client would get addresses of now, of a name by its number; it takes no turn by that. `None`: none has any of this family.
+    ///
+    /// # Panics
+    /// If there is no name with this number.
+    pub fn site_for(&self, number: usize, is_ipv6: bool, client: IpAddr, states: &[SiteState]) -> Option<usize> {
+        self.all[number].clone().choose(is_ipv6, client, states)
+    }
+
     /// Whether a client may get one more answer from here; if so, it has.
     fn may_answer(&mut self, now: Time, asked_at: IpAddr, client: IpAddr) -> bool {
         let of_here = self.all.iter().filter(|name| name.spec.asked_at.contains(&asked_at));

@@ -44,8 +44,8 @@ fn spec(name: &str, sites: Vec<SiteSpec>) -> NameSpec {
     NameSpec { name, asked_at: vec![ip(SERVER)], ttl_s: 5, shed_from_percent: 80, answers_max: 0, sites }
 }
 
-const UP: SiteState = SiteState { servers: 2, healthy: 2, load_percent: None };
-const DOWN: SiteState = SiteState { servers: 2, healthy: 0, load_percent: None };
+const UP: SiteState = SiteState { servers: 2, drained: 0, healthy: 2, load_percent: None };
+const DOWN: SiteState = SiteState { servers: 2, drained: 0, healthy: 0, load_percent: None };
 
 const fn loaded(percent: u32) -> SiteState {
     SiteState { load_percent: Some(percent), ..UP }
@@ -228,7 +228,7 @@ fn a_service_says_how_it_does_as_a_site() {
     let spec = ServiceSpec::new(Scheduler::Rr, vec![server("a", Some(4)), server("b", Some(4))]);
     let mut service = Service::new(now, spec, 1).expect("it is right");
     let state = |service: &Service| SiteState::of(service, now, |_| 0);
-    assert_eq!(state(&service), SiteState { servers: 2, healthy: 2, load_percent: Some(0) });
+    assert_eq!(state(&service), SiteState { servers: 2, drained: 0, healthy: 2, load_percent: Some(0) });
     for port in 0..6 {
         service.open(now, &Client { address: 1, port }).expect("there is room");
     }
@@ -237,9 +237,23 @@ fn a_service_says_how_it_does_as_a_site() {
     service.report(now, a, LoadReport { cpu_permille: Some(950), ..LoadReport::default() });
     assert_eq!(state(&service).load_percent, Some(95));
     service.set_healthy(now, a, false);
-    assert_eq!(state(&service), SiteState { servers: 2, healthy: 1, load_percent: Some(75) });
+    assert_eq!(state(&service), SiteState { servers: 2, drained: 0, healthy: 1, load_percent: Some(75) });
     service.set_healthy(now, b, false);
-    assert_eq!(state(&service), SiteState { servers: 2, healthy: 0, load_percent: None });
+    assert_eq!(state(&service), SiteState { servers: 2, drained: 0, healthy: 0, load_percent: None });
     service.drain(now, b, true);
-    assert_eq!(state(&service).servers, 1);
+    assert_eq!((state(&service).servers, state(&service).drained), (1, 1));
+}
+
+/// Who looks where a name leads takes no turn.
+#[test]
+fn a_look_takes_no_turn() {
+    let mut names = names(vec![near(site("a", 1, 1), &["10.1.0.0/16"]), site("b", 2, 1), site("c", 3, 1)]);
+    let site = |names: &Names, client: &str| names.site_for(0, false, ip(client), &[UP, UP, UP]);
+    assert_eq!(
+        (site(&names, "10.1.0.9"), site(&names, "10.2.0.9"), site(&names, "10.2.0.9")),
+        (Some(0), Some(0), Some(0))
+    );
+    assert_eq!(shares(&mut names, "10.2.0.9", 1, &[UP, UP, UP]), [(1, 1)].into());
+    assert_eq!((site(&names, "10.2.0.9"), site(&names, "10.1.0.9")), (Some(1), Some(0)));
+    assert_eq!(names.site_for(0, true, ip("fd00::1"), &[UP, UP, UP]), None);
 }
