@@ -129,6 +129,9 @@ pub trait Driver {
     /// ever.
     const AT_ONCE_MAX: u32;
 
+    /// Whether frames of hosts have checksums, and may be anything. Simulated hosts send nothing but what is right, and sum nothing.
+    const HAS_CHECKSUMS: bool = true;
+
     /// Its length in bytes, from the destination address on, without frame check sequence.
     fn bytes(&self, packet: &Self::Packet) -> u32;
 

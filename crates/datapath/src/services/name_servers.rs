@@ -86,7 +86,7 @@ impl<P> Graph<P> {
         let asked_at = super::ip(is_ipv6, address);
         let has_bytes = driver.frame(&packet).is_some();
         let frame = has_bytes.then(|| driver.finished(&packet).into_owned());
-        if let Some(loss) = frame.as_ref().and_then(|frame| services.fault(&moment.tables.host_table, frame)) {
+        if let Some(loss) = services.fault_of((&*driver, &moment.tables.host_table), &packet) {
             return lose(driver, loss, packet);
         }
         let answer = frame.and_then(|frame| self.ask_name_server(moment, asked_at, &frame));

@@ -55,7 +55,7 @@ impl<P> Graph<P> {
             return Some(answer_to(driver, (client, mac), packet));
         }
         let mut fields = self.services.take_fields();
-        let fault = || driver.frame(&packet).and_then(|_| services.fault(host_table, &driver.finished(&packet)));
+        let fault = || services.fault_of((&*driver, host_table), &packet);
         let seen = FromClient { headers: driver.headers(&packet), bytes: driver.bytes(&packet), fault: &fault };
         let sender = (host_table, host);
         let decision = self.services.process_from_client(moment.now, (services, sender), &seen, &mut fields);

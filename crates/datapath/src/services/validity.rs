@@ -11,7 +11,7 @@ use wire::{EthernetPacket, Ipv4Packet, Ipv6Packet, Pseudo, UdpPacket, checksum, 
 
 use super::Services;
 use super::answers::{Sent, UDP_HEADER, pseudo, read};
-use crate::driver::Loss;
+use crate::driver::{Driver, Loss};
 
 /// A packet as it has come from a client.
 pub(super) struct FromClient<'a> {
@@ -38,8 +38,18 @@ pub(super) fn broadcasts(topology: &Topology) -> Vec<Ipv4Addr> {
 }
 
 impl Services {
-    /// Why a frame for a service or a name server is to be dropped unseen, with its checksums; `None`: it is not, or is malformed.
-    pub(super) fn fault(&self, host_table: &HostTable, frame: &[u8]) -> Option<Loss> {
+    /// Why a packet for a service or a name server is to be dropped unseen; `None`: it is not, or is malformed, or has no bytes.
+    pub(super) fn fault_of<D: Driver>(
+        &self,
+        (driver, host_table): (&D, &HostTable),
+        packet: &D::Packet,
+    ) -> Option<Loss> {
+        driver.frame(packet).filter(|_| D::HAS_CHECKSUMS)?;
+        self.fault(host_table, &driver.finished(packet))
+    }
+
+    /// The same of a frame with its checksums.
+    fn fault(&self, host_table: &HostTable, frame: &[u8]) -> Option<Loss> {
         let ethernet = EthernetPacket::new_checked(frame).ok()?;
         let (hops, is_header_right) = match ethernet.ethertype() {
             ethertype::IPV4 => {

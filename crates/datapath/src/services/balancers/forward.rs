@@ -160,8 +160,7 @@ impl<P> Graph<P> {
             state.process_from_server(now, (headers, bytes), &mut fields)
         } else {
             let from = host_table.by_mac(driver.source(&packet)).unwrap_or(own);
-            let fault =
-                || driver.frame(&packet).and_then(|_| tables.services.fault(host_table, &driver.finished(&packet)));
+            let fault = || tables.services.fault_of((&*driver, host_table), &packet);
             let seen = FromClient { headers, bytes, fault: &fault };
             state.process_from_client(now, (&tables.services, (host_table, from)), &seen, &mut fields)
         };
