@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use balance::AddressRange;
 use balance::names::{NameSpec, Names, Query, SiteSpec, SiteState, WireName};
 use libfuzzer_sys::fuzz_target;
+use machine::Time;
 
 fn names() -> Names {
     let site = |name: &str, count: u8, clients: &[&str]| SiteSpec {
@@ -20,17 +21,18 @@ fn names() -> Names {
         asked_at: vec![IpAddr::from([10, 0, 0, 53])],
         ttl_s: 5,
         shed_from_percent: 80,
+        answers_max: 2,
         sites,
     };
     let few = vec![site("east", 1, &["10.1.0.0/16", "fd00::/16"]), site("west", 2, &[])];
-    Names::new(vec![spec("www.example", few), spec("a.b", vec![site("many", 100, &[])])])
+    Names::new(vec![spec("www.example", few), spec("a.b", vec![site("many", 100, &[])])], 7)
 }
 
 fuzz_target!(|bytes: &[u8]| {
     let mut names = names();
-    let state = SiteState { servers: 1, healthy: 1, load_percent: Some(90) };
+    let state = SiteState { servers: 1, drained: 0, healthy: 1, load_percent: Some(90) };
     let ends = (IpAddr::from([10, 0, 0, 53]), IpAddr::from([10, 0, 0, 1]));
-    let answer = names.answer(ends, bytes, |_| vec![state; 2]);
+    let answer = names.answer(Time::ZERO, ends, bytes, |_| vec![state; 2]);
     let query = Query::parse(bytes);
     let counters = names.counters();
     assert_eq!(counters.messages, 1);
@@ -43,7 +45,7 @@ fuzz_target!(|bytes: &[u8]| {
             };
             assert!(answer.len() <= limit, "{}", answer.len());
             // It would not be answered again.
-            assert!(names.answer(ends, answer, |_| vec![state; 2]).is_none());
+            assert!(names.answer(Time::ZERO, ends, answer, |_| vec![state; 2]).is_none());
         }
         None => assert_eq!(counters.ignored, 1),
     }

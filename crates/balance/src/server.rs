@@ -83,6 +83,9 @@ pub struct ServerStatus {
 
 /// A server, as far as sites are concerned.
 pub(crate) struct SiteServer {
+    pub id: ServerId,
+    /// Whether it is to get connections.
+    pub is_wanted: bool,
     pub is_healthy: bool,
     pub connections: u32,
     pub connections_max: Option<u32>,

@@ -435,10 +435,12 @@ impl Service {
         specified.chain(left).map(move |server| server.status(now, self.spec.report_expiry, heeds_overload))
     }
 
-    /// The servers that are to get connections, as whoever balances between sites sees them.
+    /// The servers that it is to have, as whoever balances between sites sees them.
     pub(crate) fn site_servers(&self, now: Time) -> impl Iterator<Item = SiteServer> {
         let expiry = self.spec.report_expiry;
-        self.servers.all().filter(|server| server.is_wanted()).map(move |server| SiteServer {
+        self.servers.all().filter(|server| server.is_specified).map(move |server| SiteServer {
+            id: server.id,
+            is_wanted: server.is_wanted(),
             is_healthy: !server.is_down() && !server.failures.is_ejected_at(now),
             connections: server.connections(),
             connections_max: server.connections_max(),

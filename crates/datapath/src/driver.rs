@@ -53,11 +53,17 @@ pub enum Loss {
     FunctionDown,
     /// It is for a chain, or comes from a function of one, and is for everybody or nobody.
     Stray,
+    /// It is for a service or a name server, and a checksum of it is wrong.
+    Checksum,
+    /// The same, and no station can have sent it from its source address: a group's, a service's, ..
+    Martian,
+    /// The same, and its hops are used up.
+    HopLimit,
 }
 
 impl Loss {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::NoRoute,
         Self::NoMember,
         Self::Cut,
@@ -72,6 +78,9 @@ impl Loss {
         Self::Function,
         Self::FunctionDown,
         Self::Stray,
+        Self::Checksum,
+        Self::Martian,
+        Self::HopLimit,
     ];
 
     /// Its name in counters and results.
@@ -91,6 +100,9 @@ impl Loss {
             Self::Function => "dropped by a function of a chain",
             Self::FunctionDown => "function of a chain down",
             Self::Stray => "stray in a chain",
+            Self::Checksum => "wrong checksum",
+            Self::Martian => "martian source",
+            Self::HopLimit => "TTL 0",
         }
     }
 }
@@ -116,6 +128,9 @@ pub trait Driver {
     /// So many packets may pass pipelines at one instant. Pipelines may send a packet in a circle, and where links take no time it would go round for
     /// ever.
     const AT_ONCE_MAX: u32;
+
+    /// Whether frames of hosts have checksums, and may be anything. Simulated hosts send nothing but what is right, and sum nothing.
+    const HAS_CHECKSUMS: bool = true;
 
     /// Its length in bytes, from the destination address on, without frame check sequence.
     fn bytes(&self, packet: &Self::Packet) -> u32;

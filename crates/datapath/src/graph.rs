@@ -309,7 +309,7 @@ impl<P> Graph<P> {
             chains: ChainState::new(&tables.steering, seeds.tables),
             services: ServiceState::new(now, &tables.services, seeds.tables),
             balancers: Balancers::new(now, &tables.services, seeds.tables),
-            names: Names::new(tables.services.names().iter().map(|name| name.spec.clone()).collect()),
+            names: Names::new(tables.services.names().iter().map(|name| name.spec.clone()).collect(), seeds.tables),
             routes,
             spread,
             ..Self::default()

@@ -80,7 +80,7 @@ impl<P> Rebase for Graph<P> {
             chains,
             services,
             balancers,
-            names: _,
+            names,
             released: _,
             pending: _,
             generation: _,
@@ -98,6 +98,7 @@ impl<P> Rebase for Graph<P> {
         chains.rebase(by);
         services.rebase(by);
         balancers.rebase(by);
+        names.rebase(by);
         passed.rebase(by);
         unknown.rebase(by);
     }

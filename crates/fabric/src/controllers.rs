@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use crate::error::Problems;
 use crate::parameters::{Plain, parameters, plain};
 use crate::quantity::{Length, Whole};
-use crate::read::{Fields, Read, expected, section};
+use crate::read::{Fields, Read, expected, section, shown};
 use crate::shards::ShardsText;
 use crate::source::{At, Place};
 use crate::tree::{Node, Value};
@@ -106,11 +106,30 @@ impl Read for Flag {
         match &node.value {
             Value::Scalar(text) if text == "true" => Some(Self(true)),
             Value::Scalar(text) if text == "false" => Some(Self(false)),
+            Value::Scalar(text) => {
+                if let Some(meant) = meant(text) {
+                    let found = format!("found `{}`", shown(text));
+                    let message = format!("expected `true` or `false`, {found}");
+                    problems.add(node.place, message, found, format!("write `{meant}`"));
+                } else {
+                    expected(node, "`true` or `false`", problems);
+                }
+                None
+            }
             _ => {
                 expected(node, "`true` or `false`", problems);
                 None
             }
         }
+    }
+}
+
+/// What is meant by a word that an older YAML has for it, or another case of it.
+fn meant(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" | "y" | "on" | "true" | "1" => Some(true),
+        "no" | "n" | "off" | "false" | "0" => Some(false),
+        _ => None,
     }
 }
 

@@ -244,6 +244,12 @@ pub(crate) struct Mapping<K, V>(pub Vec<(At<K>, At<V>)>);
 
 impl<K: Read, V: Read> Read for Mapping<K, V> {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        if let Value::List(items) = &node.value {
+            let found = format!("found a list of {}", items.len());
+            let hint = "give each a name: `NAME: ..` in place of `- ..`";
+            problems.add(node.place, format!("expected a map, {found}"), found, hint);
+            return None;
+        }
         let Value::Map(entries) = &node.value else {
             expected(node, "a map", problems);
             return None;

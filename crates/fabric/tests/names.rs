@@ -63,6 +63,17 @@ fn what_cannot_be_is_said_with_its_place() {
         "localhost: { address: 10.0.0.53, sites: { a: { service: east } } }",
         "'a..b': { address: 10.0.0.53, sites: { a: { service: east } } }",
         "a.b: { address: 10.0.0.53, sites: { a: { service: east } } }\n  A.b.: { address: 10.0.0.53, sites: { a: { service: west } } }",
+        "-a.b: { address: 10.0.0.53, sites: { a: { service: east } } }",
+        "a.b-: { address: 10.0.0.53, sites: { a: { service: east } } }",
+        "a.b: { address: 10.0.0.53, ttl: 5, sites: { a: { service: east } } }",
+        "a.b: { address: 10.0.0.53, sites: [{ service: east }, { service: west }] }",
+        "a.b: { address: 10.0.0.53, sites: { a: { service: east, backup: Off } } }",
+        "a.b: { address: 10.0.0.53, response-limit: 2000000, sites: { a: { service: east } } }",
+        // Resolvers ask three of four.
+        "a.b: { address: [10.0.0.51, 10.0.0.52], sites: { a: { service: east } } }\n  a.c: { address: [10.0.0.52, 10.0.0.53, 'fd68:6564:646c::53'], sites: { a: { service: east } } }",
+        // At 10.0.0.53 there is nothing below a.b.
+        "a.b: { address: 10.0.0.53, sites: { a: { service: east } } }\n  x.A.b: { address: 10.0.0.54, sites: { a: { service: west } } }",
+        "x.a.b: { address: 10.0.0.53, sites: { a: { service: east } } }\n  a.b: { address: [10.0.0.53, 10.0.0.54], sites: { a: { service: west } } }",
     ]
     .into_iter()
     .map(|name| network::problems(NETWORK, &format!("names:\n  {name}\n")))
@@ -76,4 +87,29 @@ fn a_service_that_cannot_be_read_is_no_unknown_one() {
     let network = NETWORK.replace("servers: [h3]", "servers: [h9]");
     let said = network::problems(&network, "names:\n  a.b: { address: 10.0.0.53, sites: { a: { service: west } } }\n");
     assert!(said.len() == 1 && said[0].contains("`h9` is not a host"), "{said:?}");
+}
+
+/// Whoever asks for a name gets an answer wherever he asks: what is below another one may be known at more addresses than that.
+#[test]
+fn names_below_each_other_are_known_wherever_the_upper_one_is() {
+    let more = "names:\n  a.b: { address: 10.0.0.53, sites: { a: { service: east } } }\n  \
+                x.a.b: { address: [10.0.0.54, 10.0.0.53], sites: { a: { service: west } } }\n  \
+                xa.b: { address: 10.0.0.55, sites: { a: { service: west } } }\n";
+    assert!(network::read(NETWORK, more).is_ok());
+}
+
+/// A host with an uplink asks the name server behind that, too; one whose file says whom it asks asks nobody else.
+#[test]
+fn hosts_ask_as_many_name_servers_as_resolvers_do() {
+    let two = "names:\n  a.b: { address: [10.0.0.53, 10.0.0.54, 10.0.0.55], sites: { a: { service: east } } }\n";
+    let with = |host: &str| {
+        let network = NETWORK.replace("h1: host", &format!("h1: {{ kind: host, {host} }}"));
+        network::problems(&network, two)
+    };
+    let said = with("uplink: nat");
+    assert!(said.len() == 1 && said[0].contains("`h1` would not ask 10.0.0.55"), "{said:?}");
+    assert!(network::read(NETWORK, two).is_ok());
+    let own = "uplink: nat, files: { /etc/resolv.conf: 'nameserver 10.0.0.55' }";
+    let network = NETWORK.replace("h1: host", &format!("h1: {{ kind: host, {own} }}"));
+    assert!(network::read(&network, two).is_ok());
 }

@@ -42,6 +42,8 @@ pub struct Rows {
     rare: &'static [&'static str],
     /// Those that a table goes without on a terminal that is too narrow for all, the first of them first.
     spare: &'static [&'static str],
+    /// Those that a table never has: what they have stands below it.
+    hidden: &'static [&'static str],
     cells: Vec<Vec<Value>>,
     /// What stands below a table, a line each.
     remarks: Vec<String>,
@@ -50,7 +52,7 @@ pub struct Rows {
 impl Rows {
     /// No rows yet.
     pub fn new(columns: &[&'static str]) -> Self {
-        Self { columns: columns.to_vec(), rare: &[], spare: &[], cells: Vec::new(), remarks: Vec::new() }
+        Self { columns: columns.to_vec(), rare: &[], spare: &[], hidden: &[], cells: Vec::new(), remarks: Vec::new() }
     }
 
     /// The same with columns that a table leaves out where every row has nothing or zero there. JSON and CSV have them always.
@@ -61,6 +63,11 @@ impl Rows {
     /// The same with columns that a table goes without on a terminal that is too narrow for all, the first of them first; it says which. JSON, CSV and what is no terminal have them.
     pub fn with_spare(self, spare: &'static [&'static str]) -> Self {
         Self { spare, ..self }
+    }
+
+    /// The same with columns that a table never has, as it says the same below.
+    pub fn with_hidden(self, hidden: &'static [&'static str]) -> Self {
+        Self { hidden, ..self }
     }
 
     /// Says something below a table that is too long for a cell.
@@ -92,7 +99,8 @@ impl Rows {
     fn table(&self, width: Option<usize>) -> String {
         let is_shown = |at: &usize| {
             let has_something = |row: &Vec<Value>| !row[*at].is_null() && row[*at] != 0;
-            !self.rare.contains(&self.columns[*at]) || self.cells.iter().any(has_something)
+            let is_rare = self.rare.contains(&self.columns[*at]);
+            !self.hidden.contains(&self.columns[*at]) && (!is_rare || self.cells.iter().any(has_something))
         };
         let mut shown: Vec<usize> = (0..self.columns.len()).filter(is_shown).collect();
         let mut table = self.lines(&shown);

@@ -52,6 +52,16 @@ fn a_load_finds_its_servers_by_name_and_the_answers_are_shown() {
     desk.expect(0, &["service", "drain", "east", "h2"]);
     assert_eq!(load()["failed"], 0);
     assert!(site(&shown(), "there")["answers"].as_u64() > Some(0));
+    let here = site(&shown(), "here");
+    assert_eq!((&here["servers"], &here["drained"]), (&Value::from(0), &Value::from(1)), "{here}");
+    let table = desk.expect(0, &["show", "names"]).0;
+    assert!(table.lines().any(|line| line.starts_with("www.example.net: ") && line.contains(" answered")), "{table}");
+    // Who asks where it leads hears what a client hears, and takes no turn.
+    for command in ["path", "ping"] {
+        let (_, notes) = desk.expect(0, &[command, "h1", "www.example.net"]);
+        let expected = "`www.example.net` leads 10.0.0.1 to the site `there`: the service `west`.";
+        assert!(notes.contains(expected), "{command}: {notes}");
+    }
     let metrics = desk.expect(0, &["metrics"]).0;
     let labels = "network=\"lab\",name=\"www.example.net\",site=\"there\",service=\"west\"";
     assert!(metrics.contains(&format!("heddle_site_healthy_servers{{{labels}}} 1\n")), "{metrics}");

@@ -152,3 +152,31 @@ fn what_a_service_answers_or_refuses_itself_is_said() {
     let delivered = &ends(&rows(&["h1", "h2"]))[0];
     assert_eq!(delivered, &("h2".into(), Value::Null, "delivered".into()));
 }
+
+/// A name leads whoever asks to a site, and the name server's address is nobody's but the network's.
+#[test]
+fn names_lead_to_a_site_and_name_servers_answer_by_themselves() {
+    let desk = lab("\
+services:
+  east: { address: 10.1.0.80:80, servers: [h2], scheduler: rr }
+  west: { address: 10.1.0.81:80, servers: [h3], scheduler: rr }
+names:
+  www.example.net:
+    address: 10.0.0.53
+    sites: { far: { service: east }, near: { service: west, clients: [10.0.0.1/32] } }
+");
+    let of = |from: &str, args: &[&str]| desk.expect(0, &[&["path", from][..], args, &["lab.fabric.yaml"]].concat());
+    let (said, notes) = of("h1", &["WWW.example.net."]);
+    assert!(said.contains("h3 gets it, for WWW.example.net.: "), "{said}");
+    assert!(notes.contains("`www.example.net` leads 10.0.0.1 to the site `near`: the service `west`.\n"), "{notes}");
+    let (said, notes) = of("h3", &["www.example.net"]);
+    assert!(said.contains("h2 gets it, for www.example.net: "), "{said}");
+    assert!(notes.contains("to the site `far`: the service `east`.\n"), "{notes}");
+    for args in [&["10.0.0.53", "--protocol", "udp", "--port", "53"][..], &["10.0.0.53", "--protocol", "icmp"]] {
+        let (said, _) = of("h1", args);
+        assert!(said.contains("the address is its name server's") && !said.contains("lost"), "{said}");
+    }
+    let rows: Value = serde_json::from_str(&of("h1", &["10.0.0.53", "-o", "json"]).0).expect("it is JSON");
+    let last = rows.as_array().and_then(|rows| rows.last()).expect("rows");
+    assert_eq!((&last["from"], &last["state"]), (&"name server".into(), &"answered".into()), "{rows}");
+}

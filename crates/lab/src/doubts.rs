@@ -2,6 +2,7 @@
 
 mod doubt;
 mod hosts;
+mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,6 +49,8 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
     found.extend(unanswered_checks(fabric));
     found.extend(unanswered_clients(fabric));
     found.extend(hosts::without_route(fabric));
+    found.extend(names::nobodys_prefixes(fabric));
+    found.extend(names::unchecked_sites(fabric));
     found.into_iter().collect()
 }
 

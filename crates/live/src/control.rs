@@ -222,7 +222,7 @@ pub enum Reply {
     /// The answer to [`Request::Apply`].
     Applied(Applied),
     /// The answer to [`Request::Counters`].
-    Counters(Counters),
+    Counters(Box<Counters>),
     /// The answer to [`Request::Unconverged`].
     Unconverged(Vec<UnconvergedBond>),
     /// The answer to [`Request::Salts`]: by switch, and behind them by multi-homed host.

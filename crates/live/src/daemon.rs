@@ -301,7 +301,7 @@ impl Shared {
             Request::Apply { name, folder, text, overrides } => {
                 Reply::Applied(network.apply(Source { name, text }, folder.into(), &overrides)?)
             }
-            Request::Counters => Reply::Counters(network.counters()),
+            Request::Counters => Reply::Counters(Box::new(network.counters())),
             Request::Unconverged => Reply::Unconverged(network.unconverged()),
             Request::Programs => Reply::Programs(network.programs()),
             Request::Salts => Reply::Salts(network.salts()),

@@ -203,7 +203,7 @@ impl Instance {
     /// If the daemon has gone.
     pub fn counters(&self) -> Result<Counters, Error> {
         match self.ask(&Request::Counters)? {
-            Reply::Counters(counters) => Ok(counters),
+            Reply::Counters(counters) => Ok(*counters),
             _ => Err(unexpected("counters")),
         }
     }

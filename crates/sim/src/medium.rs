@@ -168,6 +168,8 @@ impl Driver for Medium {
     /// Whole windows of many flows may come at one instant.
     const AT_ONCE_MAX: u32 = 1 << 22;
 
+    const HAS_CHECKSUMS: bool = false;
+
     #[inline]
     fn bytes(&self, packet: &Packet) -> u32 {
         match self.headers.find(packet.header) {

@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
+use machine::{Rebase, Span, Time};
 use serde::{Deserialize, Serialize};
 
+use super::limit::AnswerLimit;
 use super::name::{Name, NameView};
 use super::query::{IN, Query, QueryError, kind};
 use super::reply::{self, Rcode, Reply};
@@ -12,8 +14,10 @@ use super::{NameSpec, SiteState};
 /// All names that are answered for, at whatever addresses they are asked.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    names: Vec<Name>,
+    all: Vec<Name>,
     counters: QueryCounters,
+    /// Nobody asks where there are no names.
+    limit: Option<AnswerLimit>,
 }
 
 /// What is counted of messages that were not for a name.
@@ -36,12 +40,25 @@ pub struct QueryCounters {
     pub ignored: u64,
     /// Answers with fewer addresses than there are.
     pub truncated: u64,
+    /// Queries that are not answered, since their clients' prefix has had as many answers as it may have.
+    #[serde(default)]
+    pub rate_limited: u64,
 }
 
 impl QueryCounters {
     /// Each with its name.
-    pub const fn named(&self) -> [(&'static str, u64); 8] {
-        let Self { messages, refused, name_error, malformed, not_implemented, bad_version, ignored, truncated } = *self;
+    pub const fn named(&self) -> [(&'static str, u64); 9] {
+        let Self {
+            messages,
+            refused,
+            name_error,
+            malformed,
+            not_implemented,
+            bad_version,
+            ignored,
+            truncated,
+            rate_limited,
+        } = *self;
         [
             ("messages", messages),
             ("refused", refused),
@@ -51,6 +68,7 @@ impl QueryCounters {
             ("bad-version", bad_version),
             ("ignored", ignored),
             ("truncated", truncated),
+            ("rate-limited", rate_limited),
         ]
     }
 }
@@ -66,16 +84,20 @@ enum ZoneMatch {
 }
 
 impl Names {
-    /// These names.
-    pub fn new(specs: Vec<NameSpec>) -> Self {
-        Self { names: specs.into_iter().map(Name::new).collect(), counters: QueryCounters::default() }
+    /// These names. `seed` is where the hash of the table starts in which clients are remembered.
+    pub fn new(specs: Vec<NameSpec>, seed: u64) -> Self {
+        let limit = (!specs.is_empty()).then(|| AnswerLimit::new(seed));
+        Self { all: specs.into_iter().map(Name::new).collect(), counters: QueryCounters::default(), limit }
     }
 
     /// Names of another file: what is counted of those that stay is kept.
     pub fn take_over(&mut self, old: &Self) {
         self.counters = old.counters;
-        for name in &mut self.names {
-            if let Some(old) = old.names.iter().find(|old| old.spec.name == name.spec.name) {
+        if self.limit.is_some() && old.limit.is_some() {
+            self.limit.clone_from(&old.limit);
+        }
+        for name in &mut self.all {
+            if let Some(old) = old.all.iter().find(|old| old.spec.name == name.spec.name) {
                 name.take_over(old);
             }
         }
@@ -83,7 +105,7 @@ impl Names {
 
     /// How each name stands, in the order of the file.
     pub fn views(&self) -> impl Iterator<Item = NameView<'_>> {
-        self.names.iter().map(Name::view)
+        self.all.iter().map(Name::view)
     }
 
     /// What it has counted.
@@ -95,17 +117,24 @@ impl Names {
     /// `None`: nothing is answered.
     pub fn answer(
         &mut self,
+        now: Time,
         (asked_at, source): (IpAddr, IpAddr),
         message: &[u8],
         states: impl FnOnce(usize) -> Vec<SiteState>,
     ) -> Option<Vec<u8>> {
         self.counters.messages += 1;
-        let query = match Query::parse(message) {
+        let query = Query::parse(message);
+        if query == Err(QueryError::NotAQuery) {
+            self.counters.ignored += 1;
+            return None;
+        }
+        if !self.may_answer(now, asked_at, source) {
+            self.counters.rate_limited += 1;
+            return None;
+        }
+        let query = match query {
             Ok(query) => query,
-            Err(QueryError::NotAQuery) => {
-                self.counters.ignored += 1;
-                return None;
-            }
+            Err(QueryError::NotAQuery) => return None,
             Err(QueryError::Malformed { id, flags }) => {
                 self.counters.malformed += 1;
                 return Some(reply::error(id, flags, Rcode::Malformed));
@@ -128,7 +157,7 @@ impl Names {
             }
             ZoneMatch::Below(number, zone_at) => {
                 self.counters.name_error += 1;
-                let ttl_s = self.names[number].spec.ttl_s;
+                let ttl_s = self.all[number].spec.ttl_s;
                 Reply { zone_at: Some(zone_at), ttl_s, ..Reply::empty(Rcode::NameError) }.emit(&query).0
             }
             ZoneMatch::Name(number, zone_at) => self.answer_name((number, zone_at), source, &query, states),
@@ -136,10 +165,26 @@ impl Names {
         Some(answer)
     }
 
+    /// The site that a client would get addresses of now, of a name by its number; it takes no turn by that. `None`: none has any of this family.
+    ///
+    /// # Panics
+    /// If there is no name with this number.
+    pub fn site_for(&self, number: usize, is_ipv6: bool, client: IpAddr, states: &[SiteState]) -> Option<usize> {
+        self.all[number].clone().choose(is_ipv6, client, states)
+    }
+
+    /// Whether a client may get one more answer from here; if so, it has.
+    fn may_answer(&mut self, now: Time, asked_at: IpAddr, client: IpAddr) -> bool {
+        let of_here = self.all.iter().filter(|name| name.spec.asked_at.contains(&asked_at));
+        let rates = of_here.map(|name| Some(name.spec.answers_max).filter(|rate| *rate > 0));
+        let Some(rate) = rates.map(|rate| rate.unwrap_or(u32::MAX)).max() else { return true };
+        rate == u32::MAX || self.limit.as_mut().is_none_or(|limit| limit.admit(now, client, rate))
+    }
+
     /// Whose name it is that is asked for at an address.
     fn find(&self, asked_at: IpAddr, query: &Query) -> ZoneMatch {
         let asked = |name: &&(usize, &Name)| name.1.spec.asked_at.contains(&asked_at);
-        let at_address = || self.names.iter().enumerate().filter(move |name| asked(&name));
+        let at_address = || self.all.iter().enumerate().filter(move |name| asked(&name));
         let zone = at_address()
             .filter_map(|(number, name)| Some((number, query.name.offset_of(&name.spec.name)?)))
             .min_by_key(|(_, zone_at)| *zone_at);
@@ -160,7 +205,7 @@ impl Names {
         query: &Query,
         states: impl FnOnce(usize) -> Vec<SiteState>,
     ) -> Vec<u8> {
-        let name = &mut self.names[number];
+        let name = &mut self.all[number];
         let ttl_s = name.spec.ttl_s;
         let family = match query.record {
             _ if zone_at > 0 => None,
@@ -192,5 +237,12 @@ impl Names {
         let (bytes, is_truncated) = reply.emit(query);
         self.counters.truncated += u64::from(is_truncated);
         bytes
+    }
+}
+
+impl Rebase for Names {
+    fn rebase(&mut self, by: Span) {
+        let Self { all: _, counters: _, limit } = self;
+        limit.rebase(by);
     }
 }

@@ -1,10 +1,12 @@
 //! The rules by which sites are chosen, and what name servers answer. Another implementation of DNS writes the queries and reads the answers.
 
+mod limit;
 mod messages;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use machine::{Span, Time};
 use simple_dns::rdata::{OPT, OPTCode, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, TYPE};
 
@@ -39,11 +41,11 @@ fn backup(site: SiteSpec) -> SiteSpec {
 
 fn spec(name: &str, sites: Vec<SiteSpec>) -> NameSpec {
     let name = WireName::parse(name).expect("a name");
-    NameSpec { name, asked_at: vec![ip(SERVER)], ttl_s: 5, shed_from_percent: 80, sites }
+    NameSpec { name, asked_at: vec![ip(SERVER)], ttl_s: 5, shed_from_percent: 80, answers_max: 0, sites }
 }
 
-const UP: SiteState = SiteState { servers: 2, healthy: 2, load_percent: None };
-const DOWN: SiteState = SiteState { servers: 2, healthy: 0, load_percent: None };
+const UP: SiteState = SiteState { servers: 2, drained: 0, healthy: 2, load_percent: None };
+const DOWN: SiteState = SiteState { servers: 2, drained: 0, healthy: 0, load_percent: None };
 
 const fn loaded(percent: u32) -> SiteState {
     SiteState { load_percent: Some(percent), ..UP }
@@ -80,7 +82,7 @@ fn bytes(packet: &Packet<'_>) -> Vec<u8> {
 
 /// What a name server answers to a message.
 fn answer(names: &mut Names, from: &str, message: &[u8], states: &[SiteState]) -> Option<Vec<u8>> {
-    names.answer((ip(SERVER), ip(from)), message, |_| states.to_vec())
+    names.answer(Time::ZERO, (ip(SERVER), ip(from)), message, |_| states.to_vec())
 }
 
 /// The addresses of an answer.
@@ -107,7 +109,7 @@ fn shares(names: &mut Names, from: &str, count: usize, states: &[SiteState]) -> 
 }
 
 fn names(sites: Vec<SiteSpec>) -> Names {
-    Names::new(vec![spec("www.example.net", sites)])
+    Names::new(vec![spec("www.example.net", sites)], 7)
 }
 
 #[test]
@@ -225,8 +227,8 @@ fn a_service_says_how_it_does_as_a_site() {
     };
     let spec = ServiceSpec::new(Scheduler::Rr, vec![server("a", Some(4)), server("b", Some(4))]);
     let mut service = Service::new(now, spec, 1).expect("it is right");
-    let state = |service: &Service| SiteState::of(service, now);
-    assert_eq!(state(&service), SiteState { servers: 2, healthy: 2, load_percent: Some(0) });
+    let state = |service: &Service| SiteState::of(service, now, |_| 0);
+    assert_eq!(state(&service), SiteState { servers: 2, drained: 0, healthy: 2, load_percent: Some(0) });
     for port in 0..6 {
         service.open(now, &Client { address: 1, port }).expect("there is room");
     }
@@ -235,9 +237,23 @@ fn a_service_says_how_it_does_as_a_site() {
     service.report(now, a, LoadReport { cpu_permille: Some(950), ..LoadReport::default() });
     assert_eq!(state(&service).load_percent, Some(95));
     service.set_healthy(now, a, false);
-    assert_eq!(state(&service), SiteState { servers: 2, healthy: 1, load_percent: Some(75) });
+    assert_eq!(state(&service), SiteState { servers: 2, drained: 0, healthy: 1, load_percent: Some(75) });
     service.set_healthy(now, b, false);
-    assert_eq!(state(&service), SiteState { servers: 2, healthy: 0, load_percent: None });
+    assert_eq!(state(&service), SiteState { servers: 2, drained: 0, healthy: 0, load_percent: None });
     service.drain(now, b, true);
-    assert_eq!(state(&service).servers, 1);
+    assert_eq!((state(&service).servers, state(&service).drained), (1, 1));
+}
+
+/// Who looks where a name leads takes no turn.
+#[test]
+fn a_look_takes_no_turn() {
+    let mut names = names(vec![near(site("a", 1, 1), &["10.1.0.0/16"]), site("b", 2, 1), site("c", 3, 1)]);
+    let site = |names: &Names, client: &str| names.site_for(0, false, ip(client), &[UP, UP, UP]);
+    assert_eq!(
+        (site(&names, "10.1.0.9"), site(&names, "10.2.0.9"), site(&names, "10.2.0.9")),
+        (Some(0), Some(0), Some(0))
+    );
+    assert_eq!(shares(&mut names, "10.2.0.9", 1, &[UP, UP, UP]), [(1, 1)].into());
+    assert_eq!((site(&names, "10.2.0.9"), site(&names, "10.1.0.9")), (Some(1), Some(0)));
+    assert_eq!(names.site_for(0, true, ip("fd00::1"), &[UP, UP, UP]), None);
 }

@@ -12,13 +12,15 @@ const LABEL_MAX: usize = 63;
 pub struct WireName(Vec<u8>);
 
 impl WireName {
-    /// Reads `www.example.net`, with or without a dot at its end: letters, digits, `-` and `_`. `None` if it is no such name.
+    /// Reads `www.example.net`, with or without a dot at its end: labels of letters, digits, `_`, and `-` between those. `None` if it is no such name.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
         let mut bytes = Vec::with_capacity(text.len() + 2);
         for label in text.split('.') {
             let is_plain = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-            if label.is_empty() || label.len() > LABEL_MAX || !is_plain {
+            // Programs take a name with such a hyphen for an option, or for none (RFC 1123, 2.1).
+            let has_edge = label.starts_with('-') || label.ends_with('-');
+            if label.is_empty() || label.len() > LABEL_MAX || !is_plain || has_edge {
                 return None;
             }
             bytes.push(label.len() as u8);
@@ -49,6 +51,11 @@ impl WireName {
     /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Whether it is below another name.
+    pub fn is_below(&self, other: &Self) -> bool {
+        self != other && self.offset_of(other).is_some()
     }
 
     /// Where another name begins in this one, if it is that one or below it.

@@ -231,7 +231,7 @@ fn who_is_out_for_silence_is_back_with_the_first_packet_that_comes_from_it() {
     service.heard(at(out + 3), second, None);
     assert_eq!(unavailable(&service, at(out + 3)), [None, Some(Unavailable::Ejected)]);
     // Those who ask how a site does hear that its time is over, though nobody has opened a connection since.
-    let healthy = |service: &Service, now| balance::names::SiteState::of(service, now).healthy;
+    let healthy = |service: &Service, now| balance::names::SiteState::of(service, now, |_| 0).healthy;
     assert_eq!((healthy(&service, at(out + 100)), healthy(&service, at(out + 100_000))), (1, 2));
 }
 

@@ -51,7 +51,7 @@ impl ServiceState {
         let opened = &mut self.opened[place as usize];
         if opened.handshake == Handshake::HalfOpen && Stage::of(tracked.tcp, true) != Stage::New {
             opened.handshake = Handshake::Done;
-            self.running[opened.running as usize].half_open -= 1;
+            self.running[opened.running as usize].end_half_open(opened.server);
         }
         if self.changes.is_none() {
             return;
@@ -154,6 +154,7 @@ impl ServiceState {
         self.note_removed(now);
         let Some((place, is_new)) = adopted else { return false };
         let has_ended = entry.stage == Stage::Ended;
+        let is_half_open = entry.stage == Stage::New && entry.connection.tcp.is_some();
         if is_new {
             let tuple = &entry.connection.original;
             let owner = match tuple.address(tuple.src) {
@@ -171,7 +172,7 @@ impl ServiceState {
                 phase: Phase::Active,
                 client: host_table.by_mac(entry.client_mac).or(owner),
                 client_mac: entry.client_mac,
-                handshake: Handshake::Done,
+                handshake: if is_half_open { Handshake::HalfOpen } else { Handshake::Done },
                 shared: Shared { stage: entry.stage, ..Shared::default() },
                 offloading: Offloading::default(),
             };
@@ -179,8 +180,15 @@ impl ServiceState {
             let running = &mut self.running[own];
             running.connections += 1;
             running.machine.adopt(now, server);
+            if is_half_open {
+                running.begin_half_open(server);
+            }
         }
         let opened = &mut self.opened[place as usize];
+        if opened.handshake == Handshake::HalfOpen && !is_half_open {
+            opened.handshake = Handshake::Done;
+            self.running[opened.running as usize].end_half_open(opened.server);
+        }
         opened.shared.stage = opened.shared.stage.max(entry.stage);
         opened.shared.is_doubted = false;
         if has_ended && opened.phase != Phase::Closed {

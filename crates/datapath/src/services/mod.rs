@@ -26,6 +26,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod validity;
 mod view;
 
 use std::collections::BTreeMap;
@@ -242,6 +243,8 @@ pub struct Services {
     names: Vec<ServedName>,
     /// Addresses of name servers, and whether each is of IPv6, ascending.
     name_servers: Vec<(bool, u128)>,
+    /// Addresses that are for all hosts of a subnet, ascending.
+    broadcasts: Vec<Ipv4Addr>,
 }
 
 impl Services {
@@ -286,6 +289,7 @@ impl Services {
             balancers,
             tunnel_ends,
             mtu,
+            broadcasts: validity::broadcasts(topology),
             ..Self::default()
         }
     }

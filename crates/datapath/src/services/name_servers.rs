@@ -8,9 +8,10 @@ use machine::Time;
 use topology::NetPort;
 use vswitch::AddressAlias;
 
-use super::{MAC, Service, answers};
+use super::{MAC, Service, ServiceState, answers};
 use crate::driver::{Driver, Loss};
 use crate::graph::{Graph, Moment};
+use crate::pipeline::lose;
 
 /// A name that leads to one of several services: its sites.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +36,14 @@ impl ServedName {
     }
 }
 
+impl ServiceState {
+    /// How a service does as a site, by its number in the file.
+    pub(super) fn site_state(&self, now: Time, number: usize) -> Option<SiteState> {
+        let running = &self.running[*self.by_number.get(number)? as usize];
+        Some(SiteState::of(&running.machine, now, |server| running.half_open_at(server)))
+    }
+}
+
 impl<P> Graph<P> {
     /// How names stand, in the order of the file, and what name servers have counted besides.
     pub fn names(&self) -> (Vec<NameView<'_>>, QueryCounters) {
@@ -44,8 +53,7 @@ impl<P> Graph<P> {
     /// How a service does as a site, by its number; of one that is balanced at hosts, as its balancers know it together.
     pub fn site_state(&mut self, now: Time, service: usize) -> SiteState {
         let states = std::iter::once(&self.services).chain(self.balancers.states().map(|state| &*state));
-        let machines = states.filter_map(|state| state.machine_of(service));
-        machines.map(|machine| SiteState::of(machine, now)).reduce(SiteState::or).unwrap_or_default()
+        states.filter_map(|state| state.site_state(now, service)).reduce(SiteState::or).unwrap_or_default()
     }
 
     /// What a name server says to a frame that came to its address; `None`: nothing.
@@ -58,7 +66,7 @@ impl<P> Graph<P> {
             let services = moment.tables.services.names()[name].services.iter();
             services.map(|service| self.site_state(moment.now, *service)).collect()
         };
-        let answer = names.answer((asked_at, question.from), question.message, states);
+        let answer = names.answer(moment.now, (asked_at, question.from), question.message, states);
         self.names = names;
         answers::reply(frame, &answer?)
     }
@@ -78,6 +86,9 @@ impl<P> Graph<P> {
         let asked_at = super::ip(is_ipv6, address);
         let has_bytes = driver.frame(&packet).is_some();
         let frame = has_bytes.then(|| driver.finished(&packet).into_owned());
+        if let Some(loss) = services.fault_of((&*driver, &moment.tables.host_table), &packet) {
+            return lose(driver, loss, packet);
+        }
         let answer = frame.and_then(|frame| self.ask_name_server(moment, asked_at, &frame));
         if !self.say(moment, driver, port, packet, answer) {
             driver.count(Loss::Service);

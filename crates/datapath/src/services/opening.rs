@@ -1,17 +1,38 @@
 //! Connections to services begin.
 
-use balance::{Client, Denied, Outcome};
+use balance::{Client, Denied, Outcome, ServerId};
 use machine::Time;
 use vswitch::conntrack::{NatRange, Refusal, Request, Segment, Tracked, Translate, TranslatedEnd, Tuple};
 use vswitch::{Field, translate};
 use wire::protocol;
 
 use super::offload::Offloading;
-use super::state::{Decision, Handshake, Opened, Origin, Phase, SERVER_BITS, ServiceState, Shared};
+use super::state::{Decision, Handshake, Opened, Origin, Phase, Running, SERVER_BITS, ServiceState, Shared};
 use super::{ForwardingMethod, Services};
 
 /// Ports of clients at which servers see them whose own port is another connection's.
 const OTHER_PORTS: (u16, u16) = (32_768, u16::MAX);
+
+impl Running {
+    /// A connection to a server is being opened.
+    pub(super) fn begin_half_open(&mut self, server: ServerId) {
+        let count = self.half_open_by_server.len().max(server.index() + 1);
+        self.half_open_by_server.resize(count, 0);
+        self.half_open_by_server[server.index()] += 1;
+        self.half_open += 1;
+    }
+
+    /// It is so no more.
+    pub(super) fn end_half_open(&mut self, server: ServerId) {
+        self.half_open_by_server[server.index()] -= 1;
+        self.half_open -= 1;
+    }
+
+    /// How many connections to a server are being opened.
+    pub(super) fn half_open_at(&self, server: ServerId) -> u32 {
+        self.half_open_by_server.get(server.index()).copied().unwrap_or(0)
+    }
+}
 
 impl ServiceState {
     /// A packet begins a connection.
@@ -99,7 +120,9 @@ impl ServiceState {
             offloading: Offloading::default(),
         };
         running.connections += 1;
-        running.half_open += u32::from(is_tcp);
+        if is_tcp {
+            running.begin_half_open(server);
+        }
         // A server finds no way to an address that nobody has, and its answer never leaves.
         if is_tcp && from.is_its_address {
             running.machine.handshake(now, server, false);

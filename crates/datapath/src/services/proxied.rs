@@ -44,7 +44,7 @@ impl ServiceState {
             let opened = &mut self.opened[place as usize];
             // It is nobody's who makes up addresses.
             if std::mem::replace(&mut opened.handshake, Handshake::Proxied(proxied)) == Handshake::HalfOpen {
-                self.running[own].half_open -= 1;
+                self.running[own].end_half_open(opened.server);
             }
             self.joining += 1;
         }

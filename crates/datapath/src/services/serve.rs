@@ -7,6 +7,7 @@ use vswitch::{Field, Forwarding};
 use super::balancers::Towards;
 use super::state::Decision;
 use super::syn_cookies::make_up;
+use super::validity::FromClient;
 use super::{Service, answers};
 use crate::driver::{Driver, Loss, Tag};
 use crate::graph::{Graph, Moment};
@@ -54,9 +55,10 @@ impl<P> Graph<P> {
             return Some(answer_to(driver, (client, mac), packet));
         }
         let mut fields = self.services.take_fields();
-        let seen = (driver.headers(&packet), driver.bytes(&packet));
+        let fault = || services.fault_of((&*driver, host_table), &packet);
+        let seen = FromClient { headers: driver.headers(&packet), bytes: driver.bytes(&packet), fault: &fault };
         let sender = (host_table, host);
-        let decision = self.services.process_from_client(moment.now, (services, sender), seen, &mut fields);
+        let decision = self.services.process_from_client(moment.now, (services, sender), &seen, &mut fields);
         let passed = self.carry_out_service(moment, driver, (decision, port), packet, &mut fields);
         self.services.keep_fields(fields);
         if let Some(packet) = &passed {
@@ -133,6 +135,7 @@ impl<P> Graph<P> {
             Decision::Refuse => driver.frame(&packet).and_then(|_| answers::refusal(&driver.finished(&packet))),
             Decision::Echo => driver.frame(&packet).and_then(answers::echo),
             Decision::Drop => None,
+            Decision::Lost(loss) => return lose(driver, loss, packet),
         };
         if !self.say(moment, driver, port, packet, answer) && decision != Decision::Exhausted {
             driver.count(Loss::Service);

@@ -14,7 +14,9 @@ use super::offload::{Offloading, Offloads};
 use super::segment::{destination, is_first_segment, may_be_first, parse};
 use super::syn_cookies::{CookieKey, MadeUp, Proxied};
 use super::sync::Stage;
+use super::validity::FromClient;
 use super::{ForwardingMethod, KernelUse, Service, Services, VirtualAddress};
+use crate::driver::Loss;
 
 /// Connections of a network's services together.
 const CONNECTIONS_MAX: usize = 1 << 20;
@@ -51,6 +53,8 @@ pub enum Decision {
     Echo,
     /// It goes nowhere.
     Drop,
+    /// The same, and this is why.
+    Lost(Loss),
 }
 
 /// Where a packet that begins a connection has come from.
@@ -143,6 +147,8 @@ pub(super) struct Running {
     pub connections: u32,
     /// Those of them that are being opened.
     pub half_open: u32,
+    /// The same by server.
+    pub half_open_by_server: Vec<u32>,
     /// Whether its packets go through tunnels, but for those of connections whose addresses are translated.
     pub has_tunnels: bool,
     /// Whether a driver carries its connections, and from when on.
@@ -239,6 +245,7 @@ impl ServiceState {
             counters: ServiceCounters::default(),
             connections: 0,
             half_open: 0,
+            half_open_by_server: Vec::new(),
             has_tunnels: false,
             kernel: KernelUse::No,
             offloaded: 0,
@@ -334,9 +341,10 @@ impl ServiceState {
         &mut self,
         now: Time,
         (services, (host_table, from)): (&Services, (&HostTable, NodeId)),
-        (headers, bytes): (&[u8], u32),
+        packet: &FromClient<'_>,
         fields: &mut Vec<Field>,
     ) -> Decision {
+        let FromClient { headers, bytes, fault } = *packet;
         self.sweep(now);
         let Some(segment) = parse(headers) else {
             // It does not say of which connection it is, but whose address it goes to.
@@ -356,7 +364,7 @@ impl ServiceState {
         }
         let tracked = self.track(now, &segment, EXISTING);
         if tracked.is_kept
-            && let Some(decision) = self.follow(now, (&segment, &tracked), bytes, fields)
+            && let Some(decision) = self.follow(now, (&segment, &tracked), packet, fields)
         {
             return decision;
         }
@@ -365,6 +373,9 @@ impl ServiceState {
         if tracked.place.is_some() && !tracked.is_kept {
             self.running[own as usize].counters.invalid += 1;
             return Decision::Drop;
+        }
+        if let Some(loss) = fault() {
+            return Decision::Lost(loss);
         }
         if tuple.is_icmp() && segment.quoted.is_none() {
             return if tracked.state & ct_state::NEW != 0 { Decision::Echo } else { Decision::Drop };
@@ -394,7 +405,7 @@ impl ServiceState {
         &mut self,
         now: Time,
         (segment, tracked): (&Segment, &Tracked),
-        bytes: u32,
+        packet: &FromClient<'_>,
         fields: &mut Vec<Field>,
     ) -> Option<Decision> {
         let (running, server) = of_mark(tracked.mark);
@@ -402,6 +413,9 @@ impl ServiceState {
             let Opened { server, is_from_host, .. } = self.opened[place as usize];
             let machine = &mut self.running[running].machine;
             let is_first = tracked.tcp == Some(TcpState::SynSent) && segment.tcp_flags & tcp_flags::SYN != 0;
+            if is_first && let Some(loss) = (packet.fault)() {
+                return Some(Decision::Lost(loss));
+            }
             if is_first && is_from_host {
                 machine.handshake(now, server, true);
             }
@@ -429,7 +443,7 @@ impl ServiceState {
         let running = &mut self.running[running];
         if let Some(counters) = running.servers.get_mut(server) {
             counters.in_packets += 1;
-            counters.in_bytes += u64::from(bytes);
+            counters.in_bytes += u64::from(packet.bytes);
         }
         let Some(ServerLocation { host, .. }) = running.hosts.get(server).copied().flatten() else {
             return Some(Decision::Drop);
@@ -513,7 +527,7 @@ impl ServiceState {
             let running = &mut self.running[opened.running as usize];
             running.connections -= 1;
             match std::mem::replace(&mut opened.handshake, Handshake::Done) {
-                Handshake::HalfOpen => running.half_open -= 1,
+                Handshake::HalfOpen => running.end_half_open(opened.server),
                 Handshake::Proxied(proxied) => self.joining -= u32::from(proxied.offset.is_none()),
                 Handshake::Done => {}
             }
@@ -620,9 +634,9 @@ impl ServiceState {
         Some(&mut running.machine)
     }
 
-    /// The machine of a service, by its number in the file.
-    pub(super) fn machine_of(&self, number: usize) -> Option<&balance::Service> {
-        Some(&self.running[*self.by_number.get(number)? as usize].machine)
+    /// How many connections of a service are in the table, by its number in the file.
+    pub(super) fn connections_of(&self, number: usize) -> u64 {
+        self.by_number.get(number).map_or(0, |at| self.running[*at as usize].connections.into())
     }
 
     /// Connections of all services.

@@ -13,10 +13,13 @@ use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, ethertype, protocol};
 mod balancers;
 mod full_nat;
 mod offload;
+mod sites;
 mod syn_cookies;
 mod tunnel;
+mod validity;
 
 use super::state::Decision;
+use super::validity::FromClient;
 use super::{
     AddressRange, ForwardingMethod, HALF_OPEN_MAX, KernelUse, Server, Service, ServiceState, Services, VirtualAddress,
 };
@@ -81,8 +84,7 @@ impl Bed {
         let frame = frame(from, Endpoint(VIRTUAL, port), flags, (seq, ack));
         let mut fields = Vec::new();
         let (services, sender) = (&self.services, (&self.host_table, host(0)));
-        let decision =
-            self.state.process_from_client(self.now, (services, sender), (&frame, frame.len() as u32), &mut fields);
+        let decision = self.state.process_from_client(self.now, (services, sender), &whole(&frame), &mut fields);
         (decision, fields)
     }
 
@@ -155,6 +157,11 @@ fn frame(from: Endpoint, to: Endpoint, flags: u8, (seq, ack): (u32, u32)) -> Vec
     tcp.emit(segment);
     TcpRepr::fill_checksum(segment, &Pseudo::V4 { src: from.0, dst: to.0, protocol: protocol::TCP });
     frame
+}
+
+/// A frame that has come from a client as it was sent.
+fn whole(frame: &[u8]) -> FromClient<'_> {
+    FromClient { headers: frame, bytes: frame.len() as u32, fault: &|| None }
 }
 
 /// Where a server sees its client, after a first segment.
@@ -417,8 +424,7 @@ fn fragments_are_counted_where_they_go_to() {
         frame[EthernetRepr { dst: [2; 6], src: [4; 6], vlan: None, ethertype: ethertype::IPV4 }.buffer_len() + 6] |=
             0x20;
         let sender = (&bed.services, (&bed.host_table, host(0)));
-        let seen = (&*frame, frame.len() as u32);
-        let decision = bed.state.process_from_client(bed.now, sender, seen, &mut Vec::new());
+        let decision = bed.state.process_from_client(bed.now, sender, &whole(&frame), &mut Vec::new());
         assert_eq!(decision, Decision::Drop);
         let counted: Vec<u64> = bed.state.views().map(|view| view.counters.fragments).collect();
         assert_eq!(counted, expected, "{to}");

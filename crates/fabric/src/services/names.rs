@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use balance::config::address_bits;
-use balance::names::{NameSpec, SHED_FROM_PERCENT, SITE_WEIGHT_MAX, SITES_MAX, SiteSpec, WireName};
+use balance::names::{ANSWERS_MAX, NameSpec, SHED_FROM_PERCENT, SITE_WEIGHT_MAX, SITES_MAX, SiteSpec, WireName};
 use datapath::{ServedName, Service, VirtualAddress};
 use machine::Span;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -27,9 +27,11 @@ use crate::tree::{Node, Value};
 /// The most names of a file.
 const MOST: usize = 1 << 10;
 /// For how long an answer may be kept when nothing is said.
-const TTL: Span = Span::from_secs(30);
+const TTL_S: u32 = 30;
 /// A day in milliseconds.
 const DAY: u64 = 86_400_000;
+/// The most answers a second that a prefix may be given.
+const LIMIT_MAX: u64 = 1_000_000;
 /// The largest weight.
 const WEIGHT_MAX: u64 = SITE_WEIGHT_MAX as u64;
 
@@ -39,9 +41,12 @@ section! {
         /// Where name servers are asked for it: an address that no host and no service has, or a list of them. Several names may have the same. Hosts ask there.
         "address" => address: At<AskedAt>,
         /// For how long an answer may be kept, in whole seconds. 30s when not given.
-        "ttl" => ttl: Option<At<Length<true, DAY>>>,
+        "ttl" => ttl: Option<Ttl>,
         /// From so much of its capacity in use on, a site's share gets smaller, down to nothing when all is. 80 % when not given.
         "shed-load" => shed_load: Option<Percent>,
+        /// How many answers a second clients get from the name servers at these addresses, those of a prefix together (/24, with IPv6 /56); 0: any number. Of several names at
+        /// one address the most counts. 1000 when not given.
+        "response-limit" => response_limit: Option<Whole<0, LIMIT_MAX>>,
         /// The sites, by name.
         "sites" => sites: At<Mapping<Name, SiteText>>,
     }
@@ -81,6 +86,49 @@ impl JsonSchema for AskedAt {
     }
 }
 
+/// For how many seconds an answer may be kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ttl(u32);
+
+impl Read for Ttl {
+    fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        const SECOND: Span = Span::from_secs(1);
+        if let Value::Scalar(text) = &node.value
+            && let Ok(seconds) = text.parse::<u32>()
+        {
+            let message = format!("`{}` has no unit", shown(text));
+            problems.add(node.place, message, "expected a time like `5s`", format!("write `{seconds}s`"));
+            return None;
+        }
+        let Length::<true, DAY>(ttl) = Length::read(node, problems)?;
+        if ttl.as_ps() % SECOND.as_ps() != 0 {
+            let hint = "write whole seconds, as in `5s`; with `0s` nobody keeps an answer";
+            problems.add(
+                node.place,
+                format!("{ttl} is no whole number of seconds, as DNS has them"),
+                "not whole",
+                hint,
+            );
+            return None;
+        }
+        Some(Self((ttl.as_ps() / SECOND.as_ps()) as u32))
+    }
+}
+
+impl JsonSchema for Ttl {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Length::<true, DAY>::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Length::<true, DAY>::json_schema(generator)
+    }
+}
+
 /// A name of DNS.
 #[derive(Clone, Debug)]
 pub(crate) struct DnsName {
@@ -102,7 +150,7 @@ impl Read for DnsName {
                 format!("`{}` is no name of DNS", shown(text)),
                 "not a name",
                 format!(
-                    "write {WHAT}: parts of up to 63 letters (a-z), digits, `-` and `_` with dots between them, 253 in all"
+                    "write {WHAT}: parts of up to 63 letters (a-z), digits, `_`, and `-` between those, with dots between them, 253 in all"
                 ),
             );
         }
@@ -116,7 +164,7 @@ impl JsonSchema for DnsName {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[A-Za-z0-9_-]{1,63}(\\.[A-Za-z0-9_-]{1,63})*\\.?$" })
+        json_schema!({ "type": "string", "pattern": "^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*\\.?$" })
     }
 }
 
@@ -137,16 +185,20 @@ pub(crate) fn names(
     let written: Vec<&str> = written.map(|(name, _)| name.value.0.as_str()).collect();
     let reach = Reach::new(&graph.topology, Subnets::new(&graph.topology, setups));
     let mut names: Vec<ServedName> = Vec::new();
+    let mut resolvers = Resolvers::of(graph, setups);
     for (name, text) in &section.value.0 {
         let before = problems.noted();
         check_name(graph, (&names, &written), name, problems);
         let asked_at = asked_at((graph, &reach), services, &text.value, problems);
+        check_below(&names, (name, &asked_at), problems);
+        check_resolvers(&mut resolvers, &text.value, problems);
         let (sites, of_services) = sites(services, &written, &text.value, problems);
         let spec = NameSpec {
             name: name.value.wire.clone(),
             asked_at,
-            ttl_s: ttl_s(&text.value, problems),
+            ttl_s: text.value.ttl.map_or(TTL_S, |ttl| ttl.0),
             shed_from_percent: text.value.shed_load.map_or(SHED_FROM_PERCENT, |share| share.0 / 10_000_000),
+            answers_max: text.value.response_limit.map_or(ANSWERS_MAX, Whole::get),
             sites,
         };
         if problems.noted() == before && spec.sites.len() == text.value.sites.value.0.len() {
@@ -179,14 +231,77 @@ fn check_name(
     problems.add(name.place, message, "there already", hint);
 }
 
-fn ttl_s(text: &NameText, problems: &mut Problems<'_>) -> u32 {
-    const SECOND: Span = Span::from_secs(1);
-    let Some(At { value: Length(ttl), place, .. }) = &text.ttl else { return (TTL.as_ps() / SECOND.as_ps()) as u32 };
-    if ttl.as_ps() % SECOND.as_ps() != 0 {
-        let hint = "write whole seconds, as in `5s`; with `0s` nobody keeps an answer";
-        problems.add(*place, format!("{ttl} is no whole number of seconds, as DNS has them"), "not whole", hint);
+/// Notes a name that is not known where one above it is asked for, or the other way round.
+fn check_below(names: &[ServedName], (name, asked_at): (&At<DnsName>, &[IpAddr]), problems: &mut Problems<'_>) {
+    let own = &name.value.wire;
+    let apart = |upper: &[IpAddr], lower: &[IpAddr]| upper.iter().find(|address| !lower.contains(address)).copied();
+    let found = names.iter().find_map(|other| {
+        let spec = &other.spec;
+        let (above, below, at) = if own.is_below(&spec.name) {
+            (&spec.name, own, apart(&spec.asked_at, asked_at))
+        } else if spec.name.is_below(own) {
+            (own, &spec.name, apart(asked_at, &spec.asked_at))
+        } else {
+            return None;
+        };
+        Some((above.to_string(), below.to_string(), at?))
+    });
+    if let Some((above, below, at)) = found {
+        let message =
+            format!("{at}, where `{above}` is asked for, does not know `{below}`, and says that it does not exist");
+        let hint = "give both names the same `address`: resolvers go by the first answer that is no refusal, and ask nobody else";
+        problems.add(name.place, message, "known elsewhere", hint);
     }
-    (ttl.as_ps() / SECOND.as_ps()) as u32
+}
+
+/// Which name servers resolvers in hosts ask.
+struct Resolvers {
+    /// As many as all hosts ask, without the one behind an uplink, and a host that asks no more.
+    most: Option<(usize, String)>,
+    asked: Vec<IpAddr>,
+}
+
+impl Resolvers {
+    fn of(graph: &Graph, setups: &BTreeMap<String, HostSetup>) -> Self {
+        /// glibc's MAXNS (resolv.conf(5)); musl has the same.
+        const ASKED: usize = 3;
+        let asked = |name: &String| match setups.get(name) {
+            Some(setup) if setup.files.iter().any(|file| file.path == RESOLV_CONF) => None,
+            Some(setup) => Some(ASKED - usize::from(setup.uplink.is_some())),
+            None => Some(ASKED),
+        };
+        let hosts = graph.topology.end_hosts().map(|(_, node)| &node.name);
+        let most = hosts.filter_map(|name| Some((asked(name)?, name.clone()))).min_by_key(|(most, _)| *most);
+        Self { most, asked: Vec::new() }
+    }
+}
+
+/// What hosts have in place of the network's name servers, if the file says so.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// Notes the first address at which no host would ask.
+fn check_resolvers(resolvers: &mut Resolvers, text: &NameText, problems: &mut Problems<'_>) {
+    let Resolvers { most, asked } = resolvers;
+    for At { value: address, place, .. } in &text.address.value.0 {
+        if asked.contains(address) {
+            continue;
+        }
+        asked.push(*address);
+        if let Some((most, host)) = most
+            && asked.len() == *most + 1
+        {
+            let message = if *most < 3 {
+                format!(
+                    "`{host}` would not ask {address}: resolvers ask three name servers, and one is behind its uplink"
+                )
+            } else {
+                format!(
+                    "hosts would not ask {address}: resolvers ask three name servers (MAXNS), and there are three others"
+                )
+            };
+            problems.add(*place, message, "one too many", "give all names the same `address`");
+        }
+    }
 }
 
 /// Where name servers are asked: nobody else is there.

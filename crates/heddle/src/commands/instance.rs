@@ -73,8 +73,11 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
         let others = if guests.count() > 1 { ", and so on" } else { "" };
         eprintln!("Consoles of guests: heddle logs {guest} --follow{others}");
     }
+    // Where several run, each command has to say which.
+    let are_several = Instance::list().map_err(explain)?.len() > 1;
+    let which = if are_several { format!(" -n {name}") } else { String::new() };
     eprintln!(
-        "Next: heddle ping --all, heddle shell {}, heddle show counters, heddle down",
+        "Next: heddle ping{which} --all, heddle shell{which} {}, heddle show{which} counters, heddle down{which}",
         fabric.topology.nodes[NodeId(0)].name
     );
     Ok(())

@@ -4,6 +4,7 @@ mod course;
 mod network;
 mod packet;
 mod routed;
+mod site;
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +24,7 @@ use super::instance::{Subject, host, subject};
 use crate::Ending;
 use crate::cli::{Format, Path, Protocol};
 use crate::output::{Rows, put};
-use course::{Course, Leg, Target, function_in_words, name};
+use course::{Answerer, Course, Leg, Target, function_in_words, name};
 use network::ServerNow;
 use packet::{ECHO, ECHO_V6};
 use routed::Stage;
@@ -32,6 +33,7 @@ pub(super) use course::{follow, follow_from, service_has};
 pub(super) use network::{Network, unbalanced};
 pub(super) use packet::HOP_LIMIT;
 pub(super) use routed::{Hop, RoutedPath, Routing, mac_words};
+pub(super) use site::{name_number, site};
 
 /// Where the ports of a flow are not named, packets of it have these: the first of those that clients have (RFC 6335), and that of discard (RFC 863).
 const SOURCE_PORT: u16 = 49_152;
@@ -47,7 +49,7 @@ pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
     let topology = &fabric.topology;
     let from = host(topology, &args.source)?;
     let routing = Routing::new(&network, instance.as_deref());
-    let destination = destination(args, fabric, &routing)?;
+    let destination = destination(args, (fabric, from), &routing)?;
     if destination.host.is_some_and(|to| topology.owner(to) == topology.owner(from)) {
         return Err(miette!("`{}` is both ends: expected two hosts", args.source));
     }
@@ -74,6 +76,9 @@ pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
             rows.render(format)
         }
     })?;
+    if let Some(site) = &destination.site {
+        eprintln!("{site}.");
+    }
     notes(args, &network, &way, is_known);
     if routing.is_by_file() {
         eprintln!("{BY_FILE}");
@@ -97,14 +102,23 @@ pub(super) struct Destination {
     port: Option<u16>,
     /// The service, by its number in the file.
     service: Option<usize>,
+    /// Of a name: to which site it leads, in words.
+    site: Option<String>,
 }
 
 /// The host, the service or the address that packets are for.
-fn destination(args: &Path, fabric: &Fabric, routing: &Routing<'_>) -> Result<Destination, Report> {
+fn destination(args: &Path, (fabric, from): (&Fabric, NodeId), routing: &Routing<'_>) -> Result<Destination, Report> {
     let topology = &fabric.topology;
     let written = args.destination.clone();
     let is_it = |service: &datapath::Service| service.name == written && topology.node(&written).is_none();
-    if let Some((number_of, service)) = fabric.services.iter().enumerate().find(|(_, service)| is_it(service)) {
+    let mut number_of = fabric.services.iter().position(is_it);
+    let mut site_words = None;
+    if let Some(number) = name_number(fabric, &written) {
+        let found = site_of(args, (fabric, from), routing, number)?;
+        (number_of, site_words) = (Some(found.service), Some(found.words));
+    }
+    if let Some(number_of) = number_of {
+        let service = &fabric.services[number_of];
         let number = if matches!(args.protocol, Protocol::Udp) { protocol::UDP } else { protocol::TCP };
         let mut fitting = service.addresses.iter().filter(|it| it.protocol == number);
         // As hosts do, it takes the family that there is, unless one is wanted.
@@ -115,10 +129,11 @@ fn destination(args: &Path, fabric: &Fabric, routing: &Routing<'_>) -> Result<De
                 .iter()
                 .map(|it| format!("{} {}", it.protocol_name(), if it.is_ipv6 { "IPv6" } else { "IPv4" }));
             let has = has.collect::<Vec<_>>().join(", ");
-            return Err(miette!(help = format!("it has {has}"), "the service `{written}` has no such address"));
+            return Err(miette!(help = format!("it has {has}"), "the service `{}` has no such address", service.name));
         };
         let address = if at.is_ipv6 { IpAddr::V6(at.address.into()) } else { IpAddr::V4((at.address as u32).into()) };
-        return Ok(Destination { name: written, host: None, address, port: Some(at.port), service: Some(number_of) });
+        let (port, service) = (Some(at.port), Some(number_of));
+        return Ok(Destination { name: written, host: None, address, port, service, site: site_words });
     }
     let with_port = written.parse::<SocketAddr>().map(|at| (at.ip(), Some(at.port())));
     if let Ok((address, port)) = with_port.or_else(|_| written.parse::<IpAddr>().map(|ip| (ip, None))) {
@@ -130,12 +145,32 @@ fn destination(args: &Path, fabric: &Fabric, routing: &Routing<'_>) -> Result<De
         };
         let has_it = |it: &datapath::VirtualAddress| it.ip() == address;
         let service = fabric.services.iter().position(|service| service.addresses.iter().any(has_it));
-        return Ok(Destination { name: written, host, address, port, service });
+        return Ok(Destination { name: written, host, address, port, service, site: None });
     }
     let to = host(topology, &written).or_else(|error| service_meant(fabric, &written).map_or(Err(error), Err))?;
     let HostAddress { ipv4, ipv6, .. } = *topology.address(to).expect("it is a host");
     let address = if args.ipv6 { ipv6.into() } else { ipv4.into() };
-    Ok(Destination { name: written, host: Some(to), address, port: None, service: None })
+    Ok(Destination { name: written, host: Some(to), address, port: None, service: None, site: None })
+}
+
+/// The site to which a name leads a host that asks for it.
+fn site_of(
+    args: &Path,
+    (fabric, from): (&Fabric, NodeId),
+    routing: &Routing<'_>,
+    number: usize,
+) -> Result<site::Site, Report> {
+    let own = fabric.topology.address(from).expect("it is a host").ipv4.into();
+    let asked_at = fabric.names[number].spec.asked_at.first();
+    let client = asked_at.and_then(|asked_at| routing.source(from, *asked_at)).unwrap_or(own);
+    let statuses = routing.network().names();
+    // As hosts do, it takes the family that there is, unless one is wanted.
+    let found = site(fabric, statuses, number, (args.ipv6, client));
+    let found = found.or_else(|| site(fabric, statuses, number, (true, client)));
+    found.ok_or_else(|| {
+        let hint = "`heddle show names` has its sites";
+        miette!(help = hint, "no site of `{}` has an address of that family", fabric.names[number].spec.name)
+    })
 }
 
 /// That a name is no service's, where one has a similar name, or there are some; `None`: a node has it, or there are no services.
@@ -295,7 +330,7 @@ pub(super) fn rows(topology: &Topology, way: &RoutedPath<'_>, format: Format) ->
     if format != Format::Table
         && let Some(course) = way.last()
     {
-        let by = course.answered.map(|service| json!(service.name));
+        let by = course.answered.map(|answerer| json!(answerer.name()));
         let to = course.delivered.map(|host| json!(name(topology, host)));
         let end = by.map(|by| (by, "answered")).or_else(|| to.map(|to| (to, "delivered")));
         if let Some((who, state)) = end {
@@ -373,13 +408,17 @@ fn summary_of_course(topology: &Topology, course: &Course<'_>) -> String {
     if let Some((at, why)) = &course.lost {
         let _ = writeln!(lines, "It is lost at {}: {why}", name(topology, *at));
     }
-    if let Some(service) = course.answered {
-        let _ = writeln!(
-            lines,
-            "The service `{}` answers it itself, {}: no server hears of it",
-            service.name,
-            if service.at.is_empty() { "at the switch next to its sender" } else { "at the host that balances it" }
-        );
+    match course.answered {
+        Some(Answerer::Service(service)) => {
+            let place =
+                if service.at.is_empty() { "at the switch next to its sender" } else { "at the host that balances it" };
+            let name = &service.name;
+            let _ = writeln!(lines, "The service `{name}` answers it itself, {place}: no server hears of it");
+        }
+        Some(Answerer::NameServer) => lines.push_str(
+            "The network answers it itself, at the switch next to its sender: the address is its name server's, which is asked by UDP at port 53\n",
+        ),
+        None => {}
     }
     lines
 }

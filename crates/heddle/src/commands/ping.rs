@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use fabric::Fabric;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use live::Instance;
 use live::control::ServiceStatus;
 use live::pings::Answers;
 use machine::Span;
@@ -18,7 +19,7 @@ use topology::{Node, NodeId, Topology};
 use self::asking::Asking;
 use super::explain;
 use super::instance::{connect, definition, host, running};
-use super::path::{service_meant, unbalanced};
+use super::path::{name_number, service_meant, site, unbalanced};
 use crate::Ending;
 use crate::cli::{Format, Ping, Pings};
 use crate::output::{Rows, put};
@@ -43,7 +44,7 @@ impl Whom {
     }
 
     /// A host, a service, which answers itself, or whoever has an address.
-    fn named(fabric: &Fabric, name: &str) -> Result<Self, Report> {
+    fn named((instance, fabric): (&Instance, &Fabric), from: &Self, name: &str) -> Result<Self, Report> {
         let topology = &fabric.topology;
         let is_it = |service: &&datapath::Service| service.name == name && topology.node(name).is_none();
         if let Some(service) = fabric.services.iter().find(is_it) {
@@ -56,6 +57,17 @@ impl Whom {
                 ));
             };
             return Ok(Self { name: name.to_owned(), address: (ipv4.address as u32).into() });
+        }
+        if let Some(number) = name_number(fabric, name) {
+            let names = instance.counters().map_err(explain)?.names;
+            let found = site(fabric, &names, number, (false, from.address.into())).ok_or_else(|| {
+                let hint = format!("in the host: `heddle exec HOST -- ping -6 {name}`");
+                miette!(help = hint, "no site of `{name}` has an IPv4 address")
+            })?;
+            eprintln!("{}.", found.words);
+            let service = &fabric.services[found.service];
+            let at = service.addresses.iter().find(|it| !it.is_ipv6).expect("the site has one");
+            return Ok(Self { name: name.to_owned(), address: (at.address as u32).into() });
         }
         match name.parse() {
             Ok(address) => Ok(Self { name: name.to_owned(), address }),
@@ -79,7 +91,9 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     let fabric = definition(&instance)?;
     let topology = &fabric.topology;
     let (hosts, askers) = if let (Some(from), Some(to)) = (&args.from, &args.to) {
-        (vec![Whom::host(topology, host(topology, from)?), Whom::named(&fabric, to)?], 1)
+        let from = Whom::host(topology, host(topology, from)?);
+        let to = Whom::named((&instance, &fabric), &from, to)?;
+        (vec![from, to], 1)
     } else {
         let (hosts, askers) = all_hosts(&fabric);
         (hosts.into_iter().map(|id| Whom::host(topology, id)).collect(), askers)

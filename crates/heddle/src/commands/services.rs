@@ -84,7 +84,7 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
 /// Columns that a table has only where somebody reports something.
 const RARE: [&str; 4] = ["cpu-%", "memory-%", "knows", "why"];
 
-/// The column of a balancer's connections: those of all services, be they its own or a peer's. They are not added to those that servers have.
+/// The column of a balancer's connections to the service, be they its own or a peer's. They are not added to those that servers have.
 const KNOWS: usize = 16;
 
 /// Columns that a terminal of 80 characters has no room for, those first that say what stands in the file.

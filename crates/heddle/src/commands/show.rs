@@ -331,7 +331,7 @@ fn counters(counters: &live::Counters) -> Rows {
 }
 
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 19] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 22] {
     [
         ("unknown destination", refused.unknown_destination),
         ("storm control", refused.storm_control),
@@ -350,6 +350,9 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 19]
         ("not in its VLAN", refused.vlan),
         ("not served", refused.service),
         ("no source port left", refused.no_port),
+        ("wrong checksum", refused.checksum),
+        ("martian source", refused.martian),
+        ("TTL 0", refused.hop_limit),
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
     ]

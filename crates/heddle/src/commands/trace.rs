@@ -301,6 +301,9 @@ fn unsent(fabric: &Fabric, fields: &Match, known: &Known) -> Option<String> {
     if known.to.is_some() || known.key.eth_dst != [0; 6] || is_for_many || ip.is_unspecified() {
         return None;
     }
+    if fabric.names.iter().any(|name| name.spec.asked_at.contains(&ip)) {
+        return Some(format!("{ip} is a name server's of the network, which answers where a packet leaves its host"));
+    }
     let Some(service) = fabric.services.iter().find(|service| service_has(service, &known.key)) else {
         return Some(format!("nobody has the address {ip}, so no host finds anybody to send it to"));
     };

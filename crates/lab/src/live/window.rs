@@ -195,6 +195,9 @@ mod tests {
             vlan: 1_000,
             service: 1_000,
             no_port: 1_000,
+            checksum: 1_000,
+            martian: 1_000,
+            hop_limit: 1_000,
             no_member: 0,
             removed: 1_000,
             unwatched_flows: 1_000,
@@ -204,6 +207,6 @@ mod tests {
         let after = Counters { refused, ports, ..Counters::default() };
         let window = Window { before: &Counters::default(), after: &after };
         assert_eq!((window.lost_outside_links(), window.uncounted()), (39, 1_000));
-        assert_eq!((window.lost()["dropped by a meter"], window.lost().len()), (1_000, 13), "{:?}", window.lost());
+        assert_eq!((window.lost()["dropped by a meter"], window.lost().len()), (1_000, 16), "{:?}", window.lost());
     }
 }

@@ -32,7 +32,10 @@ pub struct SiteStatus {
     pub is_backup: bool,
     /// Servers of the service that are to get connections.
     pub servers: u32,
-    /// Those of them that can.
+    /// Further ones, which are drained.
+    #[serde(default)]
+    pub drained: u32,
+    /// Those of the first kind that can.
     pub healthy: u32,
     /// How much of its capacity is in use, where that is known.
     pub load_percent: Option<u32>,

@@ -52,6 +52,15 @@ pub struct Refusals {
     /// For a service with full NAT of whose own ports none is left.
     #[serde(default)]
     pub no_port: u64,
+    /// For a service or a name server, with a wrong checksum.
+    #[serde(default)]
+    pub checksum: u64,
+    /// The same, from an address that no station has: a group's, a service's, ..
+    #[serde(default)]
+    pub martian: u64,
+    /// The same, with a TTL of 0.
+    #[serde(default)]
+    pub hop_limit: u64,
     /// For a bond of which no member may send.
     pub no_member: u64,
     /// Under way to a part that a new file removed.
@@ -78,6 +87,9 @@ impl Refusals {
             Loss::Function => &mut self.dropped_by_function,
             Loss::FunctionDown => &mut self.function_down,
             Loss::Stray => &mut self.stray,
+            Loss::Checksum => &mut self.checksum,
+            Loss::Martian => &mut self.martian,
+            Loss::HopLimit => &mut self.hop_limit,
         }
     }
 
@@ -100,6 +112,9 @@ impl Refusals {
         self.vlan += other.vlan;
         self.service += other.service;
         self.no_port += other.no_port;
+        self.checksum += other.checksum;
+        self.martian += other.martian;
+        self.hop_limit += other.hop_limit;
         self.no_member += other.no_member;
         self.removed += other.removed;
         self.unwatched_flows += other.unwatched_flows;

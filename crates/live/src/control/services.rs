@@ -74,7 +74,7 @@ pub struct BalancerStatus {
     pub balancer: String,
     /// What it does.
     pub role: BalancerRole,
-    /// Connections that it has or has heard of, of all services.
+    /// Connections of the service that it has or has heard of.
     pub connections: u64,
     /// What it has heard of connections from others.
     pub adopted: u64,

@@ -20,6 +20,7 @@ pub(super) fn names(graph: &mut Graph<Packet>, plan: &Plan, now: Time) -> (Vec<N
             weight: site.spec.weight,
             is_backup: site.spec.is_backup,
             servers: states[*service].servers,
+            drained: states[*service].drained,
             healthy: states[*service].healthy,
             load_percent: states[*service].load_percent,
             answers: site.answers,

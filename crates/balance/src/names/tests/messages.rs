@@ -9,10 +9,10 @@ use crate::names::{ClientSubnet, Query, QueryError};
 fn www() -> Names {
     let mut east = near(site("east", 1, 1), &["10.1.0.0/16", "10.1.128.0/17"]);
     east.addresses.push(ip("fd00::1"));
-    Names::new(vec![
-        spec("www.example.net", vec![east, site("west", 2, 1)]),
-        spec("a.b.Example.org", vec![site("one", 3, 1)]),
-    ])
+    Names::new(
+        vec![spec("www.example.net", vec![east, site("west", 2, 1)]), spec("a.b.Example.org", vec![site("one", 3, 1)])],
+        7,
+    )
 }
 
 fn asked(names: &mut Names, message: &[u8]) -> Vec<u8> {
@@ -88,7 +88,7 @@ fn negative_answers_have_the_start_of_authority() {
 #[test]
 fn what_lies_between_two_names_is_there() {
     let sites = || vec![site("a", 1, 1)];
-    let mut names = Names::new(vec![spec("net", sites()), spec("a.b.net", sites())]);
+    let mut names = Names::new(vec![spec("net", sites()), spec("a.b.net", sites())], 7);
     assert_eq!(outcome(&mut names, &bytes(&query("b.net", TYPE::A))), (RCODE::NoError, 0, 1, true));
     assert_eq!(outcome(&mut names, &bytes(&query("c.net", TYPE::A))), (RCODE::NameError, 0, 1, true));
     assert_eq!(outcome(&mut names, &bytes(&query("a.b.net", TYPE::A))), (RCODE::NoError, 1, 0, true));
@@ -98,7 +98,8 @@ fn what_lies_between_two_names_is_there() {
 fn a_name_is_answered_where_it_is_asked_for() {
     let mut names = www();
     let message = bytes(&query("www.example.net", TYPE::A));
-    let elsewhere = names.answer((ip("10.0.0.54"), ip("10.0.0.1")), &message, |_| unreachable!("nobody is asked"));
+    let elsewhere =
+        names.answer(Time::ZERO, (ip("10.0.0.54"), ip("10.0.0.1")), &message, |_| unreachable!("nobody is asked"));
     assert_eq!(Packet::parse(&elsewhere.expect("an answer")).expect("a message").rcode(), RCODE::Refused);
 }
 

@@ -123,15 +123,15 @@ impl Balancer {
         router.is_some_and(|router| router.machine.state() == VrrpState::Active)
     }
 
-    /// How it stands; `is_active`: it is the one that gets packets, as far as the fabric knows.
-    pub(in crate::services) fn view(&self, is_active: bool) -> BalancerView {
+    /// How it stands with a service, by its number; `is_active`: it is the one that gets packets, as far as the fabric knows.
+    pub(in crate::services) fn view(&self, service: usize, is_active: bool) -> BalancerView {
         let role = match (self.is_up, self.is_synced, is_active) {
             (false, ..) => BalancerRole::Down,
             (true, false, _) => BalancerRole::Syncing,
             (true, true, true) => BalancerRole::Active,
             (true, true, false) => BalancerRole::Backup,
         };
-        let connections = self.state.conntrack().map_or(0, |conntrack| conntrack.counters().connections);
+        let connections = self.state.connections_of(service);
         BalancerView { host: self.host, role, connections, adopted: self.adopted, malformed: self.malformed }
     }
 

@@ -14,6 +14,7 @@ use crate::services::answers;
 use crate::services::segment::{is_first_segment, parse};
 use crate::services::state::Decision;
 use crate::services::tunnel::unpack;
+use crate::services::validity::FromClient;
 use crate::services::{MAC, Service, Services};
 
 /// So many first segments wait for what peers are told before they go on.
@@ -153,13 +154,15 @@ impl<P> Graph<P> {
         let balancer = &mut self.balancers.all[at];
         let (own, state) = (balancer.host(), balancer.state_mut());
         let mut fields = state.take_fields();
-        let seen = (driver.headers(&packet), driver.bytes(&packet));
-        let client = state.client_of_answer(now, seen.0);
+        let (headers, bytes) = (driver.headers(&packet), driver.bytes(&packet));
+        let client = state.client_of_answer(now, headers);
         let decision = if client.is_some() {
-            state.process_from_server(now, seen, &mut fields)
+            state.process_from_server(now, (headers, bytes), &mut fields)
         } else {
             let from = host_table.by_mac(driver.source(&packet)).unwrap_or(own);
-            state.process_from_client(now, (&tables.services, (host_table, from)), seen, &mut fields)
+            let fault = || tables.services.fault_of((&*driver, host_table), &packet);
+            let seen = FromClient { headers, bytes, fault: &fault };
+            state.process_from_client(now, (&tables.services, (host_table, from)), &seen, &mut fields)
         };
         // Of a connection's first segment there is no second one under way that could overtake it, other than with UDP.
         let opens = balancer.state_mut().take_opened() && is_first_of_tcp(driver.headers(&packet));
@@ -227,8 +230,14 @@ impl<P> Graph<P> {
         (decision, port): (Decision, NetPort),
         packet: P,
     ) {
-        if decision == Decision::Exhausted {
-            driver.count(Loss::NoPort);
+        match decision {
+            Decision::Exhausted => driver.count(Loss::NoPort),
+            Decision::Lost(loss) => {
+                driver.count(loss);
+                driver.free(packet);
+                return;
+            }
+            _ => {}
         }
         let answer = match decision {
             Decision::Refuse | Decision::Exhausted => {
@@ -240,6 +249,7 @@ impl<P> Graph<P> {
             | Decision::Connect(..)
             | Decision::Join(..)
             | Decision::Drop
+            | Decision::Lost(_)
             | Decision::Pass
             | Decision::To(_)
             | Decision::Translated => None,

@@ -54,7 +54,7 @@ pub struct BalancerView {
     pub host: NodeId,
     /// What it does.
     pub role: BalancerRole,
-    /// Connections that it has or has heard of, of all services.
+    /// Connections of the service that it has or has heard of.
     pub connections: u64,
     /// Connections that it has heard of from others, or of which it has heard that they have gone on.
     pub adopted: u64,
@@ -209,7 +209,7 @@ impl Balancers {
         own.map(move |at| {
             let balancer = &self.all[at];
             let is_active = service.vrrp.is_none() || self.active[number] == Some(at) && balancer.is_elected(number);
-            (balancer.view(is_active), balancer.state())
+            (balancer.view(number, is_active), balancer.state())
         })
     }
 }

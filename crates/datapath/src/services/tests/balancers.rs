@@ -115,7 +115,7 @@ impl Pair {
         let mut fields = Vec::new();
         let state = self.balancers[at].state_mut();
         let sender = (&self.bed.services, (&self.bed.host_table, host(0)));
-        let decision = state.process_from_client(self.bed.now, sender, (&frame, frame.len() as u32), &mut fields);
+        let decision = state.process_from_client(self.bed.now, sender, &super::whole(&frame), &mut fields);
         self.balancers[at].note_packet(self.bed.now);
         (decision, fields)
     }
@@ -143,7 +143,7 @@ impl Pair {
     }
 
     fn connections(&self) -> [u64; 2] {
-        [0, 1].map(|at| self.balancers[at].view(true).connections)
+        [0, 1].map(|at| self.balancers[at].view(0, true).connections)
     }
 
     fn active(&self, at: usize) -> u32 {
@@ -388,10 +388,53 @@ fn datagrams_that_make_no_sense_change_nothing() {
     for cut in 0..message.len() {
         pair.balancers[1].hear_sync(pair.bed.now, AT[0], &pair.bed.host_table, &message[..cut]);
     }
-    assert_eq!((pair.connections(), pair.balancers[1].view(true).malformed), (before, message.len() as u64));
+    assert_eq!((pair.connections(), pair.balancers[1].view(0, true).malformed), (before, message.len() as u64));
     // Nobody else is a peer.
     pair.balancers[1].hear_sync(pair.bed.now, host(0), &pair.bed.host_table, message);
     assert_eq!(pair.connections(), before);
     pair.balancers[1].hear_sync(pair.bed.now, AT[0], &pair.bed.host_table, message);
     assert_eq!(pair.connections(), [2, 2]);
+}
+
+/// A connection that is being opened is that for the other one, too, until it hears more of it.
+#[test]
+fn connections_that_are_being_opened_are_counted_by_both() {
+    let mut pair = Pair::new();
+    let half_open = |pair: &Pair| [0, 1].map(|at| pair.balancers[at].state().running[0].half_open);
+    for number in 0..40 {
+        let client = pair.bed.client(4_000 + number);
+        assert_eq!(pair.send(0, client, SYN, (1_000, 0)).0, Decision::To(host(1)));
+    }
+    pair.run(Span::from_ms(20));
+    assert_eq!((half_open(&pair), pair.active(1)), ([40, 40], 40));
+    for number in 0..10 {
+        pair.open(0, 4_000 + number);
+    }
+    pair.run(Span::from_ms(20));
+    assert_eq!((half_open(&pair), pair.active(1)), ([30, 30], 40));
+    pair.bed.now += Span::from_secs(200);
+    for at in [0, 1] {
+        let now = pair.bed.now;
+        (0..10).for_each(|_| pair.balancers[at].state_mut().clear_expired(now));
+    }
+    assert_eq!(half_open(&pair), [0, 0]);
+}
+
+/// What a balancer knows is said of each service by itself.
+#[test]
+fn a_balancer_knows_the_connections_of_each_service() {
+    let bed = Bed::with(3, &[80, 81], |service| {
+        (service.forwarding, service.at) = (ForwardingMethod::FullNat, AT.to_vec());
+        service.servers.truncate(1);
+        service.spec.servers.truncate(1);
+    });
+    let mut balancer = made(&bed, 0, 7);
+    for (number, port) in [(0, 80), (1, 80), (2, 80), (3, 81)] {
+        let frame = frame(bed.client(4_000 + number), Endpoint(VIRTUAL, port), SYN, (1_000, 0));
+        let sender = (&bed.services, (&bed.host_table, host(0)));
+        let decision =
+            balancer.state_mut().process_from_client(bed.now, sender, &super::whole(&frame), &mut Vec::new());
+        assert_eq!(decision, Decision::To(host(1)));
+    }
+    assert_eq!([0, 1].map(|service| balancer.view(service, true).connections), [3, 1]);
 }

@@ -1,5 +1,7 @@
 //! What becomes of a packet, in parts: from where another destination was written on it to where it came, with the functions that it passed before.
 
+use std::net::IpAddr;
+
 use datapath::{Loss, TraceEnd, TraceStep, TracedPacket, Tracer, VirtualAddress};
 use fabric::Fabric;
 use miette::{Report, miette};
@@ -31,12 +33,31 @@ pub struct Course<'a> {
     pub delivered: Option<NodeId>,
     /// Where it was lost, and why, in words.
     pub lost: Option<(NodeId, String)>,
-    /// The service that answers it itself, which no server hears of.
-    pub answered: Option<&'a datapath::Service>,
+    /// Who answers it where it leaves its host, so that no other host hears of it.
+    pub answered: Option<Answerer<'a>>,
     /// What tables of flows did with it, where they did more than to leave it to the routes.
     pub by_flows: Vec<(NodeId, Vec<Action>)>,
     /// Why the first packet of a connection is lost, if this one answers such a one that came the other way.
     pub refused: Option<String>,
+}
+
+/// Who answers in the place of hosts.
+#[derive(Clone, Copy)]
+pub enum Answerer<'a> {
+    /// A service.
+    Service(&'a datapath::Service),
+    /// A name server of the network.
+    NameServer,
+}
+
+impl<'a> Answerer<'a> {
+    /// What it is called.
+    pub fn name(self) -> &'a str {
+        match self {
+            Self::Service(service) => &service.name,
+            Self::NameServer => "name server",
+        }
+    }
 }
 
 impl Course<'_> {
@@ -202,7 +223,10 @@ impl<'a> Follower<'a> {
             Some((_, Some(why))) => (Some((from, why)), None),
             // At the switch next to its sender, or at a host that balances.
             Some((service, None)) if (!has_left || service.at.contains(&at)) && packet.end == TraceEnd::Lost(None) => {
-                (None, Some(service))
+                (None, Some(Answerer::Service(service)))
+            }
+            None if !has_left && packet.end == TraceEnd::Lost(None) && self.is_for_name_server(sent) => {
+                (None, Some(Answerer::NameServer))
             }
             _ => (lost, None),
         };
@@ -227,6 +251,12 @@ impl<'a> Follower<'a> {
     fn service(&self, sent: &FlowKey) -> Option<(usize, &'a datapath::Service)> {
         let is_it = |service: &datapath::Service| service_has(service, sent);
         self.network.fabric.services.iter().enumerate().find(|(_, it)| self.entered.is_none() && is_it(it))
+    }
+
+    /// Whether what a host sends is for a name server of the network.
+    fn is_for_name_server(&self, sent: &FlowKey) -> bool {
+        let mut asked_at = self.network.fabric.names.iter().flat_map(|name| &name.spec.asked_at);
+        self.entered.is_none() && asked_at.any(|address| is_destination(sent, *address))
     }
 
     /// Why a service lets nobody have what was sent to it; `None`: it does not say so.
@@ -322,6 +352,9 @@ impl<'a> Follower<'a> {
             Loss::Loop => "flows send it in a circle".to_owned(),
             Loss::Service => "the service has no server for it".to_owned(),
             Loss::NoPort => "none of the balancer's own ports is left".to_owned(),
+            Loss::Checksum => "it has a wrong checksum".to_owned(),
+            Loss::Martian => "no station sends from its source address".to_owned(),
+            Loss::HopLimit => "its TTL is 0".to_owned(),
             Loss::Malformed => "a switch cannot read what it looks for in it".to_owned(),
             Loss::Storm | Loss::Cut => "too much is sent to everybody".to_owned(),
         }
@@ -363,6 +396,12 @@ impl<'a> Follower<'a> {
 const fn has_address(it: &VirtualAddress, sent: &FlowKey) -> bool {
     let is_ipv6 = sent.ethertype == ethertype::IPV6;
     it.is_ipv6 == is_ipv6 && it.address == sent.dst
+}
+
+/// Whether packets are for this address.
+fn is_destination(sent: &FlowKey, address: IpAddr) -> bool {
+    let wanted = if address.is_ipv6() { ethertype::IPV6 } else { ethertype::IPV4 };
+    sent.ethertype == wanted && sent.dst == balance::config::address_bits(address)
 }
 
 /// Whether packets are for a service.

@@ -6,7 +6,7 @@ use std::path::Path;
 use datapath::{BalancerRole, ServerState, Tracer};
 use fabric::{Fabric, FlowCommand, FlowInput, find_switch, table_changes};
 use live::Instance;
-use live::control::{BalancerStatus, FlowEntry, ServerStatus, ServiceStatus, SwitchFlows};
+use live::control::{BalancerStatus, FlowEntry, NameStatus, ServerStatus, ServiceStatus, SwitchFlows};
 use miette::Report;
 use topology::{LinkId, NodeId, Rerouting, Routes};
 use vswitch::flow_table::TableChange;
@@ -25,6 +25,8 @@ pub struct Network {
     functions_down: Vec<NodeId>,
     /// How services stand. Only of a network that runs; else the file says it.
     services: Vec<ServiceStatus>,
+    /// How names stand. The same holds.
+    names: Vec<NameStatus>,
     /// By switch: what its tables have. Only of a network that runs; else the file says it.
     tables: Option<BTreeMap<NodeId, Vec<TableChange>>>,
 }
@@ -33,8 +35,8 @@ impl Network {
     /// As it comes up; files that it names are relative to this folder.
     pub fn of_file(fabric: Fabric, folder: &Path) -> Result<Self, Report> {
         let fabric = live::with_countries(fabric, folder).map_err(explain)?;
-        let (salts, functions_down, services) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { fabric, salts, down: BTreeSet::new(), functions_down, services, tables: None })
+        let (salts, functions_down, services, names) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { fabric, salts, down: BTreeSet::new(), functions_down, services, names, tables: None })
     }
 
     /// As it is now: its links, its functions, the servers of its services, the flows in its switches. What connection tracking, firewalls and schedulers remember is not
@@ -54,8 +56,13 @@ impl Network {
             let switch = find_switch(topology, &flows.switch).map_err(|error| explain(error.into()))?;
             tables.insert(switch, changes((&fabric, switch), &flows)?);
         }
-        let services = counters.services;
-        Ok(Self { fabric, salts, down, functions_down, services, tables: Some(tables) })
+        let (services, names) = (counters.services, counters.names);
+        Ok(Self { fabric, salts, down, functions_down, services, names, tables: Some(tables) })
+    }
+
+    /// How names stand, where it runs.
+    pub fn names(&self) -> &[NameStatus] {
+        &self.names
     }
 
     /// Whether it runs.
