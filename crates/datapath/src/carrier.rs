@@ -24,6 +24,9 @@ impl<P> Graph<P> {
         for port in ends {
             self.report_carrier_to_pipeline(tables, port);
         }
+        for port in ends {
+            self.report_carrier_to_bridge(moment, driver, port);
+        }
         self.report_carrier_to_functions(moment, driver, link, up);
         self.report_carrier_to_balancers(moment, driver, link, up);
         if !up {
