@@ -123,20 +123,28 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Whether a port forwards, as far as that is known in this part of the graph.
-    fn forwards(&self, tables: &Tables, port: NetPort) -> bool {
-        let map = &tables.map;
-        let Some(at) = map.switch(map.node(port)) else { return true };
-        let Some(Some(state)) = self.bridges.get(at) else { return true };
-        // A bond is known by its first member.
-        let first = map.bond(port).map_or(port, |end| map.members(end)[0]);
-        state.bridge.state(usize::from(map.number(first).0)) == PortState::Forwarding
+    /// Whether addresses are learned from what comes in by a port of a switch, as far as that is known in this part of the graph.
+    pub fn learns(&self, tables: &Tables, port: NetPort) -> bool {
+        self.bridges.is_empty() || self.state(tables, port) != PortState::Discarding
     }
 
-    /// The ports of switches that do not forward, as far as they belong here, in order.
-    pub fn ports_closed<'a>(&'a self, tables: &'a Tables) -> impl Iterator<Item = NetPort> + 'a {
-        let ports = tables.map.ports().map(|(port, _)| port);
-        ports.filter(|port| !self.bridges.is_empty() && !self.forwards(tables, *port))
+    /// Whether a port forwards, as far as that is known in this part of the graph.
+    fn forwards(&self, tables: &Tables, port: NetPort) -> bool {
+        self.state(tables, port) == PortState::Forwarding
+    }
+
+    fn state(&self, tables: &Tables, port: NetPort) -> PortState {
+        let map = &tables.map;
+        let state = map.switch(map.node(port)).and_then(|at| self.bridges.get(at)?.as_ref());
+        let Some(state) = state else { return PortState::Forwarding };
+        // A bond is known by its first member.
+        let first = map.bond(port).map_or(port, |end| map.members(end)[0]);
+        state.bridge.state(usize::from(map.number(first).0))
+    }
+
+    /// Whether it is known here that a port of a switch does not forward.
+    pub(crate) fn is_closed(&self, tables: &Tables, port: NetPort) -> bool {
+        !self.bridges.is_empty() && !self.forwards(tables, port)
     }
 
     /// Has all machines hear of their links, and say what they have to say; what they were to be woken for is forgotten.

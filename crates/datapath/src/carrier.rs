@@ -81,6 +81,14 @@ impl<P> Graph<P> {
         topology.links.keys().filter(move |link| map.ends(*link).into_iter().any(is_down))
     }
 
+    /// The links that have no carrier, or at an end of which a port does not forward, as far as that is known here, in order.
+    pub fn links_unused<'a>(&'a self, tables: &'a Tables, topology: &'a Topology) -> impl Iterator<Item = LinkId> + 'a {
+        let map = &tables.map;
+        let is_unused =
+            |port: NetPort| self.egress[port].link().is_some_and(|link| !link.is_up()) || self.is_closed(tables, port);
+        topology.links.keys().filter(move |link| map.ends(*link).into_iter().any(is_unused))
+    }
+
     /// What is on its way from one end comes to the other.
     fn lose_what_is_under_way<D: Driver<Packet = P>>(&mut self, driver: &mut D, ends: [NetPort; 2]) {
         let lost = driver.throw_away([ends[1], ends[0]]);
