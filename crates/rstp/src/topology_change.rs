@@ -23,7 +23,7 @@ impl Bridge {
                 own.change = ChangeState::Active;
                 self.topology_changes += 1;
                 self.begin_change(now, port);
-                self.tell_others(port);
+                self.propagate_to_others(port);
                 self.ports[port].new_info = true;
                 true
             }
@@ -47,7 +47,7 @@ impl Bridge {
                 if is_notified {
                     self.begin_change(now, port);
                 }
-                self.tell_others(port);
+                self.propagate_to_others(port);
                 true
             }
             ChangeState::Active if own.tc_prop => {
@@ -81,7 +81,7 @@ impl Bridge {
         }
     }
 
-    fn tell_others(&mut self, port: usize) {
+    fn propagate_to_others(&mut self, port: usize) {
         for (_, other) in self.ports.iter_mut().enumerate().filter(|(number, _)| *number != port) {
             other.tc_prop = true;
         }
