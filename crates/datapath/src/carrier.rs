@@ -24,6 +24,9 @@ impl<P> Graph<P> {
         for port in ends {
             self.report_carrier_to_pipeline(tables, port);
         }
+        for port in ends {
+            self.report_carrier_to_bridge(moment, driver, port);
+        }
         self.report_carrier_to_functions(moment, driver, link, up);
         self.report_carrier_to_balancers(moment, driver, link, up);
         if !up {
@@ -76,6 +79,14 @@ impl<P> Graph<P> {
     pub fn links_down<'a>(&'a self, map: &'a Map, topology: &'a Topology) -> impl Iterator<Item = LinkId> + 'a {
         let is_down = |port: NetPort| self.egress[port].link().is_some_and(|link| !link.is_up());
         topology.links.keys().filter(move |link| map.ends(*link).into_iter().any(is_down))
+    }
+
+    /// The links that have no carrier, or at an end of which a port does not forward, as far as that is known here, in order.
+    pub fn links_unused<'a>(&'a self, tables: &'a Tables, topology: &'a Topology) -> impl Iterator<Item = LinkId> + 'a {
+        let map = &tables.map;
+        let is_unused =
+            |port: NetPort| self.egress[port].link().is_some_and(|link| !link.is_up()) || self.is_closed(tables, port);
+        topology.links.keys().filter(move |link| map.ends(*link).into_iter().any(is_unused))
     }
 
     /// What is on its way from one end comes to the other.

@@ -70,6 +70,13 @@ impl<P> Graph<P> {
                 kept.take_ports_of(made);
             }
         }
+        for ((_, made), bridge) in renumbering.keeps_pipelines.iter().zip(&mut self.bridges).zip(&mut old.bridges) {
+            if let (Some(made), Some(bridge)) = (made, bridge)
+                && made.is_like(bridge)
+            {
+                std::mem::swap(made, bridge);
+            }
+        }
         if was.steering == is.steering {
             std::mem::swap(&mut self.chains, &mut old.chains);
         } else {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bond::end::{Output, Received};
 use bond::{Config, End, MemberId, Summary, Transmit};
 use machine::Time;
+use rstp::PortState;
 use topology::{BondEndId, NetPort, NodeId};
 use vswitch::{Action, Field, Forwarding};
 
@@ -39,6 +40,8 @@ pub enum Loss {
     Pipeline,
     /// A port of a switch does not carry the VLAN that it is in.
     Vlan,
+    /// A port of a switch that speaks RSTP does not forward.
+    Discarding,
     /// The pipelines of switches send packets in a circle that takes no time.
     Loop,
     /// It is for a service, which has counted why nobody gets it.
@@ -63,7 +66,7 @@ pub enum Loss {
 
 impl Loss {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::NoRoute,
         Self::NoMember,
         Self::Cut,
@@ -71,6 +74,7 @@ impl Loss {
         Self::Malformed,
         Self::Pipeline,
         Self::Vlan,
+        Self::Discarding,
         Self::Loop,
         Self::Service,
         Self::NoPort,
@@ -93,6 +97,7 @@ impl Loss {
             Self::Malformed => "malformed",
             Self::Pipeline => "dropped by a flow",
             Self::Vlan => "not in its VLAN",
+            Self::Discarding => "port does not forward (RSTP)",
             Self::Loop => "forwarding loop",
             Self::Service => "not served",
             Self::NoPort => "no source port left",
@@ -114,6 +119,8 @@ pub enum Timer {
     End(BondEndId),
     /// The control machine of the switch with this number among the switches.
     Switch(u32),
+    /// The RSTP machine of the switch with this number among the switches.
+    Bridge(u32),
     /// The watches over functions of service chains.
     Chains,
     /// The balancers of services that are at hosts.
@@ -161,6 +168,16 @@ pub trait Driver {
     /// A function of a chain, by its ingress, has gone down or come back.
     fn function_changed(&mut self, now: Time, ingress: NodeId, up: bool) {
         let _ = (now, ingress, up);
+    }
+
+    /// A port of a switch that speaks RSTP does this with frames from now on: routes are to lead around ports that do not forward.
+    fn port_changed(&mut self, now: Time, port: NetPort, state: PortState) {
+        let _ = (now, port, state);
+    }
+
+    /// What was learned from a port of a switch is to be forgotten.
+    fn flush(&mut self, now: Time, port: NetPort) {
+        let _ = (now, port);
     }
 
     /// A packet has been shown to a built-in function of a chain, by its number among those.

@@ -108,6 +108,7 @@ impl<P> Graph<P> {
             }
         }
         self.start_pipelines(moment, driver);
+        self.start_bridges(moment, driver);
         self.ask_watches(moment, driver);
         self.start_balancers(moment, driver);
         self.follow_pending(moment, driver);
@@ -328,6 +329,7 @@ impl<P> Graph<P> {
         match timer {
             Timer::End(end) => self.wake_end(moment, driver, end),
             Timer::Switch(switch) => self.wake_pipeline(moment, driver, switch as usize),
+            Timer::Bridge(switch) => self.wake_bridge(moment, driver, switch as usize),
             Timer::Chains => self.wake_watches(moment, driver),
             Timer::Balancers => self.wake_balancers(moment, driver),
         }

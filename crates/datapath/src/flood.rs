@@ -121,7 +121,7 @@ impl<P> Graph<P> {
             if is_host {
                 graph.put_on(moment, driver, port, packet);
             } else {
-                graph.put(moment, driver, port, packet);
+                graph.put_forwarding(moment, driver, port, packet);
             }
         });
     }

@@ -10,6 +10,7 @@ use machine::{Rebase, Rng, Span, Time};
 use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
 use vswitch::{Action, FLOOD, HostTable, Pipelines, Seeds, Spread, Switch};
 
+use crate::bridges::{BridgeState, bridges};
 use crate::bursts::Bursts;
 use crate::chains::{ChainState, Steering};
 use crate::driver::{Driver, Loss, Tag};
@@ -101,6 +102,8 @@ pub struct Graph<P> {
     pub switches: Vec<Switch>,
     /// By the switch's number among the switches. Empty where none has any.
     pub pipelines: Vec<Option<Installed>>,
+    /// By the switch's number among the switches: those that speak RSTP. Empty where none does.
+    pub bridges: Vec<Option<BridgeState>>,
     /// Ends of bonds. Empty where there are none.
     pub ends: TiVec<BondEndId, Option<EndState<P>>>,
     /// What service chains have counted, and how their functions do.
@@ -262,6 +265,7 @@ impl<P> Default for Graph<P> {
             egress: TiVec::new(),
             switches: Vec::new(),
             pipelines: Vec::new(),
+            bridges: Vec::new(),
             ends: TiVec::new(),
             chains: ChainState::default(),
             services: ServiceState::default(),
@@ -305,6 +309,7 @@ impl<P> Graph<P> {
             egress: map.ports().map(egress).collect(),
             switches: (0..map.switches()).map(switch).collect(),
             pipelines: pipelines(now, topology, tables),
+            bridges: bridges(tables),
             ends: tables.bonds.iter().map(|spec| Some(EndState::new(now, spec))).collect(),
             chains: ChainState::new(&tables.steering, seeds.tables),
             services: ServiceState::new(now, &tables.services, seeds.tables),

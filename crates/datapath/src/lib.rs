@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod announcements;
+mod bridges;
 mod bursts;
 mod carrier;
 mod chains;
@@ -35,6 +36,7 @@ mod services;
 mod tracer;
 mod vlan;
 
+pub use bridges::BridgeState;
 pub use chains::{BuiltInState, ChainState, CourseCounters, HopCounters, InstanceState, Steering};
 pub use changeover::Renumbering;
 pub use driver::{Driver, Loss, Tag, Timer};

@@ -48,6 +48,9 @@ impl<P> Graph<P> {
         for (at, pipeline) in self.pipelines.into_iter().enumerate() {
             split[owner(tables.map.node_of_switch(at))].pipelines[at] = pipeline;
         }
+        for (at, bridge) in self.bridges.into_iter().enumerate() {
+            split[owner(tables.map.node_of_switch(at))].bridges[at] = bridge;
+        }
         for (id, end) in self.ends.into_iter_enumerated() {
             split[owner(tables.bonds[id].node)].ends[id] = end;
         }
@@ -60,6 +63,7 @@ impl<P> Graph<P> {
             egress: self.egress.iter().map(Egress::elsewhere).collect(),
             switches: self.switches.clone(),
             pipelines: self.pipelines.iter().map(|_| None).collect(),
+            bridges: self.bridges.iter().map(|_| None).collect(),
             ends: self.ends.iter().map(|_| None).collect(),
             generation: self.generation,
             spread: self.spread,
@@ -76,6 +80,7 @@ impl<P> Rebase for Graph<P> {
             egress,
             switches: _,
             pipelines,
+            bridges,
             ends,
             chains,
             services,
@@ -94,6 +99,7 @@ impl<P> Rebase for Graph<P> {
         } = self;
         egress.raw.rebase(by);
         pipelines.rebase(by);
+        bridges.rebase(by);
         ends.raw.rebase(by);
         chains.rebase(by);
         services.rebase(by);

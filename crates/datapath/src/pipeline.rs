@@ -61,8 +61,9 @@ impl<P> Graph<P> {
         moment: Moment<'_>,
         driver: &mut D,
         (switch, node, port): (usize, NodeId, NetPort),
-        mut packet: P,
+        packet: P,
     ) -> Option<(NetPort, P)> {
+        let mut packet = self.pass_bridge(moment, driver, (switch, node, port), packet)?;
         if !self.passed.take(moment.now, INSTANT, D::AT_ONCE_MAX) {
             return lose(driver, Loss::Loop, packet);
         }
@@ -82,7 +83,7 @@ impl<P> Graph<P> {
         let left = self.carry_out(moment, driver, Visit { switch, node, port }, packet, &actions);
         actions.clear();
         self.actions = actions;
-        left
+        self.leave_bridge(moment.tables, driver, left?)
     }
 
     /// Does with a packet what is wanted, in order.
@@ -129,7 +130,7 @@ impl<P> Graph<P> {
                         && let Some((port, copy)) =
                             self.carry_out(moment, driver, visit, copy, &actions[number + 1..end])
                     {
-                        self.put(moment, driver, port, copy);
+                        self.put_forwarding(moment, driver, port, copy);
                     }
                     number = end - 1;
                 }
@@ -140,7 +141,7 @@ impl<P> Graph<P> {
                     if let Some(copy) = driver.copy(&packet)
                         && let Some((port, copy)) = self.send(moment, driver, visit, *action, copy)
                     {
-                        self.put(moment, driver, port, copy);
+                        self.put_forwarding(moment, driver, port, copy);
                     }
                 }
             }
@@ -174,7 +175,7 @@ impl<P> Graph<P> {
         let ports = routes.tree(node).iter().map(|out| moment.tables.map.port(node, *out));
         for out in ports.filter(|out| *out != port) {
             if let Some(copy) = driver.copy(packet) {
-                self.put(moment, driver, out, copy);
+                self.put_forwarding(moment, driver, out, copy);
             }
         }
     }

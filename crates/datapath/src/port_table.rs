@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rstp::BridgeConfig;
 use topology::{DeviceName, NetPort, NodeId, PortId, TiVec, Topology};
 use vswitch::port::{PortSettings, PortVlans, StormLimit};
 
@@ -14,6 +15,8 @@ pub struct PortTable {
     hosts: TiVec<NodeId, HostSide>,
     /// Whether any host may have addresses that nobody knows.
     floods_unknown: bool,
+    /// The switches that speak RSTP.
+    bridges: BTreeMap<NodeId, BridgeConfig>,
 }
 
 /// What holds for the ports of switches that lead to a host.
@@ -65,7 +68,24 @@ impl PortTable {
             }
         }
         let floods_unknown = topology.addressed_hosts().any(|(host, _)| hosts[host].floods_unknown);
-        Self { vlans, hosts, floods_unknown }
+        Self { vlans, hosts, floods_unknown, bridges: BTreeMap::new() }
+    }
+
+    /// The same, and these switches speak RSTP.
+    #[must_use]
+    pub fn with_bridges(self, bridges: BTreeMap<NodeId, BridgeConfig>) -> Self {
+        Self { bridges, ..self }
+    }
+
+    /// What is said of RSTP at a switch that speaks it.
+    pub fn bridge(&self, switch: NodeId) -> Option<&BridgeConfig> {
+        self.bridges.get(&switch)
+    }
+
+    /// Whether any switch speaks RSTP.
+    #[inline]
+    pub fn has_bridges(&self) -> bool {
+        !self.bridges.is_empty()
     }
 
     /// The VLANs of a port, if any port has some.

@@ -77,7 +77,7 @@ impl<P> Graph<P> {
         };
         self.put_each(driver, ports.filter(is_wanted), packet, |graph, driver, port, packet| {
             if let Some((port, packet)) = tag(moment, driver, frame, port, packet) {
-                graph.put(moment, driver, port, packet);
+                graph.put_forwarding(moment, driver, port, packet);
             }
         });
     }

@@ -22,7 +22,7 @@ use crate::vary::AxisText;
 use crate::vm::VmText;
 use crate::{
     Experiment, Fabric, HostSetup, PortChange, UPLINKS_MAX, bonds, chains, devices, flows, interfaces, links,
-    port_change, services, switches, tree,
+    port_change, rstp, services, switches, tree,
 };
 
 /// The most experiments of one file.
@@ -82,6 +82,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
     devices::plug_in(&file, &mut graph, problems);
     let flow_tables = flows::flow_tables(&file, &graph.topology, problems);
     let switches = switches::settings(&file, &graph.topology, problems);
+    rstp::check(&file, &graph.topology, problems);
     let mut setups = setups(&file, &graph, problems);
     interfaces::check(&file, &graph.topology, &setups, problems);
     setups.extend(functions.setups);

@@ -79,13 +79,14 @@ impl Fabric {
     /// # Panics
     /// Where a pipeline is made, if a change cannot be.
     pub fn pipelines_with(&self, tables: BTreeMap<NodeId, Vec<TableChange>>, seeds: Seeds) -> Pipelines {
-        let has_vlans = self.has_vlans();
-        if tables.is_empty() && !has_vlans {
+        // RSTP closes ports, and tags are a matter of ports: who has either looks at each packet.
+        let has_ports = self.has_vlans() || self.has_rstp();
+        if tables.is_empty() && !has_ports {
             return Pipelines::default();
         }
         Pipelines::new_at(move |now, topology, switch| match tables.get(&switch) {
             Some(changes) => Some(Box::new(tables_of(now, topology, switch, seeds, changes)) as Box<dyn Pipeline>),
-            None => has_vlans.then(|| Box::new(NormalPipeline) as Box<dyn Pipeline>),
+            None => has_ports.then(|| Box::new(NormalPipeline) as Box<dyn Pipeline>),
         })
     }
 }

@@ -16,7 +16,7 @@
 //! | `bonds` | links between two nodes that are used as one: `between` or `host`, `members`, `mode` and the options of Linux's bonding driver, `reorder`, `rebalance`; `ends` for what differs at one end |
 //! | `spread`, `routes`, `mtu`, `seed` | of the whole network |
 //! | `flows`, `groups` | what switches do with packets besides forwarding along the routes, as `ovs-ofctl` writes it |
-//! | `switches` | their ports: VLANs, devices of the machine, storm control; how long learned addresses are known |
+//! | `switches` | their ports: VLANs, devices of the machine, storm control, RSTP; how long learned addresses are known |
 //! | `services` | several servers behind one address, and who gets the next connection; names that lead to one of several services |
 //! | `functions`, `chains` | what has two ports and passes packets on, and which packets pass which of them on their way |
 //! | `controllers` | `nodes`, `election-timeout`, `pre-vote`, `delay`, `shards`, `tls` of the cluster above the network; a file may have them alone |
@@ -66,6 +66,7 @@ mod quantity;
 mod read;
 mod repeat;
 mod requests;
+mod rstp;
 mod schema;
 mod services;
 mod shards;
@@ -109,6 +110,7 @@ pub use names::nearest;
 pub use overrides::{Override, Overrides, Setting};
 pub use parallel::{NoSuchLink, begins_at, find_links, link_ends};
 pub use port_change::{AddedPort, ChangedPort, PortChange};
+pub use rstp::{RstpPortSettings, RstpSettings};
 pub use schema::schema;
 pub use services::ServiceSetting;
 pub use source::Source;

@@ -146,7 +146,7 @@ fn at<T>(value: T) -> At<T> {
 fn ports_of<'a>(file: &'a mut File, switch: &str) -> &'a mut Mapping<Name, PortText> {
     let switches = &mut file.switches.get_or_insert_with(|| at(Mapping(Vec::new()))).value.0;
     let known = switches.iter().position(|(name, _)| name.value.0 == switch).unwrap_or_else(|| {
-        let text = SwitchText { mac_age: None, mac_table_size: None, ports: None };
+        let text = SwitchText { mac_age: None, mac_table_size: None, rstp: None, ports: None };
         switches.push((at(Name(switch.to_owned())), at(text)));
         switches.len() - 1
     });

@@ -29,6 +29,7 @@ use crate::graph::{Graph, address};
 use crate::names::{canonical, nearest, reaches};
 use crate::quantity::{Length, StormRate, Whole};
 use crate::read::{Device, Fields, Mapping, Name, Read, section, shown};
+use crate::rstp::{self, RstpPortSettings, RstpSettings, RstpText};
 use crate::source::{At, Place};
 use crate::tree::Node;
 use crate::words::Choice;
@@ -59,6 +60,8 @@ section! {
         /// How many addresses the switch knows that hosts have besides those of the file. When there are more, the port that has most of them forgets the one from which nothing came
         /// for longest. 8192 when not given.
         "mac-table-size" => mac_table_size: Option<Whole<1, 65_536>>,
+        /// Rapid spanning tree: `true`, or what differs from what switches do otherwise. All switches speak it where one does.
+        "rstp" => rstp: Option<At<RstpText>>,
         /// Its ports, by the node that they lead to, or by number; those on a device of the machine by a name of their own.
         "ports" => ports: Option<At<Mapping<Name, PortText>>>,
     }
@@ -83,6 +86,16 @@ section! {
         /// How much may come in by it a second that is for everybody, for a group, or for an address that nobody knows: frames (`1000/s`) or bits (`10 Mbit/s`). What goes
         /// beyond is dropped. When not given: in a tenth of a second, as many as make 16384 copies.
         "storm-control" => storm_control: Option<At<StormRate>>,
+        /// With RSTP: what its link adds to the cost of a path to the root. When not given, it follows from the link's rate: 20000 of 1 Gbit/s, 2000 of 10 Gbit/s and where there is none.
+        "path-cost" => path_cost: Option<At<Whole<1, 200_000_000>>>,
+        /// With RSTP: of ports that cost the same, that with the least is preferred. A multiple of 16. 128 when not given.
+        "port-priority" => port_priority: Option<At<Whole<0, 240>>>,
+        /// With RSTP: whether no bridge is behind it, so that it forwards at once. When not given, that is found out; hosts that Heddle makes are taken for edges until a BPDU comes.
+        "edge" => edge: Option<At<Flag>>,
+        /// With RSTP: it is shut when a BPDU comes in by it, until its link goes down and up. `false` when not given.
+        "bpdu-guard" => bpdu_guard: Option<At<Flag>>,
+        /// With RSTP: it never leads to the root, and is closed as long as a better bridge is heard there. `false` when not given.
+        "root-guard" => root_guard: Option<At<Flag>>,
     }
 }
 
@@ -94,7 +107,20 @@ impl PortText {
                 *own = later;
             }
         }
-        let Self { device, vlan_mode, tag, trunks, learning, flood, storm_control } = later;
+        let Self {
+            device,
+            vlan_mode,
+            tag,
+            trunks,
+            learning,
+            flood,
+            storm_control,
+            path_cost,
+            port_priority,
+            edge,
+            bpdu_guard,
+            root_guard,
+        } = later;
         one(&mut self.device, device, false);
         one(&mut self.vlan_mode, vlan_mode, is_gone("vlan-mode"));
         one(&mut self.tag, tag, is_gone("tag"));
@@ -102,6 +128,11 @@ impl PortText {
         one(&mut self.learning, learning, is_gone("learning"));
         one(&mut self.flood, flood, is_gone("flood"));
         one(&mut self.storm_control, storm_control, is_gone("storm-control"));
+        one(&mut self.path_cost, path_cost, is_gone("path-cost"));
+        one(&mut self.port_priority, port_priority, is_gone("port-priority"));
+        one(&mut self.edge, edge, is_gone("edge"));
+        one(&mut self.bpdu_guard, bpdu_guard, is_gone("bpdu-guard"));
+        one(&mut self.root_guard, root_guard, is_gone("root-guard"));
     }
 }
 
@@ -115,11 +146,23 @@ pub struct SwitchSettings {
     /// By port.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ports: BTreeMap<PortId, PortSettings>,
+    /// How it speaks RSTP, if it is said to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rstp: Option<RstpSettings>,
+    /// By port, where anything is said.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rstp_ports: BTreeMap<PortId, RstpPortSettings>,
 }
 
 impl Default for SwitchSettings {
     fn default() -> Self {
-        Self { mac_age: MAC_AGE, mac_table_size: MAC_TABLE_SIZE, ports: BTreeMap::new() }
+        Self {
+            mac_age: MAC_AGE,
+            mac_table_size: MAC_TABLE_SIZE,
+            ports: BTreeMap::new(),
+            rstp: None,
+            rstp_ports: BTreeMap::new(),
+        }
     }
 }
 
@@ -130,7 +173,7 @@ impl Fabric {
             let switch = *switch;
             settings.ports.clone().into_iter().map(move |(port, settings)| ((switch, port), settings))
         };
-        PortTable::new(&self.topology, &self.switches.iter().flat_map(ports).collect())
+        PortTable::new(&self.topology, &self.switches.iter().flat_map(ports).collect()).with_bridges(self.bridges())
     }
 
     /// Whether any port has VLANs: then all switches look for tags.
@@ -232,11 +275,13 @@ pub(crate) fn settings(
                 continue;
             }
         };
-        let SwitchText { mac_age, mac_table_size, ports } = &text.value;
+        let SwitchText { mac_age, mac_table_size, rstp, ports } = &text.value;
         let mut settings = SwitchSettings {
             mac_age: mac_age.map_or(MAC_AGE, |age| age.0),
             mac_table_size: mac_table_size.map_or(MAC_TABLE_SIZE, Whole::get),
             ports: BTreeMap::new(),
+            rstp: rstp.as_ref().map(|rstp| rstp::settings(&rstp.value, problems)),
+            rstp_ports: BTreeMap::new(),
         };
         let peers = Peers::of(topology, switch);
         for (port, text) in ports.iter().flat_map(|ports| &ports.value.0) {
@@ -250,7 +295,11 @@ pub(crate) fn settings(
             }
             let own = port_settings(&text.value, problems);
             note_between_switches(topology, (switch, &found), &text.value, problems);
+            let of_rstp = rstp::port_settings(&text.value, problems);
             for port_id in found {
+                if let Some(of_rstp) = of_rstp {
+                    settings.rstp_ports.insert(port_id, of_rstp);
+                }
                 if settings.ports.insert(port_id, own.clone()).is_some() {
                     problems.add(
                         port.place,

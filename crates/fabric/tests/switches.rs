@@ -107,3 +107,38 @@ fn what_is_wrong_is_shown_where_it_stands() {
         assert!(found.len() == 1 && found[0].contains(says), "{text}: {found:?}");
     }
 }
+
+#[test]
+fn all_switches_speak_rstp_where_one_does() {
+    let more = "switches: { s1: { rstp: { priority: 4096 }, ports: { s2: { path-cost: 7, root-guard: true }, vm: { device: 'null:' } } } }\n";
+    let fabric = read(more).expect("it is a file");
+    let bridges = fabric.bridges();
+    let [s1, s2] = ["s1", "s2"].map(|name| &bridges[&fabric.topology.node(name).expect("it is there")]);
+    assert_eq!((s1.priority, s2.priority), (4_096, 32_768));
+    assert_ne!(s1.address, s2.address);
+    let [h1, to_s2, vm] = &s1.ports[..] else { panic!("three ports") };
+    // Hosts that are made here are edges; what is behind a device is found out.
+    assert!(h1.admin_edge && !to_s2.admin_edge && !vm.admin_edge && vm.auto_edge);
+    assert_eq!((to_s2.cost, to_s2.root_guard, vm.cost), (7, true, 2_000));
+    assert!(!fabric.pipelines(1.into()).is_empty());
+    assert!(read("switches: { s1: { rstp: true } }\n").expect("it is a file").has_rstp());
+    assert!(read("").expect("it is a file").bridges().is_empty());
+}
+
+#[test]
+fn what_is_wrong_with_rstp_is_shown_where_it_stands() {
+    for (text, says) in [
+        ("rstp: yes", "7:25 expected `true`, or a map like `{ priority: 4096 }`"),
+        ("rstp: { priority: 5000 }", "a multiple of 4096, and 5000 is none"),
+        ("rstp: { hello-time: 10ms }", "is shorter than 1 s"),
+        ("rstp: { max-age: 40s }", "don't fit each other"),
+        ("rstp: { transmit-hold-count: 11 }", "from 1 to 10"),
+        ("rstp: true, ports: { h1: { port-priority: 17 } }", "a multiple of 16, and 17 is none"),
+        ("ports: { h1: { bpdu-guard: true } }", "for switches that speak RSTP, and none does"),
+    ] {
+        let found = problems(&format!("switches: {{ s1: {{ {text} }} }}\n"));
+        assert!(found.len() == 1 && found[0].contains(says), "{text}: {found:?}");
+    }
+    let found = problems("routes: fixed\nswitches: { s1: { rstp: true } }\n");
+    assert!(found.len() == 1 && found[0].contains("with `routes: fixed`"), "{found:?}");
+}

@@ -31,6 +31,7 @@ mod path;
 mod ping;
 mod port;
 mod reference;
+mod rstp;
 mod serve;
 mod services;
 mod shell;

@@ -15,7 +15,7 @@ mod where_to_add;
 mod words;
 
 /// State machines of one protocol or one part each. They don't know each other but for [`KNOWN_TO_EACH_OTHER`].
-const PROTOCOLS: [&str; 12] = [
+const PROTOCOLS: [&str; 13] = [
     "controller",
     "store",
     "placement",
@@ -26,6 +26,7 @@ const PROTOCOLS: [&str; 12] = [
     "bond",
     "balance",
     "link",
+    "rstp",
     "transport",
     "openflow",
 ];

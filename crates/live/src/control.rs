@@ -10,6 +10,7 @@ mod lines;
 mod macs;
 mod names;
 mod refusals;
+mod rstp;
 mod services;
 
 use std::fmt;
@@ -33,6 +34,7 @@ pub use lines::Lines;
 pub use macs::{MacEntry, SwitchMacs};
 pub use names::{NameStatus, SiteStatus};
 pub use refusals::Refusals;
+pub use rstp::SwitchBridge;
 pub use services::{BalancerStatus, EjectionStatus, HealthStatus, ServerChange, ServerStatus, ServiceStatus};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
@@ -95,6 +97,8 @@ pub enum Request {
     Unconverged,
     /// How switches choose among equal paths.
     Salts,
+    /// How do switches stand that speak RSTP?
+    Bridges,
     /// Take the carrier from the links between two nodes, or give it back.
     SetLink {
         /// A node's name.
@@ -227,6 +231,8 @@ pub enum Reply {
     Unconverged(Vec<UnconvergedBond>),
     /// The answer to [`Request::Salts`]: by switch, and behind them by multi-homed host.
     Salts(Vec<u64>),
+    /// The answer to [`Request::Bridges`], by switch.
+    Bridges(Vec<SwitchBridge>),
     /// The answer to [`Request::SetLink`].
     Links(LinksSet),
     /// The answer to [`Request::ChangeLink`]: how many links do something else now.

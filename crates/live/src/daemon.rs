@@ -40,6 +40,9 @@ use crate::{Error, clean, dataplane, device, namespace};
 /// Clients at one time.
 const CLIENTS_MAX: usize = 32;
 
+/// How often ports are looked at that have said nothing.
+const BRIDGES_PATIENCE: Duration = Duration::from_secs(1);
+
 /// How long a client may leave a reply unread.
 const REPLY_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -106,6 +109,8 @@ struct Shared {
     network: Mutex<Option<Network>>,
     /// Whether a thread watches devices of the machine.
     watching: AtomicBool,
+    /// Whether a thread has routes follow RSTP.
+    following: AtomicBool,
     user_namespace: Option<OwnedFd>,
     /// Rung when a client has ended the network.
     ended: EventFd,
@@ -166,6 +171,7 @@ impl Daemon {
         let shared = Shared {
             network: Mutex::new(Some(network)),
             watching: AtomicBool::new(false),
+            following: AtomicBool::new(false),
             user_namespace,
             ended,
             clients: Mutex::default(),
@@ -304,6 +310,7 @@ impl Shared {
             Request::Counters => Reply::Counters(Box::new(network.counters())),
             Request::Unconverged => Reply::Unconverged(network.unconverged()),
             Request::Programs => Reply::Programs(network.programs()),
+            Request::Bridges => Reply::Bridges(network.bridges()),
             Request::Salts => Reply::Salts(network.salts()),
             Request::SetLink { a, b, number, up } => Reply::Links(network.set_link(&a, &b, number, up)?),
             Request::ChangeLink { a, b, number, change } => {
@@ -424,6 +431,7 @@ fn reply_to(request: Request, stream: &UnixStream, shared: &Arc<Shared>) -> Resu
     let ending = request == Request::Down;
     let reply = descriptors.and_then(|descriptors| Ok((shared.answer(request)?, descriptors)));
     watch_devices(shared);
+    follow_bridges(shared);
     let sent = match reply {
         Ok((reply, descriptors)) => send(stream, &reply, &descriptors),
         Err(error) => send(stream, &refusal(&error), &[]),
@@ -463,6 +471,34 @@ fn watch_devices(shared: &Arc<Shared>) {
     });
     if let Err(error) = started {
         tracing::error!("carriers of devices are not watched: {error}");
+    }
+}
+
+/// Starts the thread that has routes lead around ports which RSTP closes, once switches speak it.
+fn follow_bridges(shared: &Arc<Shared>) {
+    let has_rstp = {
+        let guard = shared.network.lock().unwrap_or_else(PoisonError::into_inner);
+        guard.as_ref().is_some_and(Network::has_rstp)
+    };
+    if !has_rstp || shared.following.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let shared = Arc::clone(shared);
+    let follow = move || {
+        let mut seen = 0;
+        loop {
+            let changes = {
+                let mut guard = shared.network.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(network) = guard.as_mut() else { return };
+                network.follow_bridges();
+                network.port_changes()
+            };
+            // A network that is exchanged for another one meanwhile is looked at again.
+            seen = changes.map_or(seen, |changes| changes.wait(seen, BRIDGES_PATIENCE));
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("rstp".to_owned()).spawn(follow) {
+        tracing::error!("routes do not follow RSTP: {error}");
     }
 }
 

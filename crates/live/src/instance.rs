@@ -20,7 +20,7 @@ use crate::Error;
 use crate::command::{self, RootView, Seen};
 use crate::control::{
     self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, ServerChange, StartupStatus,
-    Status, SwitchConnections, SwitchFlows, SwitchMacs, TracedPacket, VERSION,
+    Status, SwitchBridge, SwitchConnections, SwitchFlows, SwitchMacs, TracedPacket, VERSION,
 };
 use crate::convergence::UnconvergedBond;
 use crate::programs::ProgramState;
@@ -397,6 +397,17 @@ impl Instance {
         match self.ask(&Request::Salts)? {
             Reply::Salts(salts) => Ok(salts),
             _ => Err(unexpected("salts")),
+        }
+    }
+
+    /// How switches stand that speak RSTP; empty where none does.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] and others if it does not answer.
+    pub fn bridges(&self) -> Result<Vec<SwitchBridge>, Error> {
+        match self.ask(&Request::Bridges)? {
+            Reply::Bridges(bridges) => Ok(bridges),
+            _ => Err(unexpected("bridges")),
         }
     }
 

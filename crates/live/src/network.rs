@@ -8,6 +8,7 @@ mod hosts;
 mod images;
 mod macs;
 mod ports;
+mod rstp;
 mod services;
 mod setups;
 mod views;

@@ -28,6 +28,7 @@ mod pipelines;
 mod reroute;
 mod rootless;
 mod routers;
+mod rstp;
 mod segments;
 mod services;
 mod setups;

@@ -18,7 +18,9 @@ use crate::functions::Functions;
 use crate::headers::{FIRST_PORT, Header, Headers, SERVER_PORT, Upper};
 use crate::joining::Joining;
 use crate::latency::HostLatency;
-use crate::medium::{BALANCERS, BOND, Event, FUNCTION, HOST, Medium, Packet, REQUESTS, START, SWITCH, TIMER, WATCHES};
+use crate::medium::{
+    BALANCERS, BOND, BRIDGE, Event, FUNCTION, HOST, Medium, Packet, REQUESTS, START, SWITCH, TIMER, WATCHES,
+};
 use crate::neighbours::Neighbours;
 use crate::pool::{Content, Pool};
 use crate::requests::Requests;
@@ -43,6 +45,8 @@ const EVENTS_AT_ONCE: u64 = 1 << 24;
 const STAMP_SHIFT: u32 = 20;
 /// LACP's machines take 1.1 s at most where nothing is lost.
 const LACP_CONVERGES: Span = Span::from_secs(2);
+/// How long ports of switches take to agree who forwards.
+const RSTP_CONVERGES: Span = Span::from_secs(1);
 
 /// One direction of a flow.
 #[derive(Debug)]
@@ -206,7 +210,9 @@ impl<'a> Engine<'a> {
     /// How long ends of bonds take to find each other, before anybody sends.
     pub(crate) fn convergence(&self) -> Span {
         let mut ends = self.graph.ends.iter().flatten().filter_map(|end| end.bonded());
-        if ends.any(|end| end.lacp().is_some()) { LACP_CONVERGES } else { Span::ZERO }
+        let bonds = if ends.any(|end| end.lacp().is_some()) { LACP_CONVERGES } else { Span::ZERO };
+        let bridges = if self.graph.bridges.is_empty() { Span::ZERO } else { RSTP_CONVERGES };
+        bonds.max(bridges)
     }
 
     /// Lets everything happen that lies before `end`.
@@ -280,7 +286,7 @@ impl<'a> Engine<'a> {
             return;
         }
         let topology = &self.scenario.fabric.topology;
-        let down: Vec<LinkId> = self.graph.links_down(&self.tables.map, topology).collect();
+        let down: Vec<LinkId> = self.graph.links_unused(&self.tables, topology).collect();
         let routes = match down.as_slice() {
             [] => Arc::clone(self.scenario.routes),
             down => Arc::new(Routes::without(topology, down)),
@@ -305,6 +311,9 @@ impl<'a> Engine<'a> {
     fn receive_delivered(&mut self, now: Time) {
         if !self.medium.delivered.is_empty() {
             self.receive_all(now);
+        }
+        if std::mem::take(&mut self.medium.has_new_ports) {
+            self.reroute();
         }
     }
 
@@ -519,6 +528,7 @@ impl<'a> Engine<'a> {
             BOND => Some(Timer::End(BondEndId(event.header))),
             SWITCH if event.header == WATCHES => Some(Timer::Chains),
             SWITCH if event.header == BALANCERS => Some(Timer::Balancers),
+            SWITCH if event.header & BRIDGE != 0 => Some(Timer::Bridge(event.header & !BRIDGE)),
             SWITCH => Some(Timer::Switch(event.header)),
             _ => None,
         };

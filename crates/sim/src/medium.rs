@@ -6,6 +6,7 @@ use bond::end::Received;
 use bond::{Config, End, MemberId, Summary, Transmit};
 use datapath::{Driver, Loss, Tag, Timer};
 use machine::{Calendar, Time};
+use rstp::PortState;
 use topology::NetPort;
 use vswitch::{Field, Forwarding};
 use wire::{Coverage, EthernetPacket, EthernetPacketMut, TAG_AT, vlan_tag};
@@ -34,6 +35,8 @@ pub(crate) const FUNCTION: u32 = 1 << 29;
 /// [`Event::header`] with [`SWITCH`]: it is no switch that wakes, but those that watch functions.
 pub(crate) const WATCHES: u32 = u32::MAX;
 /// The same of the balancers of services.
+/// A bit of the number of a switch whose RSTP machine is woken, not its pipeline.
+pub(crate) const BRIDGE: u32 = 1 << 30;
 pub(crate) const BALANCERS: u32 = u32::MAX - 1;
 /// [`Packet::header`] of a frame that has bytes; [`Packet::id`] is its place among the frames.
 const FRAME: u32 = u32::MAX;
@@ -91,6 +94,8 @@ pub(crate) struct Medium {
     room: Vec<Vec<u8>>,
     /// Hosts' packets that have come through bonds, and frames: to be handled before the next event.
     pub(crate) delivered: Vec<(NetPort, Packet)>,
+    /// Ports have begun or ceased to forward: routes are to be computed anew.
+    pub(crate) has_new_ports: bool,
     /// What passes ports that somebody looks at.
     pub(crate) capture: Option<Capture>,
     /// What went nowhere, by its reason, where no link has counted it.
@@ -108,6 +113,7 @@ impl Medium {
             free_frames: Vec::new(),
             room: Vec::new(),
             delivered: Vec::new(),
+            has_new_ports: false,
             capture: None,
             lost: BTreeMap::new(),
         }
@@ -449,10 +455,15 @@ impl Driver for Medium {
         self.delivered.push((port, packet));
     }
 
+    fn port_changed(&mut self, _: Time, _: NetPort, _: PortState) {
+        self.has_new_ports = true;
+    }
+
     fn wake_at(&mut self, at: Time, timer: Timer) {
         let (header, kind) = match timer {
             Timer::End(end) => (end.0, BOND),
             Timer::Switch(switch) => (switch, SWITCH),
+            Timer::Bridge(switch) => (BRIDGE | switch, SWITCH),
             Timer::Chains => (WATCHES, SWITCH),
             Timer::Balancers => (BALANCERS, SWITCH),
         };

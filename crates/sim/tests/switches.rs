@@ -162,3 +162,29 @@ fn flows_of_a_file_do_what_they_say() {
     assert!(back.flows[0].delivered_bytes > 0);
     assert_eq!(back.links[2].backward.packets, 0);
 }
+
+/// In a ring of three switches that speak RSTP nothing goes over the link that the root does not need, and all goes by the root.
+#[test]
+fn a_ring_is_opened_where_the_root_says() {
+    let ring = |rstp: &str| {
+        let text = format!(
+            "\
+name: ring
+nodes: {{ h1: host, h2: host, s1: switch, s2: switch, s3: switch }}
+links:
+  - {{ between: [h1, s1]{RATE} }}
+  - {{ between: [h2, s2]{RATE} }}
+  - {{ between: [s1, s2]{RATE} }}
+  - {{ between: [s2, s3]{RATE} }}
+  - {{ between: [s3, s1]{RATE} }}
+{rstp}"
+        );
+        run_text(text)
+    };
+    let [without, with] = ["", "switches: { s3: { rstp: { priority: 4096 } } }\n"].map(ring);
+    let busy = |outcome: &Outcome| outcome.links[2..].iter().map(|link| link.forward.packets > 100).collect::<Vec<_>>();
+    assert!(without.flows[0].delivered_bytes > 0 && with.flows[0].delivered_bytes > 0);
+    assert_eq!(busy(&without), [true, false, false]);
+    // From s1 to s3 the link is the other way round.
+    assert_eq!([&with.links[2].forward, &with.links[4].backward].map(|way| way.packets > 100), [false, true]);
+}

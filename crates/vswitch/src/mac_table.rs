@@ -193,6 +193,14 @@ impl MacTable {
         flushed
     }
 
+    /// Forgets what was learned behind a host.
+    pub fn flush_host(&self, host: NodeId) {
+        let mut ledger = self.lock();
+        while let Some(entry) = ledger.first(host.0) {
+            self.remove(&mut ledger, entry, host.0);
+        }
+    }
+
     /// What is known, by host.
     pub fn addresses(&self, now: nanos::Span) -> Vec<LearnedMac> {
         let _ledger = self.lock();

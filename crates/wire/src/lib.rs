@@ -23,6 +23,7 @@
 //! | [`NeighbourPacket`] | RFC 4861: neighbour solicitation and advertisement |
 //! | [`LacpPacket`] | IEEE 802.1AX-2014, 6.4.2: LACPDU, version 1 |
 //! | [`MarkerPacket`] | IEEE 802.1AX-2014, 6.5.3: marker and marker response |
+//! | [`BpduPacket`] | IEEE 802.1D-2004, 9: BPDUs of STP and RSTP |
 //! | [`LldpPacket`] | IEEE 802.1AB-2016: mandatory TLVs, and those of organisations |
 //! | [`MplsPacket`] | RFC 3032: label stacks |
 //! | [`Encapsulation`] | RFC 7348 (VXLAN), RFC 8926 (Geneve) |
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod arp;
+mod bpdu;
 pub mod checksum;
 mod error;
 mod ethernet;
@@ -50,6 +52,7 @@ mod virtio_net;
 mod vrrp;
 
 pub use arp::{ArpOperation, ArpPacket, ArpRepr};
+pub use bpdu::{BPDU_FRAME, BRIDGE_GROUP, BpduFlags, BpduKind, BpduPacket, BpduRepr, BpduRole};
 pub use checksum::{Coverage, Pseudo};
 pub use error::Error;
 pub use ethernet::{

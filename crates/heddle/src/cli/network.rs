@@ -129,6 +129,8 @@ pub enum ShowTopic {
     Connections,
     /// Addresses that switches know at their ports to hosts, as ovs-appctl fdb/show prints them: those of the file (`static`), and those that were learned; where no network has the name that is given, it is a switch's
     Macs,
+    /// Ports of switches that speak RSTP: role, state, cost and designated bridge, and BPDUs in, out and bad; with -o json the root and all else that ovs-appctl rstp/show prints
+    Rstp,
     /// Meters of each switch that has some and what they have counted, as ovs-ofctl dump-meters and meter-stats print them
     Meters,
     /// Bonds: each member, whether it sends, and why; what resequencing did

@@ -18,6 +18,7 @@ use super::flow::{show_connections, show_flows, show_meters};
 use super::instance::{Subject, connect, definition, is_file, running, subject};
 use super::macs::mac_rows;
 use super::names::{names, names_of_file};
+use super::rstp::bridge_rows;
 use super::services::{services, services_of_file};
 use crate::cli::{Format, Show, ShowTopic};
 use crate::natural;
@@ -113,6 +114,7 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str, format: Format) -> Res
         | ShowTopic::Caches
         | ShowTopic::Connections
         | ShowTopic::Macs
+        | ShowTopic::Rstp
         | ShowTopic::Meters
         | ShowTopic::Counters
         | ShowTopic::Bonds => Err(miette!(
@@ -135,6 +137,7 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic, format: F
         }
         ShowTopic::Caches => caches(&instance.flows(None, NO_ENTRIES).map_err(explain)?),
         ShowTopic::Macs => mac_rows(&instance.macs(None).map_err(explain)?),
+        ShowTopic::Rstp => bridge_rows(&instance.bridges().map_err(explain)?, format),
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
         ShowTopic::Chains => chains(instance)?,
@@ -331,7 +334,7 @@ fn counters(counters: &live::Counters) -> Rows {
 }
 
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 22] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 23] {
     [
         ("unknown destination", refused.unknown_destination),
         ("storm control", refused.storm_control),
@@ -348,6 +351,7 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 22]
         ("function of a chain down", refused.function_down),
         ("stray in a chain", refused.stray),
         ("not in its VLAN", refused.vlan),
+        ("port does not forward (RSTP)", refused.discarding),
         ("not served", refused.service),
         ("no source port left", refused.no_port),
         ("wrong checksum", refused.checksum),

@@ -193,6 +193,7 @@ mod tests {
             function_down: 1_000,
             stray: 1_000,
             vlan: 1_000,
+            discarding: 1_000,
             service: 1_000,
             no_port: 1_000,
             checksum: 1_000,
@@ -207,6 +208,6 @@ mod tests {
         let after = Counters { refused, ports, ..Counters::default() };
         let window = Window { before: &Counters::default(), after: &after };
         assert_eq!((window.lost_outside_links(), window.uncounted()), (39, 1_000));
-        assert_eq!((window.lost()["dropped by a meter"], window.lost().len()), (1_000, 16), "{:?}", window.lost());
+        assert_eq!((window.lost()["dropped by a meter"], window.lost().len()), (1_000, 17), "{:?}", window.lost());
     }
 }

@@ -46,6 +46,9 @@ pub struct Refusals {
     /// In a VLAN that a port of a switch does not carry.
     #[serde(default)]
     pub vlan: u64,
+    /// To or from a port of a switch that does not forward, by RSTP.
+    #[serde(default)]
+    pub discarding: u64,
     /// For a service that did not take it: it has counted why.
     #[serde(default)]
     pub service: u64,
@@ -79,6 +82,7 @@ impl Refusals {
             Loss::Storm => &mut self.storm_control,
             Loss::Malformed => &mut self.malformed,
             Loss::Vlan => &mut self.vlan,
+            Loss::Discarding => &mut self.discarding,
             Loss::Service => &mut self.service,
             Loss::NoPort => &mut self.no_port,
             Loss::Loop => &mut self.looped,
@@ -110,6 +114,7 @@ impl Refusals {
         self.no_route += other.no_route;
         self.looped += other.looped;
         self.vlan += other.vlan;
+        self.discarding += other.discarding;
         self.service += other.service;
         self.no_port += other.no_port;
         self.checksum += other.checksum;

@@ -11,6 +11,7 @@ use datapath::{Driver, Loss, OffloadedFlow, Owner, Tag, Timer};
 use fabric::Fabric;
 use link::Retiming;
 use machine::{Time, nanos};
+use rstp::PortState;
 use topology::{BondEndId, NetPort, NodeId, TiVec};
 use vswitch::{FLOOD, Field, Forwarding};
 use wire::VirtioNetPacket;
@@ -627,6 +628,14 @@ impl Driver for Edge {
 
     fn offload(&mut self, now: Time, flow: &OffloadedFlow) -> bool {
         self.offloads.as_mut().is_some_and(|flows| flows.insert(now, flow))
+    }
+
+    fn port_changed(&mut self, _: Time, port: NetPort, state: PortState) {
+        self.note_port_change(port, state);
+    }
+
+    fn flush(&mut self, now: Time, port: NetPort) {
+        self.flush_port(now, port);
     }
 
     fn function_changed(&mut self, now: Time, ingress: NodeId, up: bool) {

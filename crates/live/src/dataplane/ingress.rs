@@ -8,6 +8,7 @@ use vswitch::neighbour::{ANSWER_BYTES, claim};
 use vswitch::segmentation::LargeSegment;
 use vswitch::spread::FlowHash;
 use vswitch::{DropReason, FLOOD, Forwarding, Ingress};
+use wire::BRIDGE_GROUP;
 
 use super::burst::{BURST_FRAMES, Read, RxBurst};
 use super::edge::Edge;
@@ -168,6 +169,9 @@ impl Worker {
     #[inline]
     fn enter(&mut self, entry: Entry, now: Time, mut packet: Packet) {
         let Entry { key, port, is_device, is_function } = entry;
+        if self.plan.tables().ports.has_bridges() && packet.ethernet().starts_with(&BRIDGE_GROUP) && !is_function {
+            return self.enter_bpdu(entry, now, packet);
+        }
         if is_function {
             if let Err(packet) = self.edge.enter_from_function(key.host, now, packet) {
                 self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
@@ -208,6 +212,17 @@ impl Worker {
                 self.edge.pool.put(packet);
             }
         }
+    }
+
+    /// A BPDU is for the switch, which takes so many in a while and no more.
+    #[cold]
+    fn enter_bpdu(&mut self, Entry { key, .. }: Entry, now: Time, mut packet: Packet) {
+        if packet.bytes().len() > self.plan.frame_limit() {
+            self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
+            return self.edge.pool.put(packet);
+        }
+        self.edge.stamp(now, &mut packet, Forwarding { to: FLOOD, hash: FlowHash(0) }, Tag::None);
+        self.edge.entering.push(packet);
     }
 
     /// Decides about a frame that came by a device of a host that is not made. Its bond, if it has one, has sent it by this member; the

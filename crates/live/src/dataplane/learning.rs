@@ -69,6 +69,7 @@ impl Worker {
         if wire::is_group(source)
             || source == [0; 6]
             || !self.plan.tables().ports.learns_from(host)
+            || !self.graph.learns(self.plan.tables(), self.plan.map().far(entry.port))
             || self.plan.host_table().by_mac(source).is_some()
         {
             return;

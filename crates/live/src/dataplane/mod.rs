@@ -29,6 +29,7 @@ mod pool;
 mod reassembly;
 mod renumbering;
 mod report;
+mod rstp;
 mod services;
 mod tap_points;
 #[cfg(test)]
@@ -64,6 +65,7 @@ use poller::{Poller, PortKey, Waker};
 use pool::Depot;
 use renumbering::Renumbering;
 use report::{Remainder, Report};
+pub use rstp::PortChanges;
 pub use services::{OrderKind, ServerOrder, ServerOrders};
 pub use tap_points::TapPoint;
 use worker::{Channels, Command, Worker};
@@ -97,6 +99,8 @@ pub struct DataPlane {
     workers: Vec<Handle>,
     /// Links that have no carrier.
     down: BTreeSet<LinkId>,
+    /// Links of which a port does not forward.
+    closed: BTreeSet<LinkId>,
     /// The last epoch that was published, and the same for the workers.
     epoch: u64,
     published: Arc<AtomicU64>,
@@ -139,6 +143,7 @@ impl DataPlane {
             clock,
             workers: Vec::new(),
             down: BTreeSet::new(),
+            closed: BTreeSet::new(),
             epoch: 0,
             published: Arc::default(),
             generation: 0,
@@ -195,6 +200,8 @@ impl DataPlane {
         self.publish(changes, Some(&renumbering));
         self.start_workers(new_workers, parts.zip(pollers), &peers);
         self.hear_of_change(self.patience);
+        self.closed.clear();
+        self.follow_bridges();
         Ok(())
     }
 
@@ -281,11 +288,16 @@ impl DataPlane {
             has_changed |= if up { self.down.remove(&link) } else { self.down.insert(link) };
         }
         if has_changed && self.plan.tables().rerouting == Rerouting::Follow {
-            let down: Vec<LinkId> = self.down.iter().copied().collect();
-            let routes = self.plan.routes(&down);
-            self.generation += 1;
-            self.ask_all(|done| Command::Reroute { routes: Arc::clone(&routes), done });
+            self.reroute();
         }
+    }
+
+    /// Has all workers go by the routes around links that carry nothing.
+    fn reroute(&mut self) {
+        let down: Vec<LinkId> = self.down.union(&self.closed).copied().collect();
+        let routes = self.plan.routes(&down);
+        self.generation += 1;
+        self.ask_all(|done| Command::Reroute { routes: Arc::clone(&routes), done });
     }
 
     /// Captures look at these directions from now on, and at no others. When this returns, no worker shows anything to those that looked before.

@@ -17,6 +17,7 @@ use vswitch::{HostTable, Pipelines, Spread};
 
 use super::poller::PortKey;
 use super::renumbering::node_map;
+use super::rstp::{PortChanges, port_changes};
 use crate::tap::{LARGEST_FRAME, VNET_HEADER};
 
 /// An Ethernet header with one 802.1Q tag.
@@ -40,6 +41,8 @@ pub struct Plan {
     owner: TiVec<NodeId, u16>,
     /// Addresses that hosts have besides those of the file.
     macs: MacTable,
+    /// How often ports have begun or ceased to forward.
+    port_changes: Arc<PortChanges>,
     /// Who takes what comes in by each port.
     arrival_owners: TiVec<NetPort, Owner>,
 }
@@ -69,6 +72,7 @@ impl Plan {
         let arrival_owners = map.ports().map(arrival_owner).collect();
         Self {
             macs: mac_table(&fabric, &tables),
+            port_changes: port_changes(before),
             tables,
             routes: Arc::new(routes),
             shaped: is_shaped,
@@ -123,15 +127,20 @@ impl Plan {
         &self.macs
     }
 
+    /// How often ports have begun or ceased to forward.
+    pub const fn port_changes(&self) -> &Arc<PortChanges> {
+        &self.port_changes
+    }
+
     /// Whether pipelines of switches are what the file says, and no others.
     pub fn has_own_pipelines(&self) -> bool {
-        !self.fabric.flow_tables.is_empty() || self.fabric.has_vlans()
+        !self.fabric.flow_tables.is_empty() || self.fabric.has_vlans() || self.fabric.has_rstp()
     }
 
     /// Whether a switch may have flows for addresses that nobody has.
     pub fn asks_flows(&self) -> bool {
         let Tables { pipelines, ports, .. } = &self.tables;
-        !pipelines.is_empty() && (!self.fabric.flow_tables.is_empty() || !ports.has_vlans())
+        !pipelines.is_empty() && (!self.fabric.flow_tables.is_empty() || !ports.has_vlans() && !ports.has_bridges())
     }
 
     /// Whether any link has a rate or a delay: then no frame is longer than an MTU.

@@ -146,12 +146,13 @@ fn keeps_pipelines(old: &Plan, new: &Plan, nodes: &TiSlice<NodeId, Option<NodeId
         let is_same = is_same_graph(old, new) && has_same_addresses(old, new);
         return vec![is_same; if is_same { new.fabric().topology.switch_count() } else { 0 }];
     }
+    let has_ports = |plan: &Plan| plan.fabric().has_vlans() || plan.fabric().has_rstp();
     // Tables know the ports of their switch, and are what the file says.
     let keeps = |(was, _): (NodeId, &Node)| {
         let Some(is) = nodes[was].filter(|is| old.map().switch(was) == new.map().switch(*is)) else { return false };
         let ports = |plan: &Plan, switch| Ports::of(&plan.fabric().topology, switch);
-        // Where there are VLANs, switches without tables have a pipeline, too.
-        let is_same_kind = before.contains_key(&was) || old.fabric().has_vlans() == new.fabric().has_vlans();
+        // Where there are VLANs, or RSTP is spoken, switches without tables have a pipeline, too.
+        let is_same_kind = before.contains_key(&was) || has_ports(old) == has_ports(new);
         is_same_kind && before.get(&was) == after.get(&is) && ports(new, is).begins_with(&ports(old, was))
     };
     old.fabric().topology.switches().map(keeps).collect()

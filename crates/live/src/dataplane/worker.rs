@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use datapath::Graph;
 use machine::{Span, Time, nanos};
+use rstp::BridgeStatus;
 use topology::{BondEndId, LinkId, Routes};
 use vswitch::Switch;
 
@@ -62,6 +63,8 @@ pub enum Command {
     Unconverged(Sender<Vec<(BondEndId, UnconvergedBond)>>),
     /// Tell the salts of all switches' hashes.
     Salts(Sender<Vec<u64>>),
+    /// Say how switches stand that speak RSTP, by their numbers among the switches.
+    Bridges(Sender<Vec<(usize, BridgeStatus)>>),
     /// Take the carrier from a link, or give it back.
     SetLink {
         /// Its number in the fabric.
@@ -279,6 +282,7 @@ impl Worker {
                 }
                 // Who asked may have gone.
                 Command::Unconverged(reply) => drop(reply.send(self.unconverged(self.now()))),
+                Command::Bridges(reply) => drop(reply.send(self.bridges())),
                 Command::Salts(reply) => drop(reply.send(self.graph.switches.iter().map(Switch::salt).collect())),
                 Command::SetLink { link, up, done } => {
                     self.take_handed();

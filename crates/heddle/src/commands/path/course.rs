@@ -346,6 +346,7 @@ impl<'a> Follower<'a> {
             Loss::Pipeline => "a flow drops it, or none is for it (`heddle trace` shows which)".to_owned(),
             Loss::Meter => "a meter drops it".to_owned(),
             Loss::Vlan => self.vlan(tracer, at, packet),
+            Loss::Discarding => "a port on its way does not forward (`heddle show rstp` says why)".to_owned(),
             Loss::NoRoute if is_unknown(packet) => "no host has its destination address".to_owned(),
             Loss::NoRoute => "no link leads on from there".to_owned(),
             Loss::NoMember => "the bond that it should leave by has no member that may send".to_owned(),

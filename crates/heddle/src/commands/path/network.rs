@@ -8,7 +8,8 @@ use fabric::{Fabric, FlowCommand, FlowInput, find_switch, table_changes};
 use live::Instance;
 use live::control::{BalancerStatus, FlowEntry, NameStatus, ServerStatus, ServiceStatus, SwitchFlows};
 use miette::Report;
-use topology::{LinkId, NodeId, Rerouting, Routes};
+use rstp::PortState;
+use topology::{LinkId, NodeId, PortId, Rerouting, Routes};
 use vswitch::flow_table::TableChange;
 use vswitch::spread::FlowHash;
 use vswitch::{Switch, Trace, trace};
@@ -47,7 +48,13 @@ impl Network {
         let fabric = live::with_countries(fabric, Path::new(&folder)).map_err(explain)?;
         let topology = &fabric.topology;
         let links = topology.links.keys().zip(&counters.links);
-        let down = links.filter(|(_, link)| !link.up).map(|(id, _)| id).collect();
+        let mut down: BTreeSet<LinkId> = links.filter(|(_, link)| !link.up).map(|(id, _)| id).collect();
+        for bridge in instance.bridges().map_err(explain)? {
+            let Some(switch) = topology.node(&bridge.switch) else { continue };
+            let closed = bridge.status.ports.iter().filter(|port| port.state != PortState::Forwarding);
+            let links = closed.filter_map(|port| topology.nodes[switch].ports.get(PortId(port.port)));
+            down.extend(links.map(|(link, _)| *link));
+        }
         let hops = counters.chains.iter().flat_map(|chain| &chain.hops);
         let functions_down = hops.filter(|hop| !hop.up).filter_map(|hop| topology.node(&hop.function)).collect();
         let salts = instance.salts().map_err(explain)?;
@@ -103,7 +110,9 @@ impl Network {
             None => fabric.pipelines(fabric.seed.into()),
         };
         let down: Vec<LinkId> = self.down.iter().copied().collect();
-        let tables = fabric.tables(pipelines, fabric.seed);
+        let mut tables = fabric.tables(pipelines, fabric.seed);
+        // Which ports are closed is known: links that they lead to carry nothing here.
+        tables.ports = tables.ports.with_bridges(BTreeMap::new());
         let randomness = (fabric.spread, fabric.seed, &*self.salts);
         let mut tracer = Tracer::new(&fabric.topology, tables, (self.routes(), &down[..]), randomness);
         for ingress in &self.functions_down {

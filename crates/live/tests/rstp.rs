@@ -1,0 +1,68 @@
+//! RSTP of live switches: a ring of three, whose links fail.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::bed::{self, Bed};
+use live::Instance;
+use rstp::{PortState, Role};
+
+const RING: &str = "\
+name: ring
+nodes: { h1: host, h2: host, h3: host, s1: switch, s2: switch, s3: switch }
+links:
+  - { between: [h1, s1] }
+  - { between: [h2, s2] }
+  - { between: [h3, s3] }
+  - { between: [s1, s2] }
+  - { between: [s2, s3] }
+  - { between: [s3, s1] }
+switches:
+  s3: { rstp: { priority: 4096 } }
+";
+
+/// The ports to other switches that do not forward, once there are so many.
+fn closed(network: &Instance, count: usize) -> Vec<(String, String)> {
+    let begin = Instant::now();
+    loop {
+        let bridges = network.bridges().unwrap();
+        let root = &bridges[2].status.bridge;
+        let agree = bridges.iter().all(|bridge| bridge.status.root == *root);
+        let ports = bridges.iter().flat_map(|bridge| {
+            let ports = bridge.status.ports.iter().zip(&bridge.peers);
+            let closed = ports.filter(|(port, _)| port.has_link && port.state != PortState::Forwarding);
+            closed.map(|(_, peer)| (bridge.switch.clone(), peer.clone()))
+        });
+        let ports: Vec<_> = ports.collect();
+        if agree && ports.len() == count {
+            return ports;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{bridges:#?}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_ring_of_three_switches_is_a_tree_and_finds_another_one() {
+    let Some(bed) = Bed::new() else { return };
+    bed.with_workers(2);
+    let network = bed.up("ring", RING);
+    // Neither leads to the root, and s1 or s2 is designated there.
+    let shut = closed(&network, 1);
+    assert!(
+        [("s1", "s2"), ("s2", "s1")].iter().any(|(a, b)| shut[0] == ((*a).to_owned(), (*b).to_owned())),
+        "{shut:?}"
+    );
+    let status = &network.bridges().unwrap()[0].status;
+    assert_eq!(status.ports[0].role, Role::Designated);
+    assert!(status.ports[0].is_edge);
+    for (from, to) in [("h1", "h2"), ("h2", "h3"), ("h3", "h1")] {
+        bed::ping(&network, from, &["-4"], 3, to);
+    }
+    network.set_link("s1", "s3", None, false).unwrap();
+    closed(&network, 0);
+    bed::ping(&network, "h1", &["-4"], 3, "h3");
+    network.set_link("s1", "s3", None, true).unwrap();
+    closed(&network, 1);
+    bed::ping(&network, "h1", &["-4"], 3, "h3");
+}

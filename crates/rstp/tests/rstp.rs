@@ -1,0 +1,5 @@
+//! The machine from outside.
+
+mod hostile;
+mod network;
+mod trees;
