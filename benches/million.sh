@@ -61,20 +61,19 @@ services:
   web: { address: 10.1.0.80:80, servers: [s1, s2] }
   sink: { address: 10.1.0.90:9, protocol: udp, servers: [s3] }
 FABRIC
-"$heddle" up "$work/net.fabric.yaml" >/dev/null
-until "$heddle" exec -n "$name" client -- "$heddle" load 10.1.0.80:80 --clients 8 --for 1s >/dev/null 2>&1; do sleep 0.1; done
-daemon=$("$heddle" list -o json | jq -r --arg name "$name" '.[] | select(.name == $name) | .pid')
-
 measure() { # WHAT
     awk '/VmRSS/ { print $2 / 1024 }' "/proc/$daemon/status" >>"$work/$1.memory"
     "$heddle" show services "$name" -o json | jq '[.. | .active? // 0 | numbers] | add' >>"$work/$1.active"
     "$heddle" exec -n "$name" client -- "$heddle" load 10.1.0.80:80 --clients 32 --for "${seconds}s" --warm-up 1s -o json 2>/dev/null | jq .per_second >>"$work/$1.rate"
 }
 for _ in $(seq "$rounds"); do
+    "$heddle" up "$work/net.fabric.yaml" >/dev/null 2>&1
+    until "$heddle" exec -n "$name" client -- "$heddle" load 10.1.0.80:80 --clients 8 --for 1s >/dev/null 2>&1; do sleep 0.1; done
+    daemon=$("$heddle" list -o json | jq -r --arg name "$name" '.[] | select(.name == $name) | .pid')
     measure without
     "$heddle" exec -n "$name" filler -- python3 "$work/fill.py" "$count"
     measure with
-    sleep 32
+    "$heddle" down "$name" >/dev/null
 done
 for what in without with; do
     median_row "$what: connections" "$work/$what.active"

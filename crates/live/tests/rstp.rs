@@ -66,3 +66,31 @@ fn a_ring_of_three_switches_is_a_tree_and_finds_another_one() {
     closed(&network, 1);
     bed::ping(&network, "h1", &["-4"], 3, "h3");
 }
+
+/// When the tree changes, a switch does not know any more behind which of its ports a station is that it has heard of by another switch.
+#[test]
+fn stations_behind_other_switches_are_forgotten_when_the_tree_changes() {
+    const STATION: &str = "02:00:00:00:be:ef";
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("stations", RING);
+    closed(&network, 1);
+    let run = |command: &str| {
+        let words: Vec<&str> = command.split(' ').collect();
+        bed::output(network.command("h2", words[0], words[1..].iter().copied()));
+    };
+    run(&format!("ip link add link eth0 name mv0 address {STATION} type macvlan mode bridge"));
+    run("ip addr add 192.168.9.1/24 dev mv0");
+    run("sysctl -w net.ipv4.conf.all.arp_ignore=1");
+    run("ip link set mv0 up");
+    bed::output(network.command("h1", "ip", ["addr", "add", "192.168.9.3/24", "dev", "eth0"]));
+    bed::ping(&network, "h1", &[], 3, "192.168.9.1");
+    // The station says nothing by itself.
+    run("ip link del mv0");
+    let is_known = || {
+        let entries = network.macs(None).unwrap().into_iter().flat_map(|switch| switch.entries);
+        entries.into_iter().any(|entry| entry.mac == STATION)
+    };
+    assert!(is_known());
+    network.set_link("s1", "s3", None, false).unwrap();
+    bed::wait_until("it is forgotten", || !is_known());
+}

@@ -57,6 +57,7 @@ targets! {
     rpc_message
     segmentation
     set_field
+    spanning_tree
     store_backup
     store_client
     switch_port

@@ -45,13 +45,18 @@ impl Edge {
         self.plan.port_changes().note();
     }
 
-    /// What was learned from a port of a switch is forgotten.
+    /// What was learned from a port of a switch is forgotten. From one to another switch that is all that was learned elsewhere: where a path leads now is not known
+    /// while the topology changes, and who says a word is learned again.
     #[cold]
     pub(super) fn flush_port(&self, _: Time, port: NetPort) {
-        let far = self.plan.map().far_node(port);
-        if self.plan.map().is_host(far) {
-            self.plan.macs().flush_host(far);
+        let map = self.plan.map();
+        let (own, far) = (map.node(port), map.far_node(port));
+        if map.is_host(far) {
+            return self.plan.macs().flush_host(far);
         }
+        let is_elsewhere = |host: &NodeId| map.port_of(*host, PortId(0)).is_some_and(|port| map.far_node(port) != own);
+        let hosts = (0..map.hosts()).map(NodeId);
+        hosts.filter(is_elsewhere).for_each(|host| self.plan.macs().flush_host(host));
     }
 }
 
