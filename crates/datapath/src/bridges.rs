@@ -212,7 +212,7 @@ impl<P> Graph<P> {
                 }
                 Step::Do(Output::Flush { port }) => {
                     if let Some(port) = port_of(port) {
-                        driver.flush(now, port);
+                        driver.flush(port);
                     }
                 }
             }

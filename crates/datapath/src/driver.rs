@@ -176,8 +176,8 @@ pub trait Driver {
     }
 
     /// What was learned from a port of a switch is to be forgotten.
-    fn flush(&mut self, now: Time, port: NetPort) {
-        let _ = (now, port);
+    fn flush(&mut self, port: NetPort) {
+        let _ = port;
     }
 
     /// A packet has been shown to a built-in function of a chain, by its number among those.

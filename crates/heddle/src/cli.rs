@@ -23,7 +23,7 @@ pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Meter, MeterAc
 pub use metrics::Metrics;
 pub use network::{
     Capture, Down, Exec, Flush, FlushTopic, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg,
-    Logs, Path, Ping, Pings, Protocol, Shell, Show, ShowTopic,
+    Logs, Path, Ping, Pings, Program, ProgramAction, Protocol, Shell, Show, ShowTopic,
 };
 pub use ports::{Port, PortAction, PortSet};
 pub use programs::{Agent, Load, LoadSource, Serve, WorkMode};
@@ -284,6 +284,11 @@ pub enum Command {
     Link(Link),
     /// Add ports to switches of a running network, remove or show them
     Port(Port),
+    /// Start, stop or restart programs of a host (`programs:` of the file)
+    ///
+    /// Without a program's name, all of the host are meant. What is stopped stays so, also where the file has it started again, until it is started here, or the network is. `heddle show programs` shows them all, `heddle logs` what
+    /// they say.
+    Program(Program),
     /// Give a server of a running service another weight, drain it, or have it back
     Service(Service),
     /// Change or show the tables of flows of a running network's switches, as ovs-ofctl writes them

@@ -121,6 +121,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Report> {
         Command::Capture(args) => commands::capture(&args, format)?,
         Command::Link(args) => commands::link(&args, format)?,
         Command::Port(args) => commands::port(&args, format)?,
+        Command::Program(args) => commands::program(&args, format)?,
         Command::Service(args) => commands::service(&args, format)?,
         Command::Flow(args) => commands::flow(&args, format)?,
         Command::Group(args) => commands::group(&args, format)?,

@@ -15,6 +15,7 @@ mod compare;
 mod docs;
 mod flow_tables;
 mod fuzz_targets;
+mod host_programs;
 mod interrupted;
 mod live;
 mod names;

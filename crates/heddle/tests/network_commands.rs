@@ -8,7 +8,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::chains::await_that;
 use crate::command::completed;
 use crate::live::{Guard, may_run, up};
 use crate::program::Desk;
@@ -22,7 +21,7 @@ topology: { leaf-spine: { leaves: 2, spines: 3, hosts-per-leaf: 2 } }
 spread: ecmp
 ";
 
-fn json(text: &str) -> Value {
+pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -568,134 +567,4 @@ fn commands_without_a_network_say_how_to_start_one() {
         let (_, stderr) = desk.expect(2, args);
         assert!(stderr.contains("no network is running") && stderr.contains("heddle up FILE"), "{args:?}: {stderr}");
     }
-}
-
-#[test]
-fn programs_of_hosts_are_shown_and_those_that_fail_are_named() {
-    if !may_run() {
-        return;
-    }
-    let desk = Desk::new();
-    desk.write(
-        "web.fabric.yaml",
-        "nodes:\n  h1: { kind: host, programs: { good: [sleep, '1000'], bad: no-such-program }, files: { /etc/heddle-shown: there } }\n  h2: host\nlinks: [{ between: [h1, h2] }]\n",
-    );
-    let guard = Guard(desk);
-    let desk = &guard.0;
-    let (stdout, _) = desk.expect(0, &["show", "programs", "web.fabric.yaml", "-o", "csv"]);
-    assert_eq!(
-        stdout,
-        "host,program,restart,command\nh1,good,on-failure,sleep 1000\nh1,bad,on-failure,no-such-program\n"
-    );
-    let (_, stderr) = desk.expect(0, &["up", "web.fabric.yaml"]);
-    assert!(stderr.contains("program bad of host h1 does not run: exit status: 127"), "{stderr}");
-    let (stdout, _) = desk.expect(0, &["show", "programs", "-o", "json"]);
-    let rows: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
-    assert_eq!(
-        (&rows[1]["program"], &rows[1]["state"], &rows[1]["starts"]),
-        (&"good".into(), &"running".into(), &1.into())
-    );
-    let output = rows[0]["output"].as_str().expect("a path");
-    assert!(std::fs::read_to_string(output).expect("it is there").contains("no-such-program"));
-    assert_eq!(desk.expect(0, &["exec", "h1", "cat", "/etc/heddle-shown"]).0, "there\n");
-}
-
-/// What a program leaves behind ends with it; one that is not wanted any more is asked once.
-#[test]
-fn programs_are_asked_once_and_their_children_end_with_them() {
-    if !may_run() {
-        return;
-    }
-    let desk = Desk::new();
-    let asked = "trap 'echo term >> terms' TERM; echo ready > ready; while :; do sleep 0.05; done";
-    let leaves = "sleep 1000 & echo $! > child.new; mv child.new child";
-    let file = |programs: &str| {
-        format!("nodes:\n  h1: {{ kind: host{programs} }}\n  h2: host\nlinks: [{{ between: [h1, h2] }}]\n")
-    };
-    let programs = format!(", programs: {{ asked: [sh, -c, {asked:?}], leaves: [sh, -c, {leaves:?}] }}");
-    desk.write("web.fabric.yaml", &file(&programs));
-    let guard = Guard(desk);
-    let desk = &guard.0;
-    desk.expect(0, &["up", "web.fabric.yaml"]);
-    let there = |name: &str| desk.path().join(name);
-    await_that("the beginning of both", || there("ready").exists() && there("child").exists());
-    let child = std::fs::read_to_string(there("child")).expect("it was written");
-    let process = std::path::Path::new("/proc").join(child.trim());
-    await_that("the end of the child", || !process.exists());
-    desk.write("web.fabric.yaml", &file(""));
-    desk.expect(0, &["up", "web.fabric.yaml"]);
-    assert_eq!(std::fs::read_to_string(there("terms")).expect("it was asked"), "term\n");
-}
-
-/// A program that does not end when it is asked to is ended.
-#[test]
-fn programs_that_do_not_heed_are_ended() {
-    if !may_run() {
-        return;
-    }
-    let desk = Desk::new();
-    let stubborn = "trap '' TERM; echo $$ > stubborn.new; mv stubborn.new stubborn; while :; do sleep 0.05; done";
-    desk.write(
-        "stubborn.fabric.yaml",
-        &format!("nodes:\n  h1: {{ kind: host, programs: {{ stubborn: [sh, -c, {stubborn:?}] }} }}\n  h2: host\nlinks: [{{ between: [h1, h2] }}]\n"),
-    );
-    let guard = Guard(desk);
-    let desk = &guard.0;
-    desk.expect(0, &["up", "stubborn.fabric.yaml"]);
-    await_that("its beginning", || desk.path().join("stubborn").exists());
-    let process = std::path::Path::new("/proc").join(desk.read("stubborn").trim());
-    assert!(process.exists());
-    desk.expect(0, &["down"]);
-    await_that("its end", || !process.exists());
-}
-
-#[test]
-fn what_programs_say_is_printed_and_followed() {
-    if !may_run() {
-        return;
-    }
-    let desk = Desk::new();
-    let talks = "echo one; echo two >&2; until [ -e go ]; do sleep 0.05; done; echo three; printf four; sleep 1000";
-    desk.write(
-        "talk.fabric.yaml",
-        &format!(
-            "nodes:\n  h1: {{ kind: host, programs: {{ talks: [sh, -c, {talks:?}] }} }}\n  h2: {{ kind: host, programs: {{ ends: echo over }} }}\n  h3: host\n  s1: switch\n\
-             links: [{{ between: [h1, s1] }}, {{ between: [h2, s1] }}, {{ between: [h3, s1] }}]\n"
-        ),
-    );
-    let guard = Guard(desk);
-    let desk = &guard.0;
-    desk.expect(0, &["up", "talk.fabric.yaml"]);
-    let said = |args: &[&str]| desk.expect(0, &[&["logs"], args].concat()).0;
-    await_that("what both say", || {
-        said(&[]).contains("h1.talks | two\n") && said(&["h2"]).contains("-- exit status: 0")
-    });
-    assert!(said(&["h2"]).starts_with("h2.ends | -- started as process ") && !said(&["h2"]).contains("h1"));
-    assert_eq!(said(&["h1", "talks", "--tail", "2"]), "one\ntwo\n");
-    let rows = json(&said(&["h1", "talks", "--tail", "1", "-o", "json"]));
-    assert_eq!(rows, serde_json::json!([{ "host": "h1", "program": "talks", "line": "two" }]));
-    for (args, expected) in [
-        (&["logs", "h3"][..], "host `h3` has no programs"),
-        (&["logs", "h9"], "there is no host `h9`"),
-        (&["logs", "h1", "ends"], "there is no program `ends`"),
-    ] {
-        let (_, stderr) = desk.expect(2, args);
-        assert!(stderr.contains(expected), "{args:?}: {stderr}");
-    }
-    let mut following = desk.command(&["logs", "h1", "--follow", "--tail", "1"]);
-    let mut following = following.stdout(Stdio::piped()).spawn().expect("it can be started");
-    let mut stdout = std::io::BufReader::new(following.stdout.take().expect("it is piped"));
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut stdout, &mut line).expect("it is text");
-    assert_eq!(line, "h1.talks | two\n");
-    desk.write("go", "");
-    line.clear();
-    std::io::BufRead::read_line(&mut stdout, &mut line).expect("it is text");
-    assert_eq!(line, "h1.talks | three\n");
-    desk.expect(0, &["down"]);
-    // The network's end is theirs.
-    let mut rest = String::new();
-    std::io::Read::read_to_string(&mut stdout, &mut rest).expect("it is text");
-    assert!(format!("{line}{rest}").contains("h1.talks | four"), "{line}{rest}");
-    assert!(following.wait().expect("it ends").success());
 }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::convergence::UnconvergedBond;
 use crate::files::FileMount;
 use crate::port::Unsent;
-use crate::programs::ProgramState;
+use crate::programs::{ProgramCommand, ProgramState};
 pub use bonds::{BondState, MemberState};
 pub use chains::{ChainCounters, ChainHop, HopCount};
 pub use datapath::Loss;
@@ -38,7 +38,7 @@ pub use rstp::SwitchBridge;
 pub use services::{BalancerStatus, EjectionStatus, HealthStatus, ServerChange, ServerStatus, ServiceStatus};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -190,6 +190,15 @@ pub enum Request {
     },
     /// How the programs of hosts do.
     Programs,
+    /// Start or end programs of a host.
+    CommandPrograms {
+        /// The host's name.
+        host: String,
+        /// The program's name; without it, all of the host.
+        program: Option<String>,
+        /// What is done.
+        command: ProgramCommand,
+    },
     /// The way into a host: the reply carries the file descriptors of its network namespace and, if there is one, of the user
     /// namespace.
     Enter {
@@ -265,7 +274,7 @@ pub enum Reply {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         image: Option<ImageView>,
     },
-    /// The answer to [`Request::Programs`].
+    /// The answer to [`Request::Programs`], and to [`Request::CommandPrograms`]: those that were meant.
     Programs(Vec<ProgramState>),
     /// The answer to [`Request::Capture`].
     Capture {

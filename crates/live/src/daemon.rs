@@ -310,6 +310,9 @@ impl Shared {
             Request::Counters => Reply::Counters(Box::new(network.counters())),
             Request::Unconverged => Reply::Unconverged(network.unconverged()),
             Request::Programs => Reply::Programs(network.programs()),
+            Request::CommandPrograms { host, program, command } => {
+                Reply::Programs(network.command_programs(&host, program.as_deref(), command))
+            }
             Request::Bridges => Reply::Bridges(network.bridges()),
             Request::Salts => Reply::Salts(network.salts()),
             Request::SetLink { a, b, number, up } => Reply::Links(network.set_link(&a, &b, number, up)?),

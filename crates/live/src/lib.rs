@@ -74,7 +74,7 @@ pub use instance::{CaptureOptions, CaptureStream, Instance, StartOptions, folder
 pub use inventory::{Listed, Presence, inventory};
 pub use named_files::check_named_files;
 pub use network::{difference, with_countries};
-pub use programs::{Phase, ProgramState};
+pub use programs::{Phase, ProgramCommand, ProgramState};
 pub use runtime::use_runtime_folder;
 pub use tap::VNET_HEADER;
 pub use thread_priority::{hasten, raise};

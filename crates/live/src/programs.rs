@@ -83,6 +83,18 @@ pub enum Phase {
     Ended,
 }
 
+/// What is done to programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProgramCommand {
+    /// Those that do not run are started.
+    Start,
+    /// They are ended, and not started again.
+    Stop,
+    /// They are ended, if they run, and started.
+    Restart,
+}
+
 /// What a program needs to start.
 #[derive(Debug)]
 pub struct Launch {
@@ -247,24 +259,54 @@ impl Programs {
         };
         let gone: Vec<_> =
             self.all.iter().filter(|(key, running)| !is_kept(key, running)).map(|(key, _)| key.clone()).collect();
-        self.stop(&gone);
+        self.stop(|key| gone.contains(key));
+        self.all.retain(|key, _| !gone.contains(key));
         wanted.retain(|key, _| !self.all.contains_key(key));
         for (key, launch) in wanted {
-            match Supervised::start(launch) {
-                Ok(supervised) => _ = self.all.insert(key, supervised),
-                Err(error) => tracing::error!("program {} of host {} is not started: {error}", key.1, key.0),
+            self.start(key, Arc::new(launch), 0);
+        }
+    }
+
+    /// Does something to the programs of a host, or to one of them, whatever their file says of being started again: how they do then; none if there are none. Where they run as the
+    /// file has them, [`Programs::apply`] leaves them as they are.
+    pub fn command(&mut self, host: &str, program: Option<&str>, command: ProgramCommand) -> Vec<ProgramState> {
+        let is_meant = |key: &(String, String)| key.0 == host && program.is_none_or(|program| key.1 == program);
+        let is_left =
+            |running: &Supervised| command == ProgramCommand::Start && running.shared.lock().phase == Phase::Running;
+        let meant = self.all.iter().filter(|(key, running)| is_meant(key) && !is_left(running));
+        let keys: Vec<_> = meant.map(|(key, _)| key.clone()).collect();
+        self.stop(|key| keys.contains(key));
+        if command != ProgramCommand::Stop {
+            for key in keys {
+                if let Some(stopped) = self.all.remove(&key) {
+                    let starts = stopped.shared.lock().starts;
+                    self.start(key, stopped.launch, starts);
+                }
             }
         }
+        let mut states = self.states();
+        states.retain(|state| is_meant(&(state.host.clone(), state.program.clone())));
+        states
     }
 
     /// Ends all.
     pub fn end(&mut self) {
-        let all: Vec<_> = self.all.keys().cloned().collect();
-        self.stop(&all);
+        self.stop(|_| true);
+        self.all.clear();
     }
 
-    fn stop(&mut self, keys: &[(String, String)]) {
-        let mut stopping: Vec<Supervised> = keys.iter().filter_map(|key| self.all.remove(key)).collect();
+    /// `starts`: how often it was started before.
+    fn start(&mut self, key: (String, String), launch: Arc<Launch>, starts: u32) {
+        match Supervised::start(launch, starts) {
+            Ok(supervised) => _ = self.all.insert(key, supervised),
+            Err(error) => tracing::error!("program {} of host {} is not started: {error}", key.1, key.0),
+        }
+    }
+
+    /// Ends these, if they run: they are not started again.
+    fn stop(&mut self, is_meant: impl Fn(&(String, String)) -> bool) {
+        let all = self.all.iter_mut().filter(|(key, _)| is_meant(key));
+        let mut stopping: Vec<&mut Supervised> = all.map(|(_, program)| program).collect();
         for program in &stopping {
             program.shared.lock().is_stopping = true;
             program.shared.signal(Signal::SIGTERM);
@@ -272,7 +314,7 @@ impl Programs {
         }
         let asked = Instant::now();
         let is_running = |program: &Supervised| program.shared.lock().phase == Phase::Running;
-        while asked.elapsed() < GRACE && stopping.iter().any(is_running) {
+        while asked.elapsed() < GRACE && stopping.iter().any(|program| is_running(program)) {
             thread::sleep(Duration::from_millis(5));
         }
         for program in &mut stopping {
@@ -304,18 +346,12 @@ impl Programs {
 }
 
 impl Supervised {
-    fn start(launch: Launch) -> Result<Self, Error> {
+    fn start(launch: Arc<Launch>, starts: u32) -> Result<Self, Error> {
         let output = Output::open(&launch.output).map_err(Error::path(&launch.output, "write a program's output"))?;
-        let state = State {
-            phase: Phase::Waiting,
-            since: Instant::now(),
-            pid: None,
-            starts: 0,
-            last: None,
-            is_stopping: false,
-        };
+        let state =
+            State { phase: Phase::Waiting, since: Instant::now(), pid: None, starts, last: None, is_stopping: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), stopped: Condvar::new() });
-        let (launch, output) = (Arc::new(launch), Arc::new(output));
+        let output = Arc::new(output);
         let supervise = {
             let (launch, shared) = (Arc::clone(&launch), Arc::clone(&shared));
             move || supervise(&launch, &shared, &output)

@@ -22,19 +22,6 @@ pub const VNET_HEADER: usize = VNET_LAYOUT.len();
 /// The layout of the virtio-net header.
 pub const VNET_LAYOUT: VirtioNetLayout = VirtioNetLayout::Short;
 
-/// The virtio-net header of a plain frame, which asks for its checksum if the sender has left that undone ([`wire::undone_checksum`]).
-#[inline]
-pub fn header_of_undone(frame: &[u8]) -> [u8; VNET_HEADER] {
-    let mut header = [0; VNET_HEADER];
-    if let Some(undone) = wire::undone_checksum(frame) {
-        // `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
-        header[0] = 1;
-        header[6..8].copy_from_slice(&undone.start.to_le_bytes());
-        header[8..10].copy_from_slice(&undone.offset.to_le_bytes());
-    }
-    header
-}
-
 /// The largest frame that a TAP with segmentation offload passes: 64 KiB of IP and an Ethernet header with two tags.
 pub const LARGEST_FRAME: usize = 65_536 + 22;
 

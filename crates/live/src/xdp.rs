@@ -24,13 +24,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use vswitch::segmentation::LargeSegment;
-use wire::VirtioNetPacket;
+use wire::{VirtioNetPacket, VirtioNetRepr};
 
 use self::program::{Mode, Program};
 use self::queue::Queue;
 use crate::net_device::NetDevice;
 use crate::port::{Port, RxBurst, Unsent};
-use crate::tap::{VNET_HEADER, VNET_LAYOUT, header_of_undone};
+use crate::tap::{VNET_HEADER, VNET_LAYOUT};
 
 /// The longest frame, without its virtio-net header: a chunk less what the kernel keeps in front of it, and the virtio-net header of one that is sent.
 pub const LONGEST_FRAME: usize = memory::CHUNK_BYTES - memory::HEADROOM - VNET_HEADER;
@@ -192,7 +192,8 @@ fn copy(frame: &[u8], is_veth: bool, buffer: &mut [u8]) -> Option<usize> {
     let len = VNET_HEADER + frame.len();
     let (header, rest) = buffer.get_mut(..len)?.split_first_chunk_mut::<VNET_HEADER>()?;
     rest.copy_from_slice(frame);
-    *header = if is_veth { header_of_undone(frame) } else { [0; VNET_HEADER] };
+    let checksum = if is_veth { wire::undone_checksum(frame) } else { None };
+    VirtioNetRepr { checksum, ..VirtioNetRepr::default() }.emit(header);
     Some(len)
 }
 

@@ -1,9 +1,10 @@
-//! RSTP of live switches: a ring of three, whose links fail.
+//! RSTP of live switches: a ring of three, whose links fail, and two that a bridge joins which the file does not know.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::bed::{self, Bed};
+use crate::far_ends::{ip, with_far_ends};
 use live::Instance;
 use rstp::{PortState, Role};
 
@@ -26,7 +27,7 @@ fn closed(network: &Instance, count: usize) -> Vec<(String, String)> {
     let begin = Instant::now();
     loop {
         let bridges = network.bridges().unwrap();
-        let root = &bridges[2].status.bridge;
+        let root = &bridges[0].status.root;
         let agree = bridges.iter().all(|bridge| bridge.status.root == *root);
         let ports = bridges.iter().flat_map(|bridge| {
             let ports = bridge.status.ports.iter().zip(&bridge.peers);
@@ -93,4 +94,59 @@ fn stations_behind_other_switches_are_forgotten_when_the_tree_changes() {
     assert!(is_known());
     network.set_link("s1", "s3", None, false).unwrap();
     bed::wait_until("it is forgotten", || !is_known());
+}
+
+const JOINED: &str = "\
+name: joined
+nodes:
+  h1: host
+  h2: host
+  o1: { kind: host, devices: [dev0] }
+  o2: { kind: host, devices: [dev1] }
+  s1: switch
+  s2: switch
+links:
+  - { between: [h1, s1] }
+  - { between: [o1, s1] }
+  - { between: [h2, s2] }
+  - { between: [o2, s2] }
+  - { between: [s1, s2] }
+switches: { s1: { rstp: true } }
+";
+
+/// A station on the bridge is heard of by both, each time by the one that asked it last.
+#[test]
+fn switches_that_an_external_bridge_alone_joins_reach_all_stations() {
+    with_far_ends(|bed, far| {
+        drop(far);
+        // It passes BPDUs on, as a cable with several ends would.
+        ip("link add br0 type bridge stp_state 0");
+        ip("link set far0 master br0");
+        ip("link set far1 master br0");
+        ip("addr add 10.0.9.9/8 dev br0");
+        let network = bed.up("joined", JOINED);
+        ip("link set br0 up");
+        closed(&network, 1);
+        for host in ["h1", "h2", "h1"] {
+            bed::ping(&network, host, &["-4"], 3, "10.0.9.9");
+        }
+        bed::ping(&network, "h1", &["-4"], 3, "h2");
+        network.set_link("s1", "s2", None, false).unwrap();
+        closed(&network, 0);
+        // Routes follow ports.
+        bed::wait_until("what each sends goes by the bridge", || {
+            let ping = network.command("h1", "ping", ["-4", "-c", "1", "-W", "1", "h2"]);
+            ping.unwrap().output().unwrap().status.success()
+        });
+        for host in ["h1", "h2", "h1", "h2"] {
+            bed::ping(&network, host, &["-4"], 3, "10.0.9.9");
+        }
+        bed::ping(&network, "h1", &["-4"], 3, "h2");
+        bed::ping(&network, "h2", &["-4"], 3, "h1");
+        network.set_link("s1", "s2", None, true).unwrap();
+        closed(&network, 1);
+        bed::ping(&network, "h1", &["-4"], 3, "h2");
+        bed::ping(&network, "h2", &["-4"], 3, "10.0.9.9");
+        network.down().unwrap();
+    });
 }

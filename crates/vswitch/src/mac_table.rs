@@ -180,25 +180,22 @@ impl MacTable {
 
     /// Forgets the addresses of a switch, by its number in the limits; of all if none is named. How many they were.
     pub fn flush(&self, switch: Option<usize>) -> usize {
+        self.flush_hosts(|host| switch.is_none_or(|switch| self.switches[host] == switch as u32))
+    }
+
+    /// Forgets what was learned behind these hosts. How many addresses they were.
+    pub fn flush_hosts(&self, is_meant: impl Fn(NodeId) -> bool) -> usize {
         let mut ledger = self.lock();
-        let is_meant = |host: &u32| switch.is_none_or(|switch| self.switches[NodeId(*host)] == switch as u32);
-        let hosts = (0..self.switches.len() as u32).filter(is_meant);
+        // Few hosts have any.
+        let known: BTreeSet<u32> = ledger.busiest.iter().map(|(_, _, host)| *host).collect();
         let mut flushed = 0;
-        for host in hosts {
+        for host in known.into_iter().filter(|host| is_meant(NodeId(*host))) {
             while let Some(entry) = ledger.first(host) {
                 self.remove(&mut ledger, entry, host);
                 flushed += 1;
             }
         }
         flushed
-    }
-
-    /// Forgets what was learned behind a host.
-    pub fn flush_host(&self, host: NodeId) {
-        let mut ledger = self.lock();
-        while let Some(entry) = ledger.first(host.0) {
-            self.remove(&mut ledger, entry, host.0);
-        }
     }
 
     /// What is known, by host.

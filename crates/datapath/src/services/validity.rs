@@ -1,7 +1,7 @@
 //! What a host's kernel drops unseen, a service drops as well: a packet that has been damaged, that names a source which is no station, or whose hops are used up. It begins no
 //! connection, and nobody hears of it (RFC 1122, 3.2.1.2, 3.2.1.3 and 4.1.3.4; RFC 9293, 3.1; RFC 8200, 8.1).
 //!
-//! Packets of connections that there are go on: their server's kernel looks at them.
+//! Packets of connections that there are go on: their server's kernel looks at them. Only a reset is looked at here as well, since it ends its connection here.
 
 use std::net::{IpAddr, Ipv4Addr};
 

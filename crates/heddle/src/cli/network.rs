@@ -200,6 +200,45 @@ pub struct Logs {
 }
 
 #[derive(Debug, Args)]
+pub struct Program {
+    #[command(flatten)]
+    pub network: GlobalNetworkArg,
+    #[command(subcommand)]
+    pub action: ProgramAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ProgramAction {
+    /// Start those that do not run
+    #[command(after_help = "Example: heddle program start h1 web")]
+    Start {
+        #[command(flatten)]
+        at: ProgramArg,
+    },
+    /// End them, by SIGTERM and, half a second later, SIGKILL
+    #[command(after_help = "Example: heddle program stop h1 web")]
+    Stop {
+        #[command(flatten)]
+        at: ProgramArg,
+    },
+    /// End them, if they run, and start them
+    #[command(after_help = "Example: heddle program restart h1")]
+    Restart {
+        #[command(flatten)]
+        at: ProgramArg,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct ProgramArg {
+    /// The host
+    #[arg(add = hosts())]
+    pub host: String,
+    /// The program, by its name in the file; all of the host when not given
+    pub program: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub struct Shell {
     #[command(flatten)]
     pub network: NetworkArg,

@@ -6,12 +6,12 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-use live::{Instance, ProgramState};
-use miette::{IntoDiagnostic as _, Report, WrapErr as _, miette};
+use live::ProgramState;
+use miette::{IntoDiagnostic as _, Report, WrapErr as _};
 use serde_json::json;
 
-use super::explain;
-use super::instance::{connect, definition, host, running};
+use super::instance::{connect, running};
+use super::program::programs_meant;
 use crate::cli::{Format, Logs};
 use crate::output::{Rows, put};
 
@@ -29,7 +29,7 @@ const LINE_MAX: usize = 64 << 10;
 /// Prints what programs have said, and with `--follow` what they go on to say.
 pub fn logs(args: &Logs, format: Format) -> Result<(), Report> {
     let instance = connect(&running(args.network.name.as_deref(), "`heddle logs --name NETWORK [HOST [PROGRAM]]`")?)?;
-    let programs = meant(&instance, args)?;
+    let programs = programs_meant(&instance, args.host.as_deref(), args.program.as_deref())?;
     let mut printer = Printer::new(format, args);
     let mut tails = Vec::new();
     for program in &programs {
@@ -65,30 +65,6 @@ pub fn logs(args: &Logs, format: Format) -> Result<(), Report> {
 fn is_meant(program: &ProgramState, args: &Logs) -> bool {
     args.host.as_ref().is_none_or(|host| *host == program.host)
         && args.program.as_ref().is_none_or(|name| *name == program.program)
-}
-
-/// The programs that are meant; at least one.
-fn meant(instance: &Instance, args: &Logs) -> Result<Vec<ProgramState>, Report> {
-    let mut all = instance.programs().map_err(explain)?;
-    if let Some(name) = &args.host {
-        host(&definition(instance)?.topology, name)?;
-        all.retain(|program| program.host == *name);
-    }
-    if all.is_empty() {
-        let whose =
-            args.host.as_ref().map_or_else(|| "this network's file".to_owned(), |host| format!("host `{host}`"));
-        return Err(miette!(
-            help = "`programs: { web: python3 -m http.server 80 }` in a host of the file starts some; what `heddle exec` starts writes to its own terminal",
-            "{whose} has no programs"
-        ));
-    }
-    let names: Vec<&str> = all.iter().map(|program| program.program.as_str()).collect();
-    let help = format!("there are {}", names.join(", "));
-    let found: Vec<ProgramState> = all.iter().filter(|program| is_meant(program, args)).cloned().collect();
-    match &args.program {
-        Some(name) if found.is_empty() => Err(miette!(help = help, "there is no program `{name}`")),
-        _ => Ok(found),
-    }
 }
 
 /// What one program says, as far as it has been read.

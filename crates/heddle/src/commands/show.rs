@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fabric::{Fabric, Restart, link_keys, link_keys_both};
+use fabric::{Fabric, link_keys, link_keys_both};
 use link::LinkSpec;
+use live::Instance;
 use live::control::SwitchFlows;
-use live::{Instance, Phase, ProgramState};
 use machine::Span;
 use miette::{Report, miette};
 use serde_json::{Map, Value, json};
@@ -18,10 +18,10 @@ use super::flow::{show_connections, show_flows, show_meters};
 use super::instance::{Subject, connect, definition, is_file, running, subject};
 use super::macs::mac_rows;
 use super::names::{names, names_of_file};
+use super::program::{program_rows, programs_of_file};
 use super::rstp::bridge_rows;
 use super::services::{services, services_of_file};
 use crate::cli::{Format, Show, ShowTopic};
-use crate::natural;
 use crate::output::{Rows, put};
 
 /// Shows one aspect of a running network or a file.
@@ -143,7 +143,7 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic, format: F
         ShowTopic::Chains => chains(instance)?,
         ShowTopic::Services => services(instance, format)?,
         ShowTopic::Names => names(instance)?,
-        ShowTopic::Programs => programs(&instance.programs().map_err(explain)?),
+        ShowTopic::Programs => program_rows(&instance.programs().map_err(explain)?),
     })
 }
 
@@ -166,53 +166,6 @@ fn caches(switches: &[SwitchFlows]) -> Rows {
             json!(cache.megaflows),
             json!(cache.masks),
         ]);
-    }
-    rows
-}
-
-/// One row for each program that hosts start with the network.
-fn programs(states: &[ProgramState]) -> Rows {
-    let mut states: Vec<&ProgramState> = states.iter().collect();
-    states.sort_by(|a, b| natural::compare(&a.host, &b.host).then_with(|| natural::compare(&a.program, &b.program)));
-    let mut rows = Rows::new(&["host", "program", "state", "pid", "for-s", "starts", "last-end", "output"])
-        .with_spare(&["pid", "for-s", "starts", "output"]);
-    for program in states {
-        let state = match program.phase {
-            Phase::Running => "running",
-            Phase::Waiting => "waiting to restart",
-            Phase::Ended => "ended",
-        };
-        rows.push([
-            json!(program.host),
-            json!(program.program),
-            json!(state),
-            json!(program.pid),
-            json!(program.since_ms / 1_000),
-            json!(program.starts),
-            json!(program.last),
-            json!(program.output),
-        ]);
-    }
-    rows
-}
-
-/// The same of a file, which says what is started.
-fn programs_of_file(fabric: &Fabric) -> Rows {
-    let mut rows = Rows::new(&["host", "program", "restart", "command"]);
-    let mut setups: Vec<_> = fabric.setups.iter().collect();
-    setups.sort_by(|(a, _), (b, _)| natural::compare(a, b));
-    for (host, setup) in setups {
-        for program in &setup.programs {
-            let command = match program.run.as_slice() {
-                [sh, option, line] if sh == "sh" && option == "-c" => line.clone(),
-                words => words.join(" "),
-            };
-            rows.push([json!(host), json!(program.name), json!(program.restart), json!(command)]);
-        }
-        if let Some(vm) = &setup.vm {
-            let command = format!("{}, {} MiB", vm.hypervisor.name(), vm.memory_bytes >> 20);
-            rows.push([json!(host), json!("vm"), json!(Restart::OnFailure), json!(command)]);
-        }
     }
     rows
 }

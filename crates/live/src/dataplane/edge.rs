@@ -376,7 +376,7 @@ impl Driver for Edge {
     }
 
     fn destination(&self, packet: &Packet) -> [u8; 6] {
-        packet.ethernet().first_chunk().copied().expect("a frame that came in has a header")
+        packet.destination()
     }
 
     fn learned(&self, now: Time, port: NetPort, packet: &Packet) -> Option<NodeId> {
@@ -634,8 +634,8 @@ impl Driver for Edge {
         self.note_port_change(port, state);
     }
 
-    fn flush(&mut self, now: Time, port: NetPort) {
-        self.flush_port(now, port);
+    fn flush(&mut self, port: NetPort) {
+        self.flush_port(port);
     }
 
     fn function_changed(&mut self, now: Time, ingress: NodeId, up: bool) {

@@ -55,22 +55,37 @@ impl Worker {
                     ingress => ingress,
                 }
             }
+            Ingress::Forward(Forwarding { to, .. }) if self.is_cut_off(entry, to) => {
+                self.find_learned(entry, now, packet, packet.destination())
+            }
             ingress => ingress,
         }
+    }
+
+    /// Whether no route leads from here to a host whose switch speaks RSTP: then bridges that the file does not know may be between, as where the link between two switches is lost
+    /// that a bridge joins, too. Frames for the host go where it was heard of, as those for any other station.
+    #[inline]
+    fn is_cut_off(&self, entry: Entry, to: NodeId) -> bool {
+        self.plan.tables().ports.has_bridges() && to != FLOOD && !self.reaches(entry, to)
+    }
+
+    fn reaches(&self, entry: Entry, to: NodeId) -> bool {
+        let from = NodeId(entry.key.host as u32);
+        from == to || !self.graph.routes.next_hops(from, to).is_empty()
     }
 
     fn vlan_of(&self, entry: Entry, packet: &Packet) -> Option<u16> {
         vlan_of(&self.plan, entry.port, packet)
     }
 
-    /// A frame comes from an address that is not the host's own: from now on it is known to be there. Nobody takes an address that the file gives somebody.
+    /// A frame comes from an address that is not the host's own: from now on it is known to be there. Nobody takes an address that the file gives somebody, unless that one is cut off.
     fn learn(&self, entry: Entry, now: Time, packet: &Packet) {
         let (source, host) = (packet.source(), NodeId(entry.key.host as u32));
         if wire::is_group(source)
             || source == [0; 6]
             || !self.plan.tables().ports.learns_from(host)
             || !self.graph.learns(self.plan.tables(), self.plan.map().far(entry.port))
-            || self.plan.host_table().by_mac(source).is_some()
+            || self.plan.host_table().by_mac(source).is_some_and(|owner| !self.is_cut_off(entry, owner))
         {
             return;
         }
@@ -85,6 +100,8 @@ impl Worker {
         let found = vlan.and_then(|vlan| self.plan.macs().lookup((vlan, mac), self.edge.clock.uptime_at(now)));
         match found {
             None => Ingress::Drop(DropReason::UnknownDestination(mac)),
+            // It was heard last in another part of the network, which is joined with this one by what the file does not know.
+            Some(to) if !self.reaches(entry, to) => Ingress::Drop(DropReason::UnknownDestination(mac)),
             Some(to) if usize::from(to) == entry.key.host => Ingress::Drop(DropReason::SamePort),
             Some(to) => {
                 let hash = FlowKey::parse(packet.ethernet()).map_or(FlowHash(0), |key| key.hash());

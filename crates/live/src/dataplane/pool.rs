@@ -75,6 +75,11 @@ impl Content {
         &self.bytes()[VNET_HEADER..]
     }
 
+    /// The frame's destination address.
+    pub fn destination(&self) -> [u8; 6] {
+        self.ethernet().first_chunk().copied().expect("a frame that came in has a header")
+    }
+
     /// The frame's source address.
     pub fn source(&self) -> [u8; 6] {
         self.ethernet()[6..].first_chunk().copied().expect("a frame that came in has a header")

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use machine::Time;
 use rstp::{BridgeStatus, PortState};
 use topology::{LinkId, NetPort, NodeId, PortId};
 
@@ -48,15 +47,15 @@ impl Edge {
     /// What was learned from a port of a switch is forgotten. From one to another switch that is all that was learned elsewhere: where a path leads now is not known
     /// while the topology changes, and who says a word is learned again.
     #[cold]
-    pub(super) fn flush_port(&self, _: Time, port: NetPort) {
+    pub(super) fn flush_port(&self, port: NetPort) {
         let map = self.plan.map();
         let (own, far) = (map.node(port), map.far_node(port));
         if map.is_host(far) {
-            return self.plan.macs().flush_host(far);
+            self.plan.macs().flush_hosts(|host| host == far);
+        } else {
+            let switch_of = |host: NodeId| map.port_of(host, PortId(0)).map(|port| map.far_node(port));
+            self.plan.macs().flush_hosts(|host| switch_of(host).is_some_and(|switch| switch != own));
         }
-        let is_elsewhere = |host: &NodeId| map.port_of(*host, PortId(0)).is_some_and(|port| map.far_node(port) != own);
-        let hosts = (0..map.hosts()).map(NodeId);
-        hosts.filter(is_elsewhere).for_each(|host| self.plan.macs().flush_host(host));
     }
 }
 

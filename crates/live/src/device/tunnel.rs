@@ -48,6 +48,9 @@ const FRAME_MIN: usize = 14;
 const PIECES_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: usize = 65_000;
 
+/// How many calls' pieces go one by one before the kernel is asked again whether it takes them together.
+const ALONE: u32 = 1_000;
+
 /// TCP's checksum is so far behind the begin of its header.
 const TCP_CHECKSUM: u16 = 16;
 
@@ -67,8 +70,8 @@ pub struct TunnelPort {
     frame: Box<[u8]>,
     /// Pieces of a large segment, each with its tunnel's header, that are sent together.
     pieces: Vec<u8>,
-    /// Whether the kernel sends pieces together: those that must be cut on their way go alone.
-    joins: bool,
+    /// How many calls are left by which pieces go one by one: the kernel did not take them together, since they must be cut on their way, which may change.
+    alone: u32,
     /// Datagrams that were not of the tunnel, or too long, since they were asked for last.
     lost: u64,
 }
@@ -128,7 +131,7 @@ impl TunnelPort {
             mtu: mtu as usize,
             frame,
             pieces: Vec::new(),
-            joins: true,
+            alone: 0,
             lost: 0,
         })
     }
@@ -172,7 +175,7 @@ impl TunnelPort {
                 each = if next == from { len } else { each };
                 next += 1;
             }
-            if !self.joins || !self.send_joined(each)? {
+            if !self.send_joined(each)? {
                 for datagram in self.pieces.chunks(each) {
                     self.socket.send_to(datagram, self.remote)?;
                 }
@@ -184,13 +187,17 @@ impl TunnelPort {
     /// Sends the pieces by one call, `each` bytes a datagram; `false` if they have to go one by one, since their way takes less or the kernel knows no other.
     fn send_joined(&mut self, each: usize) -> io::Result<bool> {
         let Ok(size) = u16::try_from(each) else { return Ok(false) };
+        if self.alone > 0 {
+            self.alone -= 1;
+            return Ok(false);
+        }
         let to = SockaddrStorage::from(self.remote);
         let parts = [IoSlice::new(&self.pieces)];
         let control = [ControlMessage::UdpGsoSegments(&size)];
         match sendmsg(self.socket.as_raw_fd(), &parts, &control, MsgFlags::empty(), Some(&to)) {
             Ok(_) => Ok(true),
             Err(Errno::EINVAL | Errno::EIO | Errno::EOPNOTSUPP | Errno::ENOPROTOOPT) => {
-                self.joins = false;
+                self.alone = ALONE;
                 Ok(false)
             }
             Err(error) => Err(error.into()),
@@ -437,9 +444,9 @@ mod tests {
     /// The pieces of a segment of 60,000 bytes in pieces of 1,000, over a way that takes them and one that has to cut them.
     #[test]
     fn pieces_that_are_sent_together_arrive_one_by_one() {
-        for joins in [true, false] {
+        for (alone, left) in [(0, 0), (ALONE, ALONE - 1)] {
             let [mut one, mut other] = ends("vxlan");
-            one.joins = joins;
+            one.alone = alone;
             let payload: Vec<u8> = (0..60_500_u32).map(|n| (n % 251) as u8).collect();
             let mut large = vec![1, 1, 54, 0, 0xe8, 3, 34, 0, 16, 0];
             large.extend([2, 0, 0, 0, 0, 0x0b, 2, 0, 0, 0, 0, 0x0a, 8, 0]);
@@ -450,7 +457,7 @@ mod tests {
             one.write(&large).unwrap();
             let pieces: Vec<_> = (0..61).map(|_| receive(&mut other)).collect();
             let joined: Vec<u8> = pieces.iter().flat_map(|piece| &piece[VNET_HEADER + 54..]).copied().collect();
-            assert_eq!((joined == payload, one.joins), (true, joins));
+            assert_eq!((joined == payload, one.alone), (true, left));
         }
     }
 

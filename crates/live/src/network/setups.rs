@@ -11,7 +11,7 @@ use super::{ExternalHost, Network};
 use crate::Error;
 use crate::files::{self, FileMount};
 use crate::host::HostSpec;
-use crate::programs::{Launch, ProgramState, output_path};
+use crate::programs::{Launch, ProgramCommand, ProgramState, output_path};
 use crate::uplink::{self, Outside, Wanted};
 use crate::vm::{Guest, unusable_path};
 
@@ -126,6 +126,16 @@ impl Network {
         all.extend(self.uplinks.iter().flat_map(Outside::states));
         all.sort_by(|a, b| (&a.host, &a.program).cmp(&(&b.host, &b.program)));
         all
+    }
+
+    /// Starts or ends programs of a host, or one of them: how they do then. What carries its uplink is none of them.
+    pub fn command_programs(
+        &mut self,
+        host: &str,
+        program: Option<&str>,
+        command: ProgramCommand,
+    ) -> Vec<ProgramState> {
+        self.programs.command(host, program, command)
     }
 
     /// Refuses uplinks that nothing here can carry.

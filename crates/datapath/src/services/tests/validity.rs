@@ -246,6 +246,28 @@ fn packets_whose_hops_are_used_up_begin_nothing_and_are_not_answered() {
     }
 }
 
+#[test]
+fn a_damaged_reset_ends_no_connection() {
+    let mut bed = Bed::new(2, &[80]);
+    let client = bed.client(4_000);
+    let send = |bed: &mut Bed, flags: u8, numbers: (u32, u32), fault: Option<Loss>| {
+        let frame = frame(client, Endpoint(VIRTUAL, 80), flags, numbers);
+        let packet = FromClient { fault: &|| fault, ..whole(&frame) };
+        bed.state.process_from_client(bed.now, (&bed.services, (&bed.host_table, host(0))), &packet, &mut Vec::new())
+    };
+    let Decision::To(server) = send(&mut bed, SYN, (1_000, 0), None) else { panic!("nobody gets it") };
+    bed.answer(server.0, client, SYN | ACK, (5_000, 1_001));
+    assert_eq!(send(&mut bed, ACK, (1_001, 5_001), None), Decision::To(server));
+    assert_eq!(send(&mut bed, RST, (1_001, 0), Some(Loss::Checksum)), Decision::Lost(Loss::Checksum));
+    let active = |bed: &Bed| {
+        let view = bed.state.views().next().expect("it is there");
+        view.machine.status(bed.now).map(|server| server.active).sum::<u32>()
+    };
+    assert_eq!(active(&bed), 1);
+    assert_eq!(send(&mut bed, RST, (1_001, 0), None), Decision::To(server));
+    assert_eq!(active(&bed), 0);
+}
+
 /// A first segment that comes again damaged says nothing of the server that its client waits for.
 #[test]
 fn damaged_first_segments_leave_servers_in() {
