@@ -38,9 +38,14 @@ impl BridgeState {
         self.bridge.status()
     }
 
-    /// Whether it can go on at a switch for which the other one was made.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.config == other.config
+    /// Goes on at a switch for which the other one was made, if it can: with the ports that it has now.
+    pub(crate) fn follow(&mut self, made: &Self) -> bool {
+        let can = self.bridge.follow(&made.config);
+        if can {
+            self.config = made.config.clone();
+            self.heard.resize(made.config.ports.len(), Passed::default());
+        }
+        can
     }
 }
 

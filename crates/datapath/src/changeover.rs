@@ -72,7 +72,7 @@ impl<P> Graph<P> {
         }
         for ((_, made), bridge) in renumbering.keeps_pipelines.iter().zip(&mut self.bridges).zip(&mut old.bridges) {
             if let (Some(made), Some(bridge)) = (made, bridge)
-                && made.is_like(bridge)
+                && bridge.follow(made)
             {
                 std::mem::swap(made, bridge);
             }

@@ -210,6 +210,22 @@ impl Bridge {
         self.run(now);
     }
 
+    /// Goes on with more ports behind those that it has, which have no carrier yet. `false`: it cannot be the same bridge with this configuration, and nothing has changed.
+    pub fn follow(&mut self, config: &BridgeConfig) -> bool {
+        let count = self.ports.len();
+        if config.ports.len() < count {
+            return false;
+        }
+        let first = BridgeConfig { ports: config.ports[..count].to_vec(), ..*config };
+        if first != self.config {
+            return false;
+        }
+        let added = config.ports.iter().enumerate().skip(count);
+        self.ports.extend(added.map(|(number, port)| Port::new(*port, number)));
+        self.config = config.clone();
+        true
+    }
+
     /// The next thing to do.
     pub fn poll(&mut self, now: Time) -> Step<Output> {
         if let Some(output) = self.outputs.pop_front() {

@@ -42,6 +42,7 @@ struct Flying {
 pub struct Network {
     pub now: Time,
     pub bridges: Vec<Bridge>,
+    configs: Vec<BridgeConfig>,
     pub links: Vec<Link>,
     /// What happens, in order: frames by their arrival, and bridges that are to be polled.
     events: BTreeMap<(Time, u64), Option<Flying>>,
@@ -76,14 +77,16 @@ impl Network {
             // One more port is free for tests.
             let mut config = config(number as u8 + 1, *priority, used[number] + 1);
             change(number, &mut config);
-            Bridge::new(config)
+            config
         };
-        let bridges: Vec<Bridge> = priorities.iter().enumerate().map(bridge).collect();
+        let configs: Vec<BridgeConfig> = priorities.iter().enumerate().map(bridge).collect();
+        let bridges: Vec<Bridge> = configs.iter().cloned().map(Bridge::new).collect();
         let mut network = Self {
             now: Time::ZERO,
             wakes: vec![Time::NEVER; bridges.len()],
             flushes: vec![0; bridges.len()],
             bridges,
+            configs,
             links,
             events: BTreeMap::new(),
             sequence: 0,
@@ -114,6 +117,20 @@ impl Network {
             self.bridges[bridge].handle(self.now, Input::Link { port, up });
             self.poll(bridge);
         }
+    }
+
+    /// Another link, at another port of each of both bridges.
+    pub fn add_link(&mut self, a: usize, b: usize, delay: Span) {
+        let ends = [a, b].map(|bridge| {
+            self.configs[bridge].ports.push(PortConfig::default());
+            (bridge, self.configs[bridge].ports.len() - 1)
+        });
+        for bridge in [a, b] {
+            assert!(self.bridges[bridge].follow(&self.configs[bridge]));
+            self.poll(bridge);
+        }
+        self.links.push(Link { ends, delay, up: false, generation: 0 });
+        self.set_link(self.links.len() - 1, true);
     }
 
     /// A frame comes in by a port from outside.

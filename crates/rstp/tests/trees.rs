@@ -26,6 +26,29 @@ fn a_ring_opens_itself_at_once_and_closes_where_it_must() {
 }
 
 #[test]
+fn ports_are_added_and_others_go_on() {
+    let mut ring = Network::ring(4, DELAY);
+    ring.run_for(Span::from_secs(10));
+    ring.assert_converged();
+    let changed = ring.changed;
+    for bridge in 0..4 {
+        ring.run_for(Span::from_secs(1));
+        ring.add_link(bridge, (bridge + 2) % 4, DELAY);
+        ring.run_for(Span::from_secs(5));
+        ring.assert_converged();
+    }
+    assert!(ring.changed > changed, "what is nearer to the root is used");
+    // It is another bridge with another priority or another port at an old one's place.
+    let mut other = crate::network::config(1, PRIORITY, 3);
+    let mut bridge = rstp::Bridge::new(other.clone());
+    other.ports[1].cost += 1;
+    assert!(!bridge.follow(&other));
+    assert!(!bridge.follow(&crate::network::config(1, PRIORITY - 4_096, 4)));
+    assert!(!bridge.follow(&crate::network::config(1, PRIORITY, 2)));
+    assert_eq!(bridge.status().ports.len(), 3);
+}
+
+#[test]
 fn the_root_dies() {
     for bridges in 3..8 {
         let mut ring = Network::ring(bridges, DELAY);
