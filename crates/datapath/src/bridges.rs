@@ -5,7 +5,7 @@
 use machine::{Rebase, Span, Step, Time};
 use rstp::{Bridge, BridgeConfig, BridgeStatus, Input, Output, PortState};
 use topology::{NetPort, NodeId, PortId};
-use wire::BRIDGE_GROUP;
+use wire::{BRIDGE_GROUP, BpduPacket};
 
 use crate::driver::{Driver, Loss, Tag, Timer};
 use crate::flood::Passed;
@@ -83,10 +83,13 @@ impl<P> Graph<P> {
         let number = usize::from(moment.tables.map.number(port).0);
         let Some(state) = &mut self.bridges[at] else { return Some(packet) };
         if driver.destination(&packet) == BRIDGE_GROUP {
-            if !state.heard[number].take(moment.now, INTERVAL, ALLOWED) {
+            let frame = driver.frame(&packet).unwrap_or_default();
+            // What is none is seen at once, and takes nobody's place.
+            let is_bpdu = BpduPacket::new_checked(frame).is_ok();
+            if is_bpdu && !state.heard[number].take(moment.now, INTERVAL, ALLOWED) {
+                state.bridge.handle(moment.now, Input::Overrun { port: number });
                 return lose(driver, Loss::Storm, packet);
             }
-            let frame = driver.frame(&packet).unwrap_or_default();
             state.bridge.handle(moment.now, Input::Frame { port: number, frame });
             driver.free(packet);
             self.poll_bridge(moment, driver, at);
@@ -148,7 +151,7 @@ impl<P> Graph<P> {
     }
 
     /// Whether it is known here that a port of a switch does not forward.
-    pub(crate) fn is_closed(&self, tables: &Tables, port: NetPort) -> bool {
+    pub fn is_closed(&self, tables: &Tables, port: NetPort) -> bool {
         !self.bridges.is_empty() && !self.forwards(tables, port)
     }
 

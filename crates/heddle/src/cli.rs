@@ -287,7 +287,7 @@ pub enum Command {
     /// Start, stop or restart programs of a host (`programs:` of the file)
     ///
     /// Without a program's name, all of the host are meant. What is stopped stays so, also where the file has it started again, until it is started here, or the network is. `heddle show programs` shows them all, `heddle logs` what
-    /// they say.
+    /// they say. A child that has left the program's process group (`setsid`) goes on until the network is down.
     Program(Program),
     /// Give a server of a running service another weight, drain it, or have it back
     Service(Service),

@@ -117,6 +117,19 @@ impl Rows {
                 table = self.lines(&shown);
             }
         }
+        // What was left out first may be narrower than what came last, and fit.
+        for column in left_out.clone().into_iter().rev() {
+            let at = self.columns.iter().position(|it| *it == column).expect("it was shown");
+            let place = shown.partition_point(|other| *other < at);
+            shown.insert(place, at);
+            let with = self.lines(&shown);
+            if width.is_some_and(|width| with.lines().all(|line| line.chars().count() <= width)) {
+                left_out.retain(|other| *other != column);
+                table = with;
+            } else {
+                shown.remove(place);
+            }
+        }
         let mut remarks: Vec<String> = self.remarks.iter().map(|remark| harmless(remark)).collect();
         if !left_out.is_empty() {
             remarks.push(format!("Too narrow for: {} (`-o csv` has all)", left_out.join(", ")));

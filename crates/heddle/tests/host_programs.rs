@@ -163,18 +163,29 @@ fn programs_are_stopped_started_and_restarted() {
     await_that("both run", || ["one", "two"].iter().all(|it| state(it)["state"] == "running"));
     let (one, two) = (state("one")["pid"].clone(), state("two")["pid"].clone());
     let stopped = run(&["stop", "h1", "one"]);
-    assert_eq!((stopped.len(), &stopped[0]["state"]), (1, &"ended".into()));
+    assert_eq!((stopped.len(), &stopped[0]["state"]), (1, &"stopped".into()));
     let process = std::path::Path::new("/proc").join(one.to_string());
     await_that("its end", || !process.exists());
     // The file as it is starts nothing.
-    desk.expect(0, &["up", "two.fabric.yaml"]);
-    assert_eq!(state("one")["state"], "ended");
+    let (_, stderr) = desk.expect(0, &["up", "two.fabric.yaml"]);
+    assert!(stderr.contains("program one of host h1 is stopped (hint: heddle program start h1 one)"), "{stderr}");
+    assert_eq!(state("one")["state"], "stopped");
     run(&["start", "h1"]);
     await_that("it runs again", || state("one")["state"] == "running");
     assert_eq!((&state("one")["starts"], &state("two")["pid"]), (&2.into(), &two));
     run(&["restart", "h1", "two"]);
     await_that("another process runs", || state("two")["state"] == "running" && state("two")["pid"] != two);
     assert_eq!(state("two")["starts"], 2);
+    assert_eq!(run(&["restart", "h1", "one"])[0]["state"], "running", "it has begun");
+    // Where nothing can be written, it is said why, and the program is not forgotten.
+    let log = state("one")["output"].as_str().expect("a path").to_owned();
+    std::fs::rename(&log, format!("{log}.old")).expect("it is there");
+    std::fs::create_dir(&log).expect("it has gone");
+    let failed = run(&["restart", "h1", "one"])[0].clone();
+    let why = failed["last-end"].as_str().expect("a reason");
+    assert!(failed["state"] == "ended" && why.contains("cannot be started"), "{failed}");
+    std::fs::remove_dir(&log).expect("it is empty");
+    assert_eq!(run(&["start", "h1", "one"])[0]["state"], "running");
     for (args, expected) in [
         (&["program", "stop", "h2"][..], "host `h2` has no programs"),
         (&["program", "start", "h9"], "there is no host `h9`"),

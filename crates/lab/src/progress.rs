@@ -38,6 +38,7 @@ const OVERHEAD: Duration = Duration::from_secs(1);
 impl Progress {
     /// A bar called `what` over these runs. Nothing is drawn unless `visible` and stderr is a terminal.
     pub fn start(visible: bool, what: &'static str, run_time: RunTime, runs: &[&PlannedRun]) -> Self {
+        let visible = visible && !runs.is_empty();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(runs.iter().map(|run| weight(run.seconds)).sum()), target);
         let estimate = Arc::new(Mutex::new(Estimate::new(run_time, runs)));

@@ -38,7 +38,7 @@ use crate::uplink::Outside;
 use crate::{Error, clean, dataplane, device, namespace};
 
 /// Clients at one time.
-const CLIENTS_MAX: usize = 32;
+const CLIENTS_MAX: usize = 128;
 
 /// How often ports are looked at that have said nothing.
 const BRIDGES_PATIENCE: Duration = Duration::from_secs(1);

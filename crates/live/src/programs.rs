@@ -81,6 +81,8 @@ pub enum Phase {
     Waiting,
     /// It has ended, and is not started again.
     Ended,
+    /// It was stopped by [`ProgramCommand::Stop`], and is started again when somebody says so.
+    Stopped,
 }
 
 /// What is done to programs.
@@ -263,7 +265,10 @@ impl Programs {
         self.all.retain(|key, _| !gone.contains(key));
         wanted.retain(|key, _| !self.all.contains_key(key));
         for (key, launch) in wanted {
-            self.start(key, Arc::new(launch), 0);
+            match Supervised::start(Arc::new(launch), 0) {
+                Ok(supervised) => _ = self.all.insert(key, supervised),
+                Err(error) => tracing::error!("program {} of host {} is not started: {error}", key.1, key.0),
+            }
         }
     }
 
@@ -276,31 +281,48 @@ impl Programs {
         let meant = self.all.iter().filter(|(key, running)| is_meant(key) && !is_left(running));
         let keys: Vec<_> = meant.map(|(key, _)| key.clone()).collect();
         self.stop(|key| keys.contains(key));
-        if command != ProgramCommand::Stop {
-            for key in keys {
-                if let Some(stopped) = self.all.remove(&key) {
-                    let starts = stopped.shared.lock().starts;
-                    self.start(key, stopped.launch, starts);
-                }
-            }
+        if command == ProgramCommand::Stop {
+            let stopped = keys.iter().filter_map(|key| self.all.get(key));
+            stopped.for_each(|program| program.shared.lock().enter(Phase::Stopped));
+        } else {
+            self.start_again(keys);
         }
         let mut states = self.states();
         states.retain(|state| is_meant(&(state.host.clone(), state.program.clone())));
         states
     }
 
+    /// Starts programs that have ended, and waits until each has begun, or cannot.
+    fn start_again(&mut self, keys: Vec<(String, String)>) {
+        let mut begun = Vec::new();
+        for key in keys {
+            let Some(ended) = self.all.get_mut(&key) else { continue };
+            let starts = ended.shared.lock().starts;
+            match Supervised::start(Arc::clone(&ended.launch), starts) {
+                Ok(supervised) => {
+                    *ended = supervised;
+                    begun.push((key, starts));
+                }
+                Err(error) => {
+                    let mut state = ended.shared.lock();
+                    state.last = Some(format!("cannot be started: {error}"));
+                    state.enter(Phase::Ended);
+                }
+            }
+        }
+        let asked = Instant::now();
+        let is_to_begin = |(key, starts): &((String, String), u32)| {
+            self.all.get(key).is_some_and(|program| program.shared.lock().starts == *starts)
+        };
+        while asked.elapsed() < GRACE && begun.iter().any(is_to_begin) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Ends all.
     pub fn end(&mut self) {
         self.stop(|_| true);
         self.all.clear();
-    }
-
-    /// `starts`: how often it was started before.
-    fn start(&mut self, key: (String, String), launch: Arc<Launch>, starts: u32) {
-        match Supervised::start(launch, starts) {
-            Ok(supervised) => _ = self.all.insert(key, supervised),
-            Err(error) => tracing::error!("program {} of host {} is not started: {error}", key.1, key.0),
-        }
     }
 
     /// Ends these, if they run: they are not started again.
@@ -346,6 +368,7 @@ impl Programs {
 }
 
 impl Supervised {
+    /// `starts`: how often it was started before.
     fn start(launch: Arc<Launch>, starts: u32) -> Result<Self, Error> {
         let output = Output::open(&launch.output).map_err(Error::path(&launch.output, "write a program's output"))?;
         let state =
@@ -368,7 +391,9 @@ fn supervise(launch: &Launch, shared: &Shared, output: &Arc<Output>) {
     loop {
         let started = Instant::now();
         let (last, has_failed) = match run(launch, shared, output) {
-            Ok(status) => (status.to_string(), !status.success()),
+            // It was stopped before it began.
+            Ok(None) => return shared.lock().enter(Phase::Ended),
+            Ok(Some(status)) => (status.to_string(), !status.success()),
             Err(error) => (format!("cannot be started: {error}"), true),
         };
         let mut state = shared.lock();
@@ -397,11 +422,11 @@ fn supervise(launch: &Launch, shared: &Shared, output: &Arc<Output>) {
     }
 }
 
-/// Runs a program once. It is not started any more once it is to be stopped.
-fn run(launch: &Launch, shared: &Shared, output: &Arc<Output>) -> io::Result<ExitStatus> {
+/// Runs a program once; `None`: it is to be stopped, and is not started any more.
+fn run(launch: &Launch, shared: &Shared, output: &Arc<Output>) -> io::Result<Option<ExitStatus>> {
     let mut state = shared.lock();
     if state.is_stopping {
-        return Err(io::ErrorKind::Interrupted.into());
+        return Ok(None);
     }
     state.starts += 1;
     let mut child = launch.spawn(output)?;
@@ -415,7 +440,7 @@ fn run(launch: &Launch, shared: &Shared, output: &Arc<Output>) -> io::Result<Exi
     // As long as nobody has waited for it, its group is its own. What it has left behind must not be in the way of what is started next.
     let _ = killpg(pid, Signal::SIGKILL);
     state.pid = None;
-    child.wait().map(|status| launch.status(status))
+    child.wait().map(|status| Some(launch.status(status)))
 }
 
 /// Where the output of a program of a host goes, below a folder: no other one's, though names have dots.

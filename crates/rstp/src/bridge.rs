@@ -6,8 +6,8 @@ use machine::{Rebase, Span, Step, Time};
 use wire::{BPDU_FRAME, BpduKind, BpduPacket, BpduRepr, BpduRole};
 
 use crate::config::BridgeConfig;
-use crate::port::{Port, PortState};
-use crate::vector::{Times, Vector, units};
+use crate::port::{InfoIs, MIGRATE_TIME, Port, PortState};
+use crate::vector::{Times, Vector, span, units};
 
 /// So often the machines of all ports may run in turn before they come to rest. They do after a few turns; whatever a BPDU says, nobody waits for longer.
 const TURNS_MAX: usize = 1_000;
@@ -21,6 +21,11 @@ pub enum Input<'a> {
         port: usize,
         /// The frame.
         frame: &'a [u8],
+    },
+    /// BPDUs have come in by a port and were not looked at, since there were too many: nobody knows what they said.
+    Overrun {
+        /// The number of the port.
+        port: usize,
     },
     /// A port has a carrier, or has none. None has one when the bridge starts.
     Link {
@@ -119,23 +124,24 @@ impl Bridge {
         self.outputs.push_back(output);
     }
 
-    /// A BPDU has come in.
-    fn receive(&mut self, now: Time, port: usize, frame: &[u8]) {
+    /// A BPDU has come in; whether it says anything.
+    fn receive(&mut self, now: Time, port: usize, frame: &[u8]) -> bool {
         let id = self.id;
-        let Some(own) = self.ports.get_mut(port).filter(|port| port.is_enabled()) else { return };
+        let Some(own) = self.ports.get_mut(port).filter(|port| port.is_enabled()) else { return false };
         let Ok(packet) = BpduPacket::new_checked(frame) else {
             own.counters.bad += 1;
-            return;
+            return false;
         };
         own.counters.received += 1;
         if own.config.bpdu_guard {
             own.is_shut = true;
             own.counters.guarded += 1;
-            return;
+            return true;
         }
         let bpdu = BpduRepr::parse(&packet);
         if bpdu.kind != BpduKind::Tcn && bpdu.bridge == id && bpdu.port == own.id {
-            return self.hear_oneself(now, port);
+            self.hear_oneself(now, port);
+            return true;
         }
         let is_bad = match bpdu.kind {
             BpduKind::Tcn => false,
@@ -144,10 +150,23 @@ impl Bridge {
         };
         if is_bad {
             own.counters.bad += 1;
-            return;
+            return false;
         }
         own.received = Some(bpdu);
         self.note_version(now, port, bpdu.kind);
+        true
+    }
+
+    /// What was heard of the root does not become too old as long as what is said of it is not looked at, and nobody takes the port for one at which no bridge is: else whoever sends enough would have it forward.
+    fn overrun(&mut self, now: Time, port: usize) {
+        let Some(own) = self.ports.get_mut(port).filter(|port| port.is_enabled()) else { return };
+        if own.info_is == InfoIs::Received {
+            own.timers.received_info = own.timers.received_info.max(now + span(own.times.hello_time) * 3);
+        }
+        if !own.forwarding {
+            own.timers.forward_delay = own.timers.forward_delay.max(now + self.config.forward_delay);
+            own.timers.edge_delay = own.timers.edge_delay.max(now + MIGRATE_TIME);
+        }
     }
 
     /// Has all machines run until none has anything to do.
@@ -204,7 +223,13 @@ impl Bridge {
     /// Takes one input at `now`. Afterwards [`Bridge::poll`] is to be called until it wants to wait.
     pub fn handle(&mut self, now: Time, input: Input<'_>) {
         match input {
-            Input::Frame { port, frame } => self.receive(now, port, frame),
+            Input::Frame { port, frame } => {
+                if !self.receive(now, port, frame) {
+                    return;
+                }
+            }
+            // Its timers end later, which is seen when they would have ended.
+            Input::Overrun { port } => return self.overrun(now, port),
             Input::Link { port, up } => self.set_link(now, port, up),
         }
         self.run(now);

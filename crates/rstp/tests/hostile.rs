@@ -224,3 +224,26 @@ proptest! {
         network.assert_converged();
     }
 }
+
+/// Somebody sends so much that a port's BPDUs are not looked at any more: it does not take that for silence.
+#[test]
+fn what_is_not_looked_at_opens_no_port() {
+    for overruns in [true, false] {
+        let mut bridge = Bridge::new(config(1, PRIORITY, 2));
+        let mut now = Time::ZERO;
+        (0..2).for_each(|port| bridge.handle(now, Input::Link { port, up: true }));
+        for step in 0..600 {
+            now += Span::from_ms(100);
+            while let machine::Step::Do(_) = bridge.poll(now) {}
+            if step % 10 == 0 {
+                bridge.handle(now, Input::Frame { port: 0, frame: &frame(&BEST) });
+            }
+            if step < 50 && step % 10 == 0 {
+                bridge.handle(now, Input::Frame { port: 1, frame: &frame(&BpduRepr { port: 0x8002, ..BEST }) });
+            } else if overruns {
+                bridge.handle(now, Input::Overrun { port: 1 });
+            }
+        }
+        assert_eq!(bridge.state(1) == PortState::Forwarding, !overruns);
+    }
+}

@@ -27,8 +27,8 @@ pub enum DropReason {
     /// which group (RFC 4541, 2.1.1), or that are looked for.
     #[error("nobody here is in the group")]
     Group,
-    /// It announces to everybody that its sender has the address of another host.
-    #[error("its sender claims another host's address")]
+    /// It announces to everybody that its sender has the address of another host, or comes from an address that nobody can have.
+    #[error("its sender claims another host's address, or one of nobody")]
     Spoofed,
     /// It asks about a neighbour, for a group of stations, and gets no answer.
     #[error("{0}")]

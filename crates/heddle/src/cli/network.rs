@@ -105,7 +105,7 @@ pub struct Show {
     pub topic: ShowTopic,
     #[command(flatten)]
     pub from: FromArg,
-    /// Of `flows`, `caches`, `connections` and `macs`: those of one switch
+    /// Of `flows`, `caches`, `connections`, `macs` and `rstp`: those of one switch; its name may stand in place of the network's, if only one is up
     #[arg(short, long, value_name = "SWITCH", conflicts_with = "watch", add = nodes())]
     pub switch: Option<String>,
     /// Show it again and again, every so many seconds (1 when not given), until interrupted
@@ -129,7 +129,7 @@ pub enum ShowTopic {
     Connections,
     /// Addresses that switches know at their ports to hosts, as ovs-appctl fdb/show prints them: those of the file (`static`), and those that were learned; where no network has the name that is given, it is a switch's
     Macs,
-    /// Ports of switches that speak RSTP: role, state, cost and designated bridge, and BPDUs in, out and bad; with -o json the root and all else that ovs-appctl rstp/show prints
+    /// Ports of switches that speak RSTP: role, state, cost and designated bridge, and BPDUs in, out and bad; below them the root; with -o json all else that ovs-appctl rstp/show prints
     Rstp,
     /// Meters of each switch that has some and what they have counted, as ovs-ofctl dump-meters and meter-stats print them
     Meters,

@@ -59,6 +59,11 @@ fn text_of(path: &Path) -> Result<String, Report> {
     outcome.map_err(|error| {
         let text = format!("cannot read {}: {error}", path.display());
         // A folder of results, or another program's file, is not written by that.
+        let mut longer = path.as_os_str().to_owned();
+        longer.push(".fabric.yaml");
+        if error.kind() == std::io::ErrorKind::NotFound && Path::new(&longer).is_file() {
+            return miette!(help = format!("there is {}", Path::new(&longer).display()), "{text}");
+        }
         let is_fabric = path.extension().is_some_and(|ending| ending == "yaml") && !text.contains(".clab.");
         if is_fabric {
             miette!(help = "`heddle new NAME` writes a file to start from", "{text}")

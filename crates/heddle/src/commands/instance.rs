@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use fabric::{Fabric, Overrides, Source};
-use live::control::Counters;
+use live::control::{Counters, LinkCounters};
 use live::{Instance, Phase, Presence, ProgramState, StartOptions};
 use miette::{Report, miette};
 use serde_json::json;
@@ -91,17 +91,36 @@ fn note_failures(instance: &Instance) -> Result<(), Report> {
     std::thread::sleep(FIRST_LOOK);
     for program in instance.programs().map_err(explain)? {
         let ProgramState { host, program, phase, last, output, .. } = program;
-        if let (Phase::Waiting, Some(last)) = (phase, last) {
-            eprintln!("note: program {program} of host {host} does not run: {last} (hint: its output is in {output})");
+        match (phase, last) {
+            (Phase::Waiting, Some(last)) => {
+                eprintln!(
+                    "note: program {program} of host {host} does not run: {last} (hint: its output is in {output})"
+                );
+            }
+            (Phase::Stopped, _) => eprintln!(
+                "note: program {program} of host {host} is stopped (hint: heddle program start {host} {program})"
+            ),
+            _ => {}
         }
     }
     Ok(())
 }
 
-/// Says which servers of services are not as the file has them, since somebody has said otherwise with `heddle service`: that holds until he says something else.
+/// So many links that are down are named, one by one.
+const LINKS_NAMED: usize = 5;
+
+/// Says which links have no carrier, and which servers of services are not as the file has them, since somebody has said otherwise with `heddle link` or `heddle service`: that holds
+/// until he says something else.
 fn note_kept(instance: &Instance, fabric: &Fabric) -> Result<(), Report> {
-    let services = instance.counters().map_err(explain)?.services;
-    for service in &services {
+    let counters = instance.counters().map_err(explain)?;
+    let down: Vec<_> = counters.links.iter().filter(|link| !link.up).collect();
+    for LinkCounters { a, b, .. } in down.iter().take(LINKS_NAMED) {
+        eprintln!("note: link {a}-{b} is still down (hint: heddle link up {a} {b})");
+    }
+    if down.len() > LINKS_NAMED {
+        eprintln!("note: so are {} more (hint: heddle show links)", down.len() - LINKS_NAMED);
+    }
+    for service in &counters.services {
         let Some(of_file) = fabric.services.iter().find(|it| it.name == service.service) else { continue };
         for server in &service.servers {
             let Some(spec) = of_file.spec.servers.iter().find(|spec| spec.name == server.server) else { continue };
@@ -226,7 +245,18 @@ pub fn daemon(args: &Daemon) -> Result<(), Report> {
 /// A connection to a running network.
 pub fn connect(name: &str) -> Result<Instance, Report> {
     let instance = Instance::connect(name).map_err(explain)?;
-    instance.ok_or_else(|| explain(live::Error::NotRunning(name.to_owned())))
+    if let Some(instance) = instance {
+        return Ok(instance);
+    }
+    let up = Instance::list().map_err(explain)?;
+    // Of one that has crashed there is more to say.
+    if !up.is_empty() && !Instance::list_all().map_err(explain)?.iter().any(|other| other == name) {
+        return Err(miette!(
+            help = format!("there is {}; `heddle up FILE` starts another one", up.join(", ")),
+            "no network named `{name}` is up"
+        ));
+    }
+    Err(explain(live::Error::NotRunning(name.to_owned())))
 }
 
 /// What a command is about: a file, or a network that runs.

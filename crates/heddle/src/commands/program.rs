@@ -22,6 +22,7 @@ pub fn program_rows(states: &[ProgramState]) -> Rows {
             Phase::Running => "running",
             Phase::Waiting => "waiting to restart",
             Phase::Ended => "ended",
+            Phase::Stopped => "stopped",
         };
         rows.push([
             json!(program.host),

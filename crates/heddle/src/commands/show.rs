@@ -19,25 +19,28 @@ use super::instance::{Subject, connect, definition, is_file, running, subject};
 use super::macs::mac_rows;
 use super::names::{names, names_of_file};
 use super::program::{program_rows, programs_of_file};
-use super::rstp::bridge_rows;
+use super::rstp::bridges;
 use super::services::{services, services_of_file};
 use crate::cli::{Format, Show, ShowTopic};
 use crate::output::{Rows, put};
 
 /// Shows one aspect of a running network or a file.
 pub fn show(args: &Show, format: Format) -> Result<(), Report> {
-    let has_switches =
-        matches!(args.topic, ShowTopic::Flows | ShowTopic::Caches | ShowTopic::Connections | ShowTopic::Macs);
-    if args.switch.is_some() && !has_switches {
+    if args.switch.is_some() && !has_switches(args.topic) {
         return Err(miette!(
             help = "leave it out",
-            "`--switch` is for `flows`, `caches`, `connections` and `macs`: the others are shown of all switches at once"
+            "`--switch` is for `flows`, `caches`, `connections`, `macs` and `rstp`: the others are shown of all switches at once"
         ));
     }
     if let Some(switch) = switch_of_the_only_network(args)? {
         let instance = connect(&running(None, "`heddle show connections NETWORK --switch SWITCH`")?)?;
         return match args.topic {
             ShowTopic::Macs => put(&mac_rows(&instance.macs(Some(&switch)).map_err(explain)?).render(format)),
+            ShowTopic::Flows => show_flows(&instance.flows(Some(&switch), "").map_err(explain)?, format),
+            ShowTopic::Caches => {
+                put(&caches(&instance.flows(Some(&switch), NO_ENTRIES).map_err(explain)?).render(format))
+            }
+            ShowTopic::Rstp => put(&bridges(&instance, Some(&switch), format)?.render(format)),
             _ => show_connections(&instance.connections(Some(&switch)).map_err(explain)?, format),
         };
     }
@@ -59,6 +62,9 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
         Subject::Running(instance, _) if args.topic == ShowTopic::Macs && args.watch.is_none() => {
             mac_rows(&instance.macs(switch).map_err(explain)?)
         }
+        Subject::Running(instance, _) if args.topic == ShowTopic::Rstp && args.watch.is_none() => {
+            bridges(&instance, switch, format)?
+        }
         Subject::Running(instance, _) if args.topic == ShowTopic::Meters => {
             return show_meters(&instance.flows(None, NO_ENTRIES).map_err(explain)?, format);
         }
@@ -72,13 +78,14 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
     put(&rows.render(format))
 }
 
+/// Whether a topic may be shown of one switch.
+fn has_switches(topic: ShowTopic) -> bool {
+    matches!(topic, ShowTopic::Flows | ShowTopic::Caches | ShowTopic::Connections | ShowTopic::Macs | ShowTopic::Rstp)
+}
+
 /// The switch that is named where a network's name may stand, if no network has that name.
 fn switch_of_the_only_network(args: &Show) -> Result<Option<String>, Report> {
-    let Some(word) =
-        args.from.from.as_deref().filter(|_| matches!(args.topic, ShowTopic::Connections | ShowTopic::Macs))
-    else {
-        return Ok(None);
-    };
+    let Some(word) = args.from.from.as_deref().filter(|_| has_switches(args.topic)) else { return Ok(None) };
     if args.switch.is_some() || is_file(word) || Instance::list().map_err(explain)?.iter().any(|name| name == word) {
         return Ok(None);
     }
@@ -137,7 +144,7 @@ fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic, format: F
         }
         ShowTopic::Caches => caches(&instance.flows(None, NO_ENTRIES).map_err(explain)?),
         ShowTopic::Macs => mac_rows(&instance.macs(None).map_err(explain)?),
-        ShowTopic::Rstp => bridge_rows(&instance.bridges().map_err(explain)?, format),
+        ShowTopic::Rstp => bridges(instance, None, format)?,
         ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
         ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
         ShowTopic::Chains => chains(instance)?,

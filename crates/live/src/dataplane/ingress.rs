@@ -1,6 +1,6 @@
 //! Where frames come in: they are read from a host's port, cut where a link can't carry them whole, and decided about once.
 
-use datapath::{Driver as _, Tag, storm_limit};
+use datapath::{Driver as _, Loss, Tag, storm_limit};
 use link::Link;
 use machine::Time;
 use topology::{NetPort, NodeId};
@@ -169,8 +169,16 @@ impl Worker {
     #[inline]
     fn enter(&mut self, entry: Entry, now: Time, mut packet: Packet) {
         let Entry { key, port, is_device, is_function } = entry;
-        if self.plan.tables().ports.has_bridges() && packet.ethernet().starts_with(&BRIDGE_GROUP) && !is_function {
-            return self.enter_bpdu(entry, now, packet);
+        if self.plan.tables().ports.has_bridges() && !is_function {
+            if packet.ethernet().starts_with(&BRIDGE_GROUP) {
+                return self.enter_bpdu(entry, now, packet);
+            }
+            if self.graph.is_closed(self.plan.tables(), self.plan.map().far(port)) {
+                // Nor does anybody answer him.
+                self.edge.show_at_edge(port, now, &packet);
+                self.edge.count(Loss::Discarding);
+                return self.edge.pool.put(packet);
+            }
         }
         if is_function {
             if let Err(packet) = self.edge.enter_from_function(key.host, now, packet) {

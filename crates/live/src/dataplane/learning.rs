@@ -41,7 +41,12 @@ impl Worker {
     ) -> Ingress {
         let from = NodeId(entry.key.host as u32);
         let host_table = self.plan.host_table();
-        if packet.source() != host_table.mac(from) {
+        let source = packet.source();
+        if source != host_table.mac(from) {
+            // Nobody has such an address (IEEE 802, 8.2.2): bridges drop it.
+            if wire::is_group(source) || source == [0; 6] {
+                return Ingress::Drop(DropReason::Spoofed);
+            }
             self.learn(entry, now, packet);
         }
         match classify(packet.ethernet(), from, host_table, answer) {
@@ -81,9 +86,7 @@ impl Worker {
     /// A frame comes from an address that is not the host's own: from now on it is known to be there. Nobody takes an address that the file gives somebody, unless that one is cut off.
     fn learn(&self, entry: Entry, now: Time, packet: &Packet) {
         let (source, host) = (packet.source(), NodeId(entry.key.host as u32));
-        if wire::is_group(source)
-            || source == [0; 6]
-            || !self.plan.tables().ports.learns_from(host)
+        if !self.plan.tables().ports.learns_from(host)
             || !self.graph.learns(self.plan.tables(), self.plan.map().far(entry.port))
             || self.plan.host_table().by_mac(source).is_some_and(|owner| !self.is_cut_off(entry, owner))
         {

@@ -51,6 +51,9 @@ const BYTES_AT_ONCE: usize = 65_000;
 /// How many calls' pieces go one by one before the kernel is asked again whether it takes them together.
 const ALONE: u32 = 1_000;
 
+/// The shortest header of TCP.
+const TCP_HEADER: usize = 20;
+
 /// TCP's checksum is so far behind the begin of its header.
 const TCP_CHECKSUM: u16 = 16;
 
@@ -96,6 +99,14 @@ fn bind(local: SocketAddr) -> io::Result<UdpSocket> {
     Ok(descriptor.into())
 }
 
+/// Whether an address is one of this machine, in the calling thread's network namespace: what is for it comes from it.
+fn is_own(address: SocketAddr) -> io::Result<bool> {
+    let any = if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let probe = UdpSocket::bind((any, 0))?;
+    // Nothing is sent. Where no route leads there, it is somebody else's.
+    Ok(probe.connect(address).is_ok() && probe.local_addr()?.ip() == address.ip())
+}
+
 impl TunnelPort {
     /// Opens the end of a tunnel in the calling thread's network namespace, for a network with this MTU, in bytes.
     ///
@@ -109,6 +120,11 @@ impl TunnelPort {
             tunnel.local.map_or(any, |local| local.address),
             tunnel.local.and_then(|local| local.port).unwrap_or(port),
         );
+        if remote.port() == local.port() && local.ip().is_unspecified() && is_own(remote)? {
+            let circle =
+                format!("{} is this machine, so that what is sent comes back: name the other end", remote.ip());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, circle));
+        }
         let socket = bind(local).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
                 let taken =
@@ -218,7 +234,11 @@ impl TunnelPort {
             return None;
         }
         let start = usize::from(undone.start);
-        let payload = start + usize::from(frame.get(start + 12)? >> 4) * 4;
+        let header = usize::from(frame.get(start + 12)? >> 4) * 4;
+        let payload = start + header;
+        if header < TCP_HEADER {
+            return None;
+        }
         let is_v4 = frame[12..FRAME_MIN] == ethertype::IPV4.to_be_bytes();
         Some(Segmentation {
             kind: if is_v4 { SegmentationKind::TcpV4 } else { SegmentationKind::TcpV6 },
@@ -459,6 +479,15 @@ mod tests {
             let joined: Vec<u8> = pieces.iter().flat_map(|piece| &piece[VNET_HEADER + 54..]).copied().collect();
             assert_eq!((joined == payload, one.alone), (true, left));
         }
+    }
+
+    #[test]
+    fn a_tunnel_does_not_lead_to_itself() {
+        let port = free_port();
+        let open = |local: &str| open(&format!("vxlan:{HERE}:{port},vni=7,local={local}:{port}"));
+        let error = open("0.0.0.0").unwrap_err().to_string();
+        assert!(error.starts_with("127.0.0.1 is this machine"), "{error}");
+        open(THERE).unwrap();
     }
 
     #[test]
