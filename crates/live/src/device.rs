@@ -268,6 +268,11 @@ impl Device {
         if let Source::Guest(_, attachment) = &self.source { Some(attachment.path()) } else { None }
     }
 
+    /// By how many pairs of queues a guest gets frames at the vhost-user socket that it is, if it is one.
+    pub fn queues_used(&self) -> Option<u8> {
+        if let Source::Guest(_, attachment) = &self.source { Some(attachment.queues().0 as u8) } else { None }
+    }
+
     /// The socket to be watched: readable when a frame waits.
     pub fn socket(&self) -> Arc<OwnedFd> {
         match &self.source {

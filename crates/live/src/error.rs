@@ -582,7 +582,7 @@ fn tunnel_hint(source: &io::Error) -> &'static str {
 fn socket_hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            "another network or program listens there, or a file has this name: name another socket, or end or remove that one (of this network before a change: `heddle down` first)"
+            "another network or program listens there, or a file has this name: name another socket, or end or remove that one (of this network before a change, also one of its options: `heddle port del` or `heddle down` first)"
         }
         io::ErrorKind::NotFound => "make the folder first; sockets are relative to the folder of the fabric file",
         io::ErrorKind::InvalidInput => "a socket's path has 107 bytes at most: name one in a folder nearer to the root",

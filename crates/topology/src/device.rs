@@ -98,7 +98,7 @@ impl<'a> DeviceName<'a> {
                     failed.err().map(WhyNot::VhostUser),
                     "not a socket",
                     "`vhost-user:` makes a socket in the network's runtime folder; `vhost-user:/tmp/vm1.sock` makes that one, `vhost-user:/tmp/vm1.sock,client` \
-                     connects to it",
+                     connects to it; `,queues=4` behind it for as many pairs of queues",
                 ),
             },
             Some(("vxlan" | "geneve", _)) => match TunnelDevice::parse(text).transpose() {
