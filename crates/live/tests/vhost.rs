@@ -184,8 +184,8 @@ fn dpdk_uses_several_queues_and_comes_back_when_it_was_killed() {
     let network = bed.up("queues", QUEUES);
     let socket = bed.folder.path().join("heddle/queues/vhost-user/vm1.sock");
     let queues = || network.counters().unwrap().ports.into_iter().find(|port| port.host == "vm1").unwrap().queues_used;
-    // Each from a port of its own, until an answer has come.
-    let flows = "for n in $(seq 32); do until exec 3<>/dev/udp/10.0.0.2/9 && echo $n >&3 && read -r -t 0.2 said <&3 && [ \"$said\" = $n ]; do :; done; done; echo all";
+    // Each from a port of its own, until an answer has come. Bash would read a byte of it, and lose the rest.
+    let flows = "for n in $(seq 32); do until exec 3<>/dev/udp/10.0.0.2/9 && echo $n >&3 && [ \"$(timeout 1 head -n 1 <&3)\" = $n ]; do :; done; done; echo all";
     for number in 0..2 {
         let testpmd = Testpmd::start(&socket, number);
         bed::wait_until("both pairs are used", || queues() == [2]);
