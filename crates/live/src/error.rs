@@ -423,6 +423,9 @@ impl Error {
             }
             Self::Gone => "its log lies in the runtime folder; `heddle clean` removes what it left",
             Self::DeviceCount { .. } => "leave `members` as in the file, or simulate it: `heddle run --sim`",
+            Self::Device { device, source, .. } if device.starts_with(topology::DpdkDevice::PREFIX) => {
+                dpdk_hint(source)
+            }
             Self::Device { device, source, .. } if topology::VhostUserDevice::of(device).is_some() => {
                 socket_hint(source)
             }
@@ -576,6 +579,20 @@ fn tunnel_hint(source: &io::Error) -> &'static str {
         io::ErrorKind::AddrNotAvailable => "`local` has to be an address of this machine: `ip address` shows them",
         io::ErrorKind::PermissionDenied => "tunnels are for root: `sudo heddle up ..`",
         _ => "`ip address` and `ip route` show what this machine has and reaches",
+    }
+}
+
+fn dpdk_hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::Unsupported if !cfg!(feature = "dpdk") => {
+            "build it with DPDK (Debian: `apt install libdpdk-dev`): `cargo build --release --features dpdk`, or open the device by `xdp:`, or by its name alone"
+        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::ResourceBusy => {
+            "this network has it already: give each port a number of its own (`net_null0`, `net_null1`); before a change of its arguments: `heddle port del` or `heddle down` first"
+        }
+        _ => {
+            "DPDK's own lines are on the log (`HEDDLE_DPDK_EAL`, its command line, may have `--log-level=8`); `dpdk:` takes what its programs take behind `--vdev`"
+        }
     }
 }
 

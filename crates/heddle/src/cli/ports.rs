@@ -26,7 +26,7 @@ pub enum PortAction {
     /// The port is behind the others of the switch, and leads to a host that is called as the port is, and is not made: whatever is behind the device. Packets, programs, flows and all other
     /// ports go on untouched. It holds until `heddle up` applies a file; what is to stay is written there, under `switches:`.
     ///
-    /// DEVICE is a network device of the machine (of the network namespace in which `heddle up` was called), `xdp:DEVICE`, `vhost-user:SOCKET` (`,queues=4` behind it for as many pairs of queues), `vxlan:ADDRESS,vni=N`, `geneve:ADDRESS,vni=N` (`vni=flow`: flows say which network), `null:` or `pcap:FILE`, as in `devices` of
+    /// DEVICE is a network device of the machine (of the network namespace in which `heddle up` was called), `xdp:DEVICE`, `vhost-user:SOCKET` (`,queues=4` behind it for as many pairs of queues), `dpdk:DEVICE` where this program was built with DPDK, `vxlan:ADDRESS,vni=N`, `geneve:ADDRESS,vni=N` (`vni=flow`: flows say which network), `null:` or `pcap:FILE`, as in `devices` of
     /// a file; relative names are of the folder of the network's file. The keys are those of ports in the file.
     #[command(after_help = ADD_EXAMPLES)]
     Add(PortAdded),
