@@ -60,10 +60,11 @@ fn ports_come_and_go_while_the_network_runs() {
     let wrong = refused(&["port", "add", "leaf1", "x", "no-such-device"]);
     assert!(wrong.contains("no-such-device"), "{wrong}");
     let wrong = refused(&["port", "add", "leaf1", "x", "vhost-user:,queues=9"]);
-    assert!(wrong.contains("`9` is no number of queues from 1 to 8"), "{wrong}");
+    assert!(wrong.contains("`9` is no number of queues"), "{wrong}");
     if cfg!(not(feature = "dpdk")) {
         let wrong = refused(&["port", "add", "leaf1", "x", "dpdk:net_null0"]);
-        assert!(wrong.contains("built without DPDK") && wrong.contains("--features dpdk"), "{wrong}");
+        let words: Vec<&str> = wrong.split_whitespace().filter(|word| *word != "│").collect();
+        assert!(words.join(" ").contains("was built without DPDK"), "{wrong}");
     }
     assert_eq!(ports("leaf1").as_array().map(Vec::len), Some(5), "what is refused changes nothing");
     let wrong = refused(&["port", "del", "leaf1", "h1"]);

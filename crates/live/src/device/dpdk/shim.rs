@@ -16,6 +16,7 @@ pub struct RawPort {
     pub number: u16,
 }
 
+// SAFETY: these are the functions of `dpdk/shim.c`, which `build.rs` compiles, with the types that they have there.
 unsafe extern "C" {
     pub fn heddle_dpdk_start(count: c_int, arguments: *mut *mut c_char) -> c_int;
     pub fn heddle_dpdk_open(

@@ -157,20 +157,20 @@ fn net_af_packet_is_one_end_of_a_veth() {
         assert!(done.success(), "ip {line}");
     }
     assert_eq!(why("dpdk:net_af_packet0,iface=d9").kind(), io::ErrorKind::NotFound);
-    let (mut ours, mut theirs) = (device("dpdk:net_af_packet0,iface=d0"), PacketPort::open("d1").unwrap());
+    let (mut own, mut theirs) = (device("dpdk:net_af_packet0,iface=d0"), PacketPort::open("d1").unwrap());
     let (mut buffer, mut number) = ([0; 3_000], 0);
     for len in [60, 61, 700, 1_514] {
         number += 1;
         until("a frame has come", || {
-            ours.write(&frame(number, len)).unwrap();
-            assert_eq!(ours.flush(), Unsent::default());
+            own.write(&frame(number, len)).unwrap();
+            assert_eq!(own.flush(), Unsent::default());
             let read = theirs.read(&mut buffer).unwrap()?;
             (buffer[VNET_HEADER..read] == frame(number, len)[VNET_HEADER..]).then_some(())
         });
         until("a frame has come back", || {
             theirs.write(&frame(100 + number, len)).unwrap();
             theirs.flush();
-            let read = ours.read(&mut buffer).unwrap()?;
+            let read = own.read(&mut buffer).unwrap()?;
             (buffer[..read] == frame(100 + number, len)).then_some(())
         });
     }
