@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use live::virtqueue::{Call, GuestMemory, Layout, Offloads, Receiveq, RegionSpec, Ring, RingSpec, Transmitq};
+use live::virtqueue::{Call, Controlq, GuestMemory, Layout, Offloads, Receiveq, RegionSpec, Ring, RingSpec, Transmitq};
 
 /// Two regions that are neighbours, the second one before the first one in the file.
 const GUEST: u64 = 0x1_0000;
@@ -50,6 +50,10 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     receiveq.show_used(&Call::default());
+    // The same as commands.
+    let mut controlq = Controlq::new(ring().expect("it was one before"));
+    // Answers may be written where the guest says what is available: then it may go on.
+    let _ = controlq.serve(4, &Call::default(), |pairs| assert!((1..=4).contains(&pairs), "there are 4"));
 });
 
 /// Shared memory for a guest.

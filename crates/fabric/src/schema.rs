@@ -87,7 +87,7 @@ schema!([] Name, "Name", |_g| json_schema!({
 }));
 schema!([] Device, "Device", |_g| json_schema!({
     "type": ["string", "number"],
-    "pattern": "^((xdp:)?[^\\s/:]{1,15}|null:([1-9][0-9]{1,3})?|pcap:.+|vhost-user:.*|(vxlan|geneve):.+,vni=.+)$",
+    "pattern": "^((xdp:)?[^\\s/:]{1,15}|null:([1-9][0-9]{1,3})?|dpdk:.+|pcap:.+|vhost-user:.*|(vxlan|geneve):.+,vni=.+)$",
 }));
 schema!([] Command, "Command", |_g| json_schema!({
     "type": ["string", "array"],

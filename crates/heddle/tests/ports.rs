@@ -43,6 +43,8 @@ fn ports_come_and_go_while_the_network_runs() {
     let added = ports("leaf1");
     assert_eq!(names(&added)[4], "4:vm:vhost-user");
     assert_eq!((&added[4]["device"], &added[4]["vlan"]), (&"vhost-user:".into(), &"access 10".into()), "{added}");
+    assert_eq!((&added[4]["queues"], &added[4]["queues-used"]), (&1.into(), &0.into()), "{added}");
+    assert_eq!(added[0]["queues"], Value::Null, "{added}");
     let flows = json(&said(&["flow", "show", "leaf1", "icmp", "-o", "json"]));
     assert!(flows[0]["packets"].as_u64() > Some(0), "{flows}");
     // The new port can be named at once.
@@ -57,6 +59,13 @@ fn ports_come_and_go_while_the_network_runs() {
     assert!(wrong.contains("there is no switch `leaf9`"), "{wrong}");
     let wrong = refused(&["port", "add", "leaf1", "x", "no-such-device"]);
     assert!(wrong.contains("no-such-device"), "{wrong}");
+    let wrong = refused(&["port", "add", "leaf1", "x", "vhost-user:,queues=9"]);
+    assert!(wrong.contains("`9` is no number of queues"), "{wrong}");
+    if cfg!(not(feature = "dpdk")) {
+        let wrong = refused(&["port", "add", "leaf1", "x", "dpdk:net_null0"]);
+        let words: Vec<&str> = wrong.split_whitespace().filter(|word| *word != "│").collect();
+        assert!(words.join(" ").contains("was built without DPDK"), "{wrong}");
+    }
     assert_eq!(ports("leaf1").as_array().map(Vec::len), Some(5), "what is refused changes nothing");
     let wrong = refused(&["port", "del", "leaf1", "h1"]);
     assert!(wrong.contains("the end of a link of the file") && wrong.contains("heddle link down leaf1 h1"), "{wrong}");

@@ -491,6 +491,9 @@ pub struct PortCounters {
     /// What is wrong with what is behind the port, so that nothing more comes from there: of a capture that is cut off or damaged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// By device, where one is a socket for guests: by how many pairs of queues a guest gets frames there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues_used: Vec<u8>,
 }
 
 /// What passed a host's port.

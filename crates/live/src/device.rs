@@ -4,6 +4,7 @@
 //! nowhere ([`null`]), captures are files ([`crate::capture`]).
 #![allow(unsafe_code)]
 
+mod dpdk;
 pub(crate) mod null;
 mod tunnel;
 pub(crate) mod vhost;
@@ -167,6 +168,10 @@ impl Device {
                 fault = attachment.fault();
                 (Source::Guest(attachment.descriptor().map_err(failed)?, attachment), Box::new(port))
             }
+            Ok(DeviceName::Dpdk(device)) => {
+                let (port, descriptor) = dpdk::open(device).map_err(failed)?;
+                (Source::Port(descriptor), port)
+            }
             Ok(DeviceName::Tunnel(device)) => {
                 let port = TunnelPort::open(device, surroundings.fabric.mtu).map_err(failed)?;
                 (Source::Port(port.descriptor().map_err(failed)?), Box::new(port))
@@ -194,9 +199,10 @@ impl Device {
     pub fn open_all(host: NodeId, surroundings: &Surroundings<'_>) -> Result<Vec<Arc<Self>>, Error> {
         let Node { name, devices, .. } = &surroundings.fabric.topology.nodes[host];
         // Only devices of the kernel's and tunnels are there. Who is not root may not go there, and has sockets, captures and null devices all the same.
-        let is_kernel_s = |device: &&String| {
-            let parsed = DeviceName::parse(device);
-            matches!(parsed, Ok(DeviceName::Kernel(_) | DeviceName::Xdp(_) | DeviceName::Tunnel(_)) | Err(_))
+        let is_kernel_s = |device: &&String| match DeviceName::parse(device) {
+            Ok(DeviceName::Kernel(_) | DeviceName::Xdp(_) | DeviceName::Tunnel(_)) | Err(_) => true,
+            Ok(DeviceName::Dpdk(device)) => dpdk::is_of_machine(device),
+            Ok(DeviceName::Null(_) | DeviceName::Pcap(_) | DeviceName::VhostUser(_)) => false,
         };
         in_namespace(|| {
             if let Some(device) = devices.iter().find(is_kernel_s) {
@@ -266,6 +272,11 @@ impl Device {
     /// Where the vhost-user socket is that it is, if it is one.
     pub fn vhost_path(&self) -> Option<&Path> {
         if let Source::Guest(_, attachment) = &self.source { Some(attachment.path()) } else { None }
+    }
+
+    /// By how many pairs of queues a guest gets frames at the vhost-user socket that it is, if it is one.
+    pub fn queues_used(&self) -> Option<u8> {
+        if let Source::Guest(_, attachment) = &self.source { Some(attachment.queues().0 as u8) } else { None }
     }
 
     /// The socket to be watched: readable when a frame waits.

@@ -423,6 +423,9 @@ impl Error {
             }
             Self::Gone => "its log lies in the runtime folder; `heddle clean` removes what it left",
             Self::DeviceCount { .. } => "leave `members` as in the file, or simulate it: `heddle run --sim`",
+            Self::Device { device, source, .. } if device.starts_with(topology::DpdkDevice::PREFIX) => {
+                dpdk_hint(source)
+            }
             Self::Device { device, source, .. } if topology::VhostUserDevice::of(device).is_some() => {
                 socket_hint(source)
             }
@@ -579,10 +582,24 @@ fn tunnel_hint(source: &io::Error) -> &'static str {
     }
 }
 
+fn dpdk_hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::Unsupported if !cfg!(feature = "dpdk") => {
+            "build it with DPDK (Debian: `apt install libdpdk-dev`): `cargo build --release --features dpdk`, or open the device by `xdp:`, or by its name alone"
+        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::ResourceBusy => {
+            "this network has it already: give each port a number of its own (`net_null0`, `net_null1`); before a change of its arguments: `heddle port del` or `heddle down` first"
+        }
+        _ => {
+            "DPDK's own lines are on the log (`HEDDLE_DPDK_EAL`, its command line, may have `--log-level=8`); `dpdk:` takes what its programs take behind `--vdev`"
+        }
+    }
+}
+
 fn socket_hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            "another network or program listens there, or a file has this name: name another socket, or end or remove that one (of this network before a change: `heddle down` first)"
+            "another network or program listens there, or a file has this name: name another socket, or end or remove that one (of this network before a change, also one of its options: `heddle port del` or `heddle down` first)"
         }
         io::ErrorKind::NotFound => "make the folder first; sockets are relative to the folder of the fabric file",
         io::ErrorKind::InvalidInput => "a socket's path has 107 bytes at most: name one in a folder nearer to the root",

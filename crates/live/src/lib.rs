@@ -68,7 +68,7 @@ pub use control::{Applied, Counters, LinksSet, Status};
 pub use convergence::{CONVERGENCE_MAX, UnconvergedBond, UnconvergedMember};
 pub use daemon::raise_file_limit;
 pub use dataplane::{FLOWS_COUNTED_MAX, RING_FRAMES, buffers, default_workers};
-pub use device::vhost::message as vhost_message;
+pub use device::vhost::{Socketless as SocketlessVhost, message as vhost_message};
 pub use error::Error;
 pub use instance::{CaptureOptions, CaptureStream, Instance, StartOptions, folder_of};
 pub use inventory::{Listed, Presence, inventory};

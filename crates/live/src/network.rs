@@ -553,6 +553,9 @@ impl Network {
             let mut faults = devices.iter().filter_map(|device| device.fault());
             if let Some(port) = counters.ports.iter_mut().find(|port| port.host == *name) {
                 port.fault = faults.next();
+                if devices.iter().any(|device| device.queues_used().is_some()) {
+                    port.queues_used = devices.iter().map(|device| device.queues_used().unwrap_or(0)).collect();
+                }
             }
         }
         self.checks.describe(&mut counters.services);

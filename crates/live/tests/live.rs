@@ -10,6 +10,8 @@ mod changes;
 mod clock;
 mod convergence;
 mod crash;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod external_addresses;
 mod external_host;
 mod far_ends;

@@ -1,6 +1,8 @@
 //! Guests at vhost-user sockets of a network.
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use crate::bed::guest::{EVENT_IDX, Guest, MRG_RXBUF, TRANSMITQ, VERSION_1};
 use crate::bed::{self, Bed, source};
@@ -120,4 +122,87 @@ fn guests_stay_attached_while_the_network_changes_and_links_may_have_rates() {
     drop(network);
     bed::wait_until("the network has gone", || guests.bed.is_empty());
     assert!(!guests.socket(2).exists());
+}
+
+/// A host, and a guest with two pairs of queues.
+const QUEUES: &str = "
+name: queues
+nodes:
+  h1: { kind: host, ipv4: 10.0.0.1 }
+  vm1: { kind: host, ipv4: 10.0.0.2, mac: '02:00:00:00:00:11', devices: ['vhost-user:,queues=2'] }
+  s1: switch
+links: [{ between: [h1, s1] }, { between: [vm1, s1] }]
+";
+
+/// DPDK's testpmd behind a socket, with two pairs of queues: it sends datagrams back to where they are from.
+struct Testpmd(Child);
+
+impl Testpmd {
+    fn start(socket: &Path, number: u32) -> Self {
+        let device =
+            format!("net_virtio_user0,path={},mac=02:00:00:00:00:11,queues=2,queue_size=256", socket.display());
+        let prefix = format!("queues{}-{number}", std::process::id());
+        let options = ["--no-pci", "--no-huge", "--no-shconf", "--no-telemetry", "-m", "256", "-l", "0,1"];
+        let mut child = Command::new("dpdk-testpmd")
+            .args(options)
+            .args(["--file-prefix", &prefix, "--vdev", &device, "--", "-i", "--rxq=2", "--txq=2", "--nb-cores=1"])
+            .args(["--total-num-mbufs=4096", "--forward-mode=5tswap"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"start\n").unwrap();
+        Self(child)
+    }
+
+    /// Ends it; what it has said.
+    fn end(mut self) -> String {
+        // Whoever has ended says why.
+        let _ = self.0.stdin.take().unwrap().write_all(b"show fwd stats all\nstop\nquit\n");
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut self.0.stdout.take().unwrap(), &mut said).unwrap();
+        std::io::Read::read_to_string(&mut self.0.stderr.take().unwrap(), &mut said).unwrap();
+        said
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn dpdk_uses_several_queues_and_comes_back_when_it_was_killed() {
+    if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
+        eprintln!("dpdk-testpmd is not installed: not tried");
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let network = bed.up("queues", QUEUES);
+    let socket = bed.folder.path().join("heddle/queues/vhost-user/vm1.sock");
+    let queues = || network.counters().unwrap().ports.into_iter().find(|port| port.host == "vm1").unwrap().queues_used;
+    // Each from a port of its own, until an answer has come. Bash would read a byte of it, and lose the rest.
+    let flows = "for n in $(seq 32); do until exec 3<>/dev/udp/10.0.0.2/9 && echo $n >&3 && [ \"$(timeout 1 head -n 1 <&3)\" = $n ]; do :; done; done; echo all";
+    for number in 0..2 {
+        let testpmd = Testpmd::start(&socket, number);
+        bed::wait_until("both pairs are used", || queues() == [2]);
+        assert_eq!(bed::output(network.command("h1", "bash", ["-c", flows])), "all\n");
+        if number == 0 {
+            // It is killed, and the next one is served.
+            drop(testpmd);
+            bed::wait_until("it has gone", || queues() == [0]);
+            continue;
+        }
+        let said = testpmd.end();
+        let packets = |queue: u32| {
+            let at = said.find(&format!("RX Port= 0/Queue= {queue}")).unwrap_or_else(|| panic!("{said}"));
+            let rest = said[at..].split_once("RX-packets:").unwrap_or_else(|| panic!("{said}")).1;
+            rest.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+        };
+        assert!(packets(0) > 0 && packets(1) > 0, "{said}");
+    }
+    assert_eq!(network.counters().unwrap().refused.malformed, 0);
 }

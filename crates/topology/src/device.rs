@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::{NotPcap, NotTunnel, NotVhostUser, NullDevice, PcapDevice, TunnelDevice, VhostUserDevice};
+use crate::{
+    DpdkDevice, NotDpdk, NotPcap, NotTunnel, NotVhostUser, NullDevice, PcapDevice, TunnelDevice, VhostUserDevice,
+};
 
 /// What is at the end of a link of a host that is not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub enum DeviceName<'a> {
     Xdp(&'a str),
     /// Nobody.
     Null(NullDevice),
+    /// What a driver of DPDK has.
+    Dpdk(DpdkDevice<'a>),
     /// Files.
     Pcap(PcapDevice<'a>),
     /// A socket.
@@ -24,6 +28,8 @@ pub enum DeviceName<'a> {
 /// What is wrong with the name of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyNot<'a> {
+    /// Of a device of DPDK.
+    Dpdk(NotDpdk<'a>),
     /// Of a capture.
     Pcap(NotPcap<'a>),
     /// Of a socket of vhost-user.
@@ -35,6 +41,7 @@ pub enum WhyNot<'a> {
 impl fmt::Display for WhyNot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Dpdk(why) => why.fmt(f),
             Self::Pcap(why) => why.fmt(f),
             Self::VhostUser(why) => why.fmt(f),
             Self::Tunnel(why) => why.fmt(f),
@@ -84,6 +91,15 @@ impl<'a> DeviceName<'a> {
                      without regard to time stamps",
                 ),
             },
+            Some(("dpdk", _)) => match DpdkDevice::parse(text).transpose() {
+                Ok(Some(device)) => return Ok(Self::Dpdk(device)),
+                failed => (
+                    "is no device of DPDK",
+                    failed.err().map(WhyNot::Dpdk),
+                    "not a device with its arguments",
+                    "`dpdk:net_af_packet0,iface=eth1` is the device eth1 by DPDK's driver af_packet: the device's name and its arguments, as behind `--vdev` of DPDK's programs",
+                ),
+            },
             Some(("xdp", name)) if is_of_kernel(name) => return Ok(Self::Xdp(name)),
             Some(("xdp", _)) => (
                 "can't be a network device",
@@ -98,7 +114,7 @@ impl<'a> DeviceName<'a> {
                     failed.err().map(WhyNot::VhostUser),
                     "not a socket",
                     "`vhost-user:` makes a socket in the network's runtime folder; `vhost-user:/tmp/vm1.sock` makes that one, `vhost-user:/tmp/vm1.sock,client` \
-                     connects to it",
+                     connects to it; `,queues=4` behind it for as many pairs of queues",
                 ),
             },
             Some(("vxlan" | "geneve", _)) => match TunnelDevice::parse(text).transpose() {
@@ -128,6 +144,7 @@ impl<'a> DeviceName<'a> {
             Self::Kernel(_) => "af-packet",
             Self::Xdp(_) => "af-xdp",
             Self::Null(_) => "null",
+            Self::Dpdk(_) => "dpdk",
             Self::Pcap(_) => "pcap",
             Self::VhostUser(_) => "vhost-user",
             Self::Tunnel(tunnel) => tunnel.kind.name(),
@@ -138,6 +155,7 @@ impl<'a> DeviceName<'a> {
     pub const fn exclusive(self) -> Option<&'a str> {
         match self {
             Self::Kernel(name) | Self::Xdp(name) => Some(name),
+            Self::Dpdk(device) => Some(device.name),
             Self::Pcap(capture) => capture.tx,
             Self::VhostUser(device) => device.socket,
             Self::Tunnel(device) => Some(device.name),
@@ -167,6 +185,7 @@ mod tests {
                 "xdp:eth0",
                 "null:",
                 "null:64",
+                "dpdk:net_null0",
                 "pcap:a/b.pcap",
                 "pcap:rx=a,tx=b",
                 "vhost-user:",
@@ -190,6 +209,7 @@ mod tests {
                 "xdp:a/b",
                 "xdp:xdp:a",
                 "null:7",
+                "dpdk:",
                 "pcap:",
                 "pcap:a,a",
                 "vhost-user:a,b",

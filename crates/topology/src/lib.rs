@@ -13,6 +13,7 @@
 
 mod build;
 mod device;
+mod dpdk;
 mod graph;
 mod index;
 mod lookup;
@@ -26,6 +27,7 @@ mod vhost;
 
 pub use build::Group;
 pub use device::{DeviceName, NotADevice, WhyNot};
+pub use dpdk::{DpdkDevice, NotDpdk};
 pub use graph::{BondEnd, HostAddress, Link, LinkEnd, Node, NodeKind, Side, Topology};
 pub use index::{BondEndId, Direction, LinkId, NetPort, NodeId, PortId};
 pub use null::NullDevice;

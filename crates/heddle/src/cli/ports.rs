@@ -26,7 +26,7 @@ pub enum PortAction {
     /// The port is behind the others of the switch, and leads to a host that is called as the port is, and is not made: whatever is behind the device. Packets, programs, flows and all other
     /// ports go on untouched. It holds until `heddle up` applies a file; what is to stay is written there, under `switches:`.
     ///
-    /// DEVICE is a network device of the machine (of the network namespace in which `heddle up` was called), `xdp:DEVICE`, `vhost-user:SOCKET`, `vxlan:ADDRESS,vni=N`, `geneve:ADDRESS,vni=N` (`vni=flow`: flows say which network), `null:` or `pcap:FILE`, as in `devices` of
+    /// DEVICE is a network device of the machine (of the network namespace in which `heddle up` was called), `xdp:DEVICE`, `vhost-user:SOCKET` (`,queues=4` behind it for as many pairs of queues), `dpdk:DEVICE` where this program was built with DPDK, `vxlan:ADDRESS,vni=N`, `geneve:ADDRESS,vni=N` (`vni=flow`: flows say which network), `null:` or `pcap:FILE`, as in `devices` of
     /// a file; relative names are of the folder of the network's file. The keys are those of ports in the file.
     #[command(after_help = ADD_EXAMPLES)]
     Add(PortAdded),
@@ -39,7 +39,7 @@ pub enum PortAction {
     /// Take a port on a device away from a switch, as `ovs-vsctl del-port` does
     #[command(visible_alias = "delete", after_help = "Example: heddle port del leaf1 vm1")]
     Del(PortRemoved),
-    /// Show the ports of a switch, or of all: number, where each leads, type, device, carrier, rate, VLANs, and what has passed
+    /// Show the ports of a switch, or of all: number, where each leads, type, device, carrier, queues that there are and that a guest uses, rate, VLANs, and what has passed
     #[command(after_help = "Examples:\n  heddle port show leaf1\n  heddle port show -o json")]
     Show {
         /// The switch; if left out, all
@@ -51,6 +51,7 @@ pub enum PortAction {
 const ADD_EXAMPLES: &str = "\
 Examples:
   heddle port add leaf1 vm1 vhost-user:/run/vm1.sock tag=10
+  heddle port add leaf1 vm2 vhost-user:/run/vm2.sock,queues=4
   heddle port add leaf1 uplink eth1 trunks=10,20
   heddle port add leaf1 lan tap0 vlan-mode=native-untagged tag=1 storm-control=1000/s";
 

@@ -5,7 +5,7 @@ use live::control::{Counters, PortCounters};
 use live::{Error, Instance};
 use miette::{Report, miette};
 use serde_json::{Value, json};
-use topology::{DeviceName, HostAddress, LinkId, NodeId, PortId, Side, Topology};
+use topology::{DeviceName, HostAddress, LinkId, NodeId, PortId, Side, Topology, VhostUserDevice};
 use vswitch::port::PortVlans;
 
 use super::explain;
@@ -170,6 +170,8 @@ fn show(
         "type",
         "device",
         "carrier",
+        "queues",
+        "queues-used",
         "rate-bps",
         "vlan",
         "rx-packets",
@@ -177,7 +179,8 @@ fn show(
         "tx-packets",
         "tx-bytes",
         "drops",
-    ]);
+    ])
+    .with_rare(&["queues", "queues-used"]);
     for switch in switches.filter(|id| wanted.is_none_or(|wanted| wanted == *id)) {
         for port in now.topology.nodes[switch].ports.keys().filter(|port| is_wanted(switch, *port)) {
             rows.push(row(&now, &counters, switch, port));
@@ -187,7 +190,7 @@ fn show(
 }
 
 /// A port: where it leads, what it is, and what has passed it. To the switch, what the other end sends is received.
-fn row(fabric: &Fabric, counters: &Counters, switch: NodeId, port: PortId) -> [Value; 13] {
+fn row(fabric: &Fabric, counters: &Counters, switch: NodeId, port: PortId) -> [Value; 15] {
     let topology = &fabric.topology;
     let (link, side) = topology.nodes[switch].ports[port];
     let far = topology.links[link].end(side.other());
@@ -201,6 +204,7 @@ fn row(fabric: &Fabric, counters: &Counters, switch: NodeId, port: PortId) -> [V
     };
     let of_host: Option<&PortCounters> = counters.ports.iter().find(|counted| counted.host == peer.name);
     let at_host = of_host.filter(|_| topology.is_host(far.node)).map_or(0, |counted| counted.traffic.drops);
+    let queues = device.and_then(|name| VhostUserDevice::of(name)).map(|device| device.queues);
     let settings = fabric.switches.get(&switch).and_then(|switch| switch.ports.get(&port));
     [
         json!(topology.nodes[switch].name),
@@ -209,6 +213,8 @@ fn row(fabric: &Fabric, counters: &Counters, switch: NodeId, port: PortId) -> [V
         json!(kind(topology, far.node, device.map(String::as_str))),
         json!(device),
         json!(of_link.map(|link| if link.up { "up" } else { "down" })),
+        json!(queues),
+        json!(queues.and(of_host).map(|counted| counted.queues_used.get(usize::from(far.port.0)).unwrap_or(&0))),
         json!(topology.links[link].spec_from(side).rate_bps),
         json!(settings.and_then(|settings| settings.vlans.as_ref()).map(vlans)),
         json!(received.packets),

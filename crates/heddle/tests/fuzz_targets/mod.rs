@@ -65,6 +65,7 @@ targets! {
     tree_path
     tree_snapshot
     vhost_message
+    vhost_queues
     virtqueue
     wal_folder
     wire_headers

@@ -204,7 +204,7 @@ mod tests {
             unwatched_flows: 1_000,
         };
         let traffic = PortTraffic { drops: 8, sent_packets: 1_000, ..Default::default() };
-        let ports = vec![PortCounters { host: "h1".to_owned(), traffic, fault: None }; 2];
+        let ports = vec![PortCounters { host: "h1".to_owned(), traffic, ..PortCounters::default() }; 2];
         let after = Counters { refused, ports, ..Counters::default() };
         let window = Window { before: &Counters::default(), after: &after };
         assert_eq!((window.lost_outside_links(), window.uncounted()), (39, 1_000));

@@ -87,6 +87,15 @@ impl<'a> RxBurst<'a> {
     }
 }
 
+/// The frames of one burst of a port of a test, each behind its virtio-net header.
+#[cfg(test)]
+pub fn burst_of(port: &mut impl crate::port::Port) -> Vec<Vec<u8>> {
+    let mut pool = Pool::new(2_000, 2 * BURST_FRAMES * 2_000, super::pool::Depot::default());
+    let (mut packets, mut spare) = (Vec::new(), vec![0; 2_000]);
+    port.rx_burst(&mut RxBurst::new(&mut pool, &mut packets, &mut spare)).expect("it can be read");
+    packets.iter().map(|packet| packet.bytes().to_vec()).collect()
+}
+
 /// Frames that are handed to a port, each behind its virtio-net header.
 #[derive(Clone, Copy, Debug)]
 pub struct TxFrames<'a>(pub(super) &'a [Packet]);

@@ -52,6 +52,8 @@ use crate::control::Counters;
 use crate::convergence::UnconvergedBond;
 use crate::device::{Attached, Replacement};
 use crate::kernel_path::FlowTable;
+#[cfg(test)]
+pub use burst::burst_of;
 pub use burst::{RxBurst, TxFrames};
 use changeover::{Before, Change, Changeover, Next, Peers};
 pub use edge::buffers;

@@ -8,13 +8,18 @@
 //!  worker: transmitq -> network, network -> receiveq     Shared
 //! ```
 //!
+//! There may be several pairs of queues. What the guest sends is taken from one after the other, so many frames at a time; what it gets is spread over those that it uses by the hash
+//! of the flow, so that a flow stays in order.
+//!
 //! The guest may write nonsense at any time. It is found out where it is read ([`crate::virtqueue`]); the guest is cut off then, and may connect again.
 
 mod backend;
+mod commands;
 mod connection;
 mod control;
 pub mod message;
 mod shared;
+mod socketless;
 #[cfg(test)]
 mod tests;
 
@@ -26,14 +31,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use topology::VhostUserDevice;
+use vswitch::FlowKey;
+use vswitch::spread::ecmp;
+
+pub use self::socketless::Socketless;
 
 use self::control::{Control, Endpoint, Listener};
 use self::shared::{Rings, Shared};
 use crate::port::{Fault, Port, RxBurst, TxFrames, Unsent};
+use crate::tap::VNET_HEADER;
 use crate::virtqueue::Finisher;
 
 /// Bursts that find nothing before the worker waits for the guest's kick: to be kicked and to wake up costs both as much as many frames.
 const IDLE_BURSTS: u32 = 64;
+
+/// Frames that are taken from one pair of queues before the next one has its turn.
+const TURN_FRAMES: usize = 16;
+
+/// What the hash by which flows are spread over pairs of queues is salted with: what comes here may have been chosen by the same hash before.
+const SALT: u64 = 0x7669_7274_696f;
 
 /// The folder of sockets that the file does not name, in the network's runtime folder.
 const FOLDER: &str = "vhost-user";
@@ -83,7 +99,7 @@ impl Attachment {
     /// If somebody listens there already, the path is too long, or the kernel refuses.
     pub fn open(device: VhostUserDevice<'_>, places: Places<'_>) -> io::Result<(Self, VhostPort)> {
         let path = places.path(device)?;
-        let shared = Arc::new(Shared::new()?);
+        let shared = Arc::new(Shared::new(device.queues.into())?);
         let endpoint =
             if device.is_client { Endpoint::Client(path.clone()) } else { Endpoint::Server(Listener::bind(&path)?) };
         let name = format!("host {}, {}", places.host.0, path.display());
@@ -100,6 +116,11 @@ impl Attachment {
     /// Whether a guest is attached.
     pub fn has_carrier(&self) -> bool {
         self.shared.has_carrier()
+    }
+
+    /// How many pairs of queues a guest has that is attached, and how many it may have.
+    pub fn queues(&self) -> (usize, usize) {
+        (self.shared.used_pairs(), self.shared.pairs)
     }
 
     /// Why no guest is attached, if the last one was cut off.
@@ -124,7 +145,11 @@ pub struct VhostPort {
     is_polling: bool,
     /// Bursts in a row that have found nothing.
     idle: u32,
-    /// Whether frames were written that the guest has not been shown.
+    /// The pair of queues whose turn it is.
+    turn: usize,
+    /// By pair, as bits: whether frames were written that the guest has not been shown.
+    written: u8,
+    /// Whether the worker is to call [`Port::flush`].
     is_waiting: bool,
     finisher: Finisher,
     /// Chains that were no frames, since this was asked last.
@@ -133,7 +158,16 @@ pub struct VhostPort {
 
 impl VhostPort {
     fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, is_polling: false, idle: 0, is_waiting: false, finisher: Finisher::default(), losses: 0 }
+        Self {
+            shared,
+            is_polling: false,
+            idle: 0,
+            turn: 0,
+            written: 0,
+            is_waiting: false,
+            finisher: Finisher::default(),
+            losses: 0,
+        }
     }
 
     /// Nothing has come: after a while, the guest is asked to kick.
@@ -145,14 +179,18 @@ impl VhostPort {
         self.shared.poll_no_more();
         self.is_polling = false;
         self.idle = 0;
-        let Some((queue, _)) = rings.transmitq.used().filter(|_| rings.broken.is_none()) else { return };
-        let ring = queue.ring();
-        ring.ask_for_notifications(true);
-        // What came before it could know that it was to kick.
-        if !matches!(ring.available(1), Ok(0)) {
-            ring.ask_for_notifications(false);
-            self.is_polling = true;
-            self.shared.poll_on();
+        if rings.broken.is_some() {
+            return;
+        }
+        let transmitqs = rings.pairs.iter_mut().filter_map(|pair| pair.transmitq.used());
+        let has_news = transmitqs.fold(false, |has_news, (queue, _)| {
+            let ring = queue.ring();
+            ring.ask_for_notifications(true);
+            // What came before it could know that it was to kick.
+            has_news | !matches!(ring.available(1), Ok(0))
+        });
+        if has_news {
+            self.wake_up(rings);
         }
     }
 
@@ -161,8 +199,10 @@ impl VhostPort {
         self.shared.forget_kicks();
         self.shared.poll_on();
         self.is_polling = true;
-        if let Some((queue, _)) = rings.transmitq.used() {
-            queue.ring().ask_for_notifications(false);
+        for pair in &mut rings.pairs {
+            if let Some((queue, _)) = pair.transmitq.used() {
+                queue.ring().ask_for_notifications(false);
+            }
         }
     }
 
@@ -180,42 +220,61 @@ impl VhostPort {
         } else {
             self.rest(&mut rings);
         }
-        if let Some(queue) = &mut rings.transmitq.queue {
-            let has_faulted = queue.ring().memory().has_faulted();
-            self.check_memory(&mut rings, has_faulted);
-        }
+        self.check_memory(&mut rings);
         Ok(())
+    }
+
+    /// Shows the guest what was read.
+    #[inline]
+    fn show_read(rings: &mut Rings) {
+        for pair in &mut rings.pairs {
+            if let Some((queue, call)) = pair.transmitq.used() {
+                queue.show_used(call);
+            }
+        }
     }
 
     /// Shows the guest what was written.
     #[inline]
-    fn show(&self, rings: &mut Rings) {
-        if let Some((queue, call)) = rings.receiveq.used() {
-            queue.show_used(call);
-            let has_faulted = queue.ring().memory().has_faulted();
-            self.check_memory(rings, has_faulted);
+    fn show_written(&mut self, rings: &mut Rings) {
+        let mut written = std::mem::take(&mut self.written);
+        while written != 0 {
+            let at = written.trailing_zeros() as usize;
+            written &= written - 1;
+            if let Some((queue, call)) = rings.pairs[at].receiveq.used() {
+                queue.show_used(call);
+            }
         }
+        self.check_memory(rings);
     }
 
-    /// Cuts the guest off if it has cut off its memory.
+    /// Cuts the guest off if it has cut off its memory, which all rings have in common.
     #[inline]
-    fn check_memory(&self, rings: &mut Rings, has_faulted: bool) {
-        if has_faulted {
+    fn check_memory(&self, rings: &mut Rings) {
+        if rings.running().next().is_some_and(|ring| ring.memory().has_faulted()) {
             self.shared.break_off(rings, "a file of its memory was cut off");
         }
     }
 
-    /// Reads one frame of the guest.
+    /// The pair whose turn it is; the next one has the next turn.
     #[inline]
-    fn read_from(&mut self, rings: &mut Rings, buffer: &mut [u8]) -> Option<usize> {
+    fn next_turn(&mut self, rings: &Rings) -> usize {
+        let at = self.turn;
+        self.turn = if at + 1 < rings.pairs.len() { at + 1 } else { 0 };
+        at
+    }
+
+    /// Reads one frame that the guest has sent by this pair.
+    #[inline]
+    fn read_from(&mut self, rings: &mut Rings, at: usize, buffer: &mut [u8]) -> Option<usize> {
         if rings.broken.is_some() {
             return None;
         }
-        let (queue, _) = rings.transmitq.used()?;
+        let (queue, _) = rings.pairs[at].transmitq.used()?;
         match queue.read(buffer, &mut self.losses) {
             Ok(len) => len,
             Err(error) => {
-                self.shared.break_off(rings, format_args!("its transmitq has {error}"));
+                self.shared.break_off(rings, format_args!("its transmitq{} has {error}", at + 1));
                 None
             }
         }
@@ -227,7 +286,14 @@ impl VhostPort {
         if rings.broken.is_some() {
             return false;
         }
-        let Some((queue, _)) = rings.receiveq.used() else { return false };
+        let at = match *rings.receiving() {
+            [] => return false,
+            [only] => only,
+            ref several => several[spread(frame, several.len())],
+        };
+        let at = usize::from(at);
+        let Some((queue, _)) = rings.pairs[at].receiveq.used() else { return false };
+        self.written |= 1 << at;
         let written = if queue.layout().offloads.shows(frame) {
             queue.write(frame)
         } else if self.finisher.finish(frame) {
@@ -243,10 +309,17 @@ impl VhostPort {
             return false;
         };
         written.unwrap_or_else(|error| {
-            self.shared.break_off(rings, format_args!("its receiveq has {error}"));
+            self.shared.break_off(rings, format_args!("its receiveq{} has {error}", at + 1));
             false
         })
     }
+}
+
+/// By which of so many pairs of queues a frame goes, behind its virtio-net header.
+#[inline]
+fn spread(frame: &[u8], pairs: usize) -> usize {
+    let key = FlowKey::parse(frame.get(VNET_HEADER..).unwrap_or_default()).unwrap_or_default();
+    ecmp(key.hash(), SALT, pairs as u32) as usize
 }
 
 impl AsFd for VhostPort {
@@ -259,10 +332,14 @@ impl Port for VhostPort {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let mut read = None;
         self.receive(|port, rings| {
-            read = port.read_from(rings, buffer);
-            if let Some((queue, call)) = rings.transmitq.used() {
-                queue.show_used(call);
+            for _ in 0..rings.pairs.len() {
+                let at = port.next_turn(rings);
+                read = port.read_from(rings, at, buffer);
+                if read.is_some() {
+                    break;
+                }
             }
+            Self::show_read(rings);
             Ok(read.is_some())
         })?;
         Ok(read)
@@ -270,15 +347,28 @@ impl Port for VhostPort {
 
     fn rx_burst(&mut self, burst: &mut RxBurst<'_>) -> io::Result<()> {
         self.receive(|port, rings| {
-            let mut any = false;
-            while burst.receive(|buffer| {
-                let read = port.read_from(rings, buffer);
-                any |= read.is_some();
-                Ok(read)
-            })? {}
-            if let Some((queue, call)) = rings.transmitq.used() {
-                queue.show_used(call);
+            let (mut any, mut has_room, mut empty) = (false, true, 0);
+            // Until each one in a row had nothing more. Where the burst is full, the next one begins with the pair behind.
+            while has_room && empty < rings.pairs.len() {
+                let at = port.next_turn(rings);
+                let mut taken = 0;
+                while has_room && taken < TURN_FRAMES {
+                    let mut read = None;
+                    has_room = burst.receive(|buffer| {
+                        read = port.read_from(rings, at, buffer);
+                        Ok(read)
+                    })?;
+                    if read.is_none() {
+                        // There is room all the same.
+                        has_room = true;
+                        break;
+                    }
+                    taken += 1;
+                }
+                any |= taken > 0;
+                empty = if taken < TURN_FRAMES { empty + 1 } else { 0 };
             }
+            Self::show_read(rings);
             Ok(any)
         })
     }
@@ -293,7 +383,7 @@ impl Port for VhostPort {
             }
         }
         if let Some(rings) = &mut rings {
-            self.show(rings);
+            self.show_written(rings);
         }
         unsent
     }
@@ -312,8 +402,9 @@ impl Port for VhostPort {
     fn flush(&mut self) -> Unsent {
         self.is_waiting = false;
         // Whoever changes the rings at the moment shows it, too.
-        if let Some(mut rings) = self.shared.try_rings() {
-            self.show(&mut rings);
+        let shared = Arc::clone(&self.shared);
+        if let Some(mut rings) = shared.try_rings() {
+            self.show_written(&mut rings);
         }
         Unsent::default()
     }

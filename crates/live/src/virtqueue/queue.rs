@@ -53,7 +53,7 @@ pub struct Call(pub Option<File>);
 
 impl Call {
     #[cold]
-    fn notify(&self) {
+    pub(super) fn notify(&self) {
         if let Some(file) = &self.0 {
             let one = 1_u64.to_ne_bytes();
             // SAFETY: write(2) reads eight bytes of an array of eight. Where it fails, the pipe or counter is full: the guest has not taken what it was

@@ -416,20 +416,30 @@ impl Chain<'_> {
     /// If the chain is none.
     #[inline]
     pub fn next_buffer(&mut self) -> Result<Option<(u64, u32)>, RingError> {
+        match self.next_part()? {
+            None => Ok(None),
+            Some((addr, len, is_written)) if is_written == self.is_written => Ok(Some((addr, len))),
+            Some(_) => Err(RingError::Direction(!self.is_written)),
+        }
+    }
+
+    /// The same where a chain has buffers of both kinds, each with whether the device writes it.
+    ///
+    /// # Errors
+    /// If the chain is none.
+    #[inline]
+    pub fn next_part(&mut self) -> Result<Option<(u64, u32, bool)>, RingError> {
         let Some(Descriptor { addr, len, flags, next }) = self.next.take() else { return Ok(None) };
         if self.left == 0 {
             return Err(RingError::Loop);
         }
         self.left -= 1;
-        if (flags & F_WRITE != 0) != self.is_written {
-            return Err(RingError::Direction(!self.is_written));
-        }
         if flags & F_INDIRECT != 0 {
             return Err(RingError::Indirect);
         }
         if flags & F_NEXT != 0 {
             self.next = Some(self.descriptor(next)?);
         }
-        Ok(Some((addr, len)))
+        Ok(Some((addr, len, flags & F_WRITE != 0)))
     }
 }

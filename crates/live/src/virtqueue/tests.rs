@@ -350,3 +350,58 @@ fn a_frame_is_not_spread_over_thousands_of_buffers() {
     assert_eq!(queue.write(&bytes(1_500)), Ok(false));
     assert_eq!(queue.write(&bytes(900)), Ok(true));
 }
+
+/// What is asked for is done before it is answered; what is no command is refused, and an answer is where the guest has room for it.
+#[test]
+fn commands_say_how_many_pairs_are_used() {
+    // Readable pieces and their bytes; how long the piece is that is to be written; what is done, and what is answered.
+    type Case = (&'static [&'static [u8]], u32, Option<u16>, Option<u8>);
+    for indirect in [false, true] {
+        let driver = Driver::new(16, indirect);
+        let ring = Ring::new(map(&driver.file), spec(16, true, indirect), 0).unwrap();
+        let mut queue = Controlq::new(ring);
+        let mut made = 0_u16;
+        let cases: [Case; 9] = [
+            (&[&[4, 0], &[2, 0]], 1, Some(2), Some(0)),
+            (&[&[4], &[0, 4], &[0]], 9, Some(4), Some(0)),
+            (&[&[4, 0, 1, 0]], 0, None, None),
+            (&[&[4, 0, 0, 0]], 1, None, Some(1)),
+            (&[&[4, 0, 5, 0]], 1, None, Some(1)),
+            (&[&[4, 0, 1, 1]], 1, None, Some(1)),
+            (&[&[4, 1, 1, 0]], 1, None, Some(1)),
+            (&[&[4, 0, 1, 0, 0]], 1, None, Some(1)),
+            (&[&[4, 0, 1]], 1, None, Some(1)),
+        ];
+        for (number, (pieces, room, done, answered)) in cases.into_iter().enumerate() {
+            let table = if indirect { TABLES } else { DESCRIPTORS };
+            let mut at = BUFFERS;
+            for (index, piece) in pieces.iter().enumerate() {
+                driver.write(at, piece);
+                driver.describe(table + 16 * index as u64, GUEST + at, piece.len() as u32, 1, index as u16 + 1);
+                at += 16;
+            }
+            driver.write(at, &[9]);
+            driver.describe(table + 16 * pieces.len() as u64, GUEST + at, room, 2, 0);
+            if indirect {
+                driver.describe(DESCRIPTORS, GUEST + TABLES, 16 * (pieces.len() as u32 + 1), 4, 0);
+            }
+            driver.write(AVAILABLE + 4 + 2 * u64::from(made % 16), &0_u16.to_le_bytes());
+            made += 1;
+            driver.write(AVAILABLE + 2, &made.to_le_bytes());
+            let mut pairs = None;
+            let served = queue.serve(4, &Call::default(), |wanted| {
+                assert_eq!(driver.read(at), [9], "it is done before it is answered");
+                pairs = Some(wanted);
+            });
+            assert_eq!((served, pairs), (Ok(false), done), "case {number}");
+            assert_eq!(driver.read(at), [answered.unwrap_or(9)], "case {number}");
+            assert_eq!(driver.read(USED + 2), made.to_le_bytes());
+            let element = [0, u32::from(answered.is_some())].map(u32::to_le_bytes).concat();
+            assert_eq!(driver.read::<8>(USED + 4 + 8 * u64::from(made - 1)).as_slice(), element);
+        }
+        // It wants to hear of the next one.
+        assert_eq!(driver.read(USED + 4 + 8 * 16), made.to_le_bytes());
+        driver.write(AVAILABLE + 2, &(made + 17).to_le_bytes());
+        assert!(matches!(queue.serve(4, &Call::default(), |_| {}), Err(RingError::Available { .. })));
+    }
+}

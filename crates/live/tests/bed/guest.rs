@@ -15,6 +15,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
+pub const CTRL_VQ: u64 = 1 << 17;
+pub const MQ: u64 = 1 << 22;
 pub const MRG_RXBUF: u64 = 1 << 15;
 pub const INDIRECT_DESC: u64 = 1 << 28;
 pub const EVENT_IDX: u64 = 1 << 29;
@@ -32,7 +34,9 @@ pub const SET_VRING_BASE: u32 = 10;
 pub const GET_VRING_BASE: u32 = 11;
 pub const SET_VRING_KICK: u32 = 12;
 pub const SET_VRING_CALL: u32 = 13;
+pub const GET_QUEUE_NUM: u32 = 17;
 pub const SET_VRING_ENABLE: u32 = 18;
+pub const GET_CONFIG: u32 = 24;
 
 /// The memory: where it is in the guest, in the front end, and its length.
 pub const GUEST: u64 = 0x4000_0000;
@@ -43,7 +47,9 @@ pub const MEMORY: u64 = 8 << 20;
 pub const SIZE: u16 = 64;
 /// Bytes of each buffer.
 pub const BUFFER: u64 = 2_048;
-/// The rings: where what the guest gets, and what it sends.
+/// The most rings: there is memory for so many.
+pub const RINGS: usize = 8;
+/// The rings of the first pair: where what the guest gets, and what it sends. Those of the others follow.
 pub const RECEIVEQ: usize = 0;
 pub const TRANSMITQ: usize = 1;
 
@@ -72,12 +78,12 @@ pub fn buffer(ring: usize, index: u16) -> u64 {
 pub struct Guest {
     pub stream: UnixStream,
     pub memory: File,
-    kicks: [EventFd; 2],
-    pub calls: [EventFd; 2],
+    kicks: [EventFd; RINGS],
+    pub calls: [EventFd; RINGS],
     features: u64,
     /// By ring: how many chains were made available, and how many used ones were seen.
-    made: [u16; 2],
-    seen: [u16; 2],
+    made: [u16; RINGS],
+    seen: [u16; RINGS],
 }
 
 impl Guest {
@@ -99,8 +105,8 @@ impl Guest {
         let memory = File::from(memfd_create("guest", MFdFlags::MFD_CLOEXEC).unwrap());
         memory.set_len(MEMORY).unwrap();
         let eventfd = || EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).unwrap();
-        let eventfds = || [eventfd(), eventfd()];
-        Self { stream, memory, kicks: eventfds(), calls: eventfds(), features: 0, made: [0; 2], seen: [0; 2] }
+        let eventfds = || std::array::from_fn(|_| eventfd());
+        Self { stream, memory, kicks: eventfds(), calls: eventfds(), features: 0, made: [0; RINGS], seen: [0; RINGS] }
     }
 
     /// Connects and attaches.
@@ -114,12 +120,18 @@ impl Guest {
     pub fn set_up(&mut self, features: u64) {
         self.begin(features);
         self.share_memory(&[(GUEST, MEMORY, USER, 0)]);
-        for ring in [RECEIVEQ, TRANSMITQ] {
-            self.start(ring);
-        }
+        self.start_pair(0);
+    }
+
+    /// Has the rings of a pair run, with buffers to be filled.
+    pub fn start_pair(&mut self, pair: usize) {
+        let (receiveq, transmitq) = (2 * pair, 2 * pair + 1);
+        // Who gets frames by it sends by it as well.
+        self.start(transmitq);
+        self.start(receiveq);
         for index in 0..SIZE {
-            self.describe(RECEIVEQ, index, (GUEST + buffer(RECEIVEQ, index), BUFFER as u32), F_WRITE, 0);
-            self.make_available(RECEIVEQ, index);
+            self.describe(receiveq, index, (GUEST + buffer(receiveq, index), BUFFER as u32), F_WRITE, 0);
+            self.make_available(receiveq, index);
         }
     }
 
@@ -149,7 +161,7 @@ impl Guest {
         self.request(SET_VRING_NUM, &pair(index, SIZE.into()), &[]);
         self.request(SET_VRING_BASE, &pair(index, self.seen[ring].into()), &[]);
         self.set_addresses(ring, [descriptors(ring), used(ring), available(ring)].map(|at| USER + at));
-        let eventfds = |eventfds: &[EventFd; 2]| [eventfds[ring].as_fd().as_raw_fd()];
+        let eventfds = |eventfds: &[EventFd; RINGS]| [eventfds[ring].as_fd().as_raw_fd()];
         self.request(SET_VRING_CALL, &u64::from(index).to_le_bytes(), &eventfds(&self.calls));
         self.request(SET_VRING_KICK, &u64::from(index).to_le_bytes(), &eventfds(&self.kicks));
         self.request(SET_VRING_ENABLE, &pair(index, 1), &[]);
@@ -239,17 +251,23 @@ impl Guest {
 
     /// Sends a frame with this header in front of it, in one buffer. It waits until there is a free one.
     pub fn send_with(&mut self, header: &[u8], frame: &[u8]) {
-        let sent = self.made[TRANSMITQ];
-        if sent.wrapping_sub(self.used_index(TRANSMITQ)) >= SIZE {
-            self.await_used(TRANSMITQ, sent.wrapping_sub(SIZE).wrapping_add(1));
+        self.send_by(0, header, frame);
+    }
+
+    /// The same by a pair of queues.
+    pub fn send_by(&mut self, pair: usize, header: &[u8], frame: &[u8]) {
+        let ring = 2 * pair + 1;
+        let sent = self.made[ring];
+        if sent.wrapping_sub(self.used_index(ring)) >= SIZE {
+            self.await_used(ring, sent.wrapping_sub(SIZE).wrapping_add(1));
         }
         let index = sent % SIZE;
         let mut bytes = header.to_vec();
         bytes.resize(self.header(), 0);
         bytes.extend(frame);
-        self.write(buffer(TRANSMITQ, index), &bytes);
-        self.describe(TRANSMITQ, index, (GUEST + buffer(TRANSMITQ, index), bytes.len() as u32), 0, 0);
-        self.make_available(TRANSMITQ, index);
+        self.write(buffer(ring, index), &bytes);
+        self.describe(ring, index, (GUEST + buffer(ring, index), bytes.len() as u32), 0, 0);
+        self.make_available(ring, index);
     }
 
     pub fn send(&mut self, frame: &[u8]) {
@@ -263,6 +281,11 @@ impl Guest {
             self.describe(TRANSMITQ, at as u16, *piece, if is_last { 0 } else { F_NEXT }, at as u16 + 1);
         }
         self.make_available(TRANSMITQ, 0);
+    }
+
+    /// How many chains of a ring were made available.
+    pub const fn made(&self, ring: usize) -> u16 {
+        self.made[ring]
     }
 
     pub fn used_index(&self, ring: usize) -> u16 {
@@ -280,17 +303,23 @@ impl Guest {
 
     /// The next frame that has come, with its header. Its buffers may be filled again.
     pub fn receive(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
+        self.receive_by(0)
+    }
+
+    /// The same by a pair of queues.
+    pub fn receive_by(&mut self, pair: usize) -> Option<(Vec<u8>, Vec<u8>)> {
+        let ring = 2 * pair;
         let (mut header, mut frame, mut left) = (Vec::new(), Vec::new(), 1_u16);
-        if self.used_index(RECEIVEQ) == self.seen[RECEIVEQ] {
+        if self.used_index(ring) == self.seen[ring] {
             return None;
         }
         while left > 0 {
-            let seen = self.seen[RECEIVEQ];
-            assert_ne!(self.used_index(RECEIVEQ), seen, "a frame that has come in part");
-            let element = self.read(used(RECEIVEQ) + 4 + 8 * u64::from(seen % SIZE), 8);
+            let seen = self.seen[ring];
+            assert_ne!(self.used_index(ring), seen, "a frame that has come in part");
+            let element = self.read(used(ring) + 4 + 8 * u64::from(seen % SIZE), 8);
             let head = u32::from_le_bytes(element[..4].try_into().unwrap()) as u16;
             let len = u32::from_le_bytes(element[4..].try_into().unwrap());
-            let mut bytes = self.read(buffer(RECEIVEQ, head), len as usize);
+            let mut bytes = self.read(buffer(ring, head), len as usize);
             if header.is_empty() {
                 let rest = bytes.split_off(self.header());
                 header = std::mem::replace(&mut bytes, rest);
@@ -298,10 +327,27 @@ impl Guest {
             }
             frame.extend(bytes);
             left -= 1;
-            self.seen[RECEIVEQ] = seen.wrapping_add(1);
-            self.make_available(RECEIVEQ, head);
+            self.seen[ring] = seen.wrapping_add(1);
+            self.make_available(ring, head);
         }
         Some((header, frame))
+    }
+
+    /// Gives a command by this ring: how many pairs of queues are used. Whether it was done.
+    pub fn command_pairs(&mut self, ring: usize, pairs: u16) -> bool {
+        let [low, high] = pairs.to_le_bytes();
+        let at = GUEST + buffer(ring, 0);
+        self.write(buffer(ring, 0), &[4, 0, low, high, 0xff]);
+        for (index, (offset, len, flags)) in [(0, 2, F_NEXT), (2, 2, F_NEXT), (4, 1, F_WRITE)].into_iter().enumerate() {
+            self.describe(ring, index as u16, (at + offset, len), flags, index as u16 + 1);
+        }
+        self.make_available(ring, 0);
+        self.await_used(ring, self.made[ring]);
+        match self.read(buffer(ring, 0) + 4, 1)[..] {
+            [0] => true,
+            [1] => false,
+            ref other => panic!("no answer to a command: {other:?}"),
+        }
     }
 }
 

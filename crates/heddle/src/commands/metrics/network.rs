@@ -71,7 +71,7 @@ pub fn hosts(network: &Labels, counters: &Counters) -> Vec<Family> {
     let mut losses =
         Family::counter("heddle_host_device_losses", "Times that a program in the host has removed its device");
     let mut refused = Family::counter("heddle_host_refused_packets", "Frames of the host that went nowhere");
-    for PortCounters { host, traffic, fault: _ } in &counters.ports {
+    for PortCounters { host, traffic, fault: _, queues_used: _ } in &counters.ports {
         let labels = with(network, "host", host);
         for (direction, frames, octets) in [
             ("sent", traffic.sent_packets, traffic.sent_bytes),

@@ -5,20 +5,25 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::sync::Arc;
 
+use super::commands::Commands;
 use super::message::{Request, RingState};
-use super::shared::{Running, Shared};
+use super::shared::Shared;
 use crate::virtqueue::{
-    Call, GuestMemory, Layout, OFFLOADS_OFFERED, Offloads, Receiveq, Ring, RingSpec, SIZE_MAX, Transmitq,
+    Call, Controlq, GuestMemory, Layout, OFFLOADS_OFFERED, Offloads, Receiveq, Ring, RingSpec, SIZE_MAX, Transmitq,
 };
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{AddressFamily, SockaddrLike as _, SockaddrStorage, getsockname};
 
 /// `VIRTIO_NET_F_MRG_RXBUF`
 const MERGEABLE: u64 = 1 << 15;
+/// `VIRTIO_NET_F_CTRL_VQ`
+const CONTROLQ: u64 = 1 << 17;
+/// `VIRTIO_NET_F_MQ`
+const MULTIQUEUE: u64 = 1 << 22;
 /// `VIRTIO_F_INDIRECT_DESC`
 const INDIRECT: u64 = 1 << 28;
 /// `VIRTIO_F_EVENT_IDX`
@@ -32,18 +37,38 @@ const VERSION_1: u64 = 1 << 32;
 const REPLY_ACK: u64 = 1 << 3;
 /// `VHOST_USER_PROTOCOL_F_BACKEND_REQ`: there is nothing to be asked for, but User-Mode Linux gives a device no interrupt without it (`virtio_uml.c` of Linux 6.1).
 const BACKEND_REQUESTS: u64 = 1 << 5;
-/// All features of the protocol that are served.
-const PROTOCOL_OFFERED: u64 = REPLY_ACK | BACKEND_REQUESTS;
+/// `VHOST_USER_PROTOCOL_F_MQ`
+const PROTOCOL_MULTIQUEUE: u64 = 1 << 0;
+/// `VHOST_USER_PROTOCOL_F_CONFIG`: User-Mode Linux finds there how many pairs there are.
+const CONFIG: u64 = 1 << 9;
 
-/// All that is served.
-const OFFERED: u64 = MERGEABLE | INDIRECT | EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1 | OFFLOADS_OFFERED;
+/// All features of the protocol that are served where there are so many pairs of queues.
+const fn protocol_offered(pairs: usize) -> u64 {
+    REPLY_ACK | BACKEND_REQUESTS | if pairs > 1 { PROTOCOL_MULTIQUEUE | CONFIG } else { 0 }
+}
+
+/// All that is served where there are so many pairs of queues. Linux takes several queues only with a controlq.
+const fn offered(pairs: usize) -> u64 {
+    let always = MERGEABLE | INDIRECT | EVENT_INDEX | PROTOCOL_FEATURES | VERSION_1 | OFFLOADS_OFFERED;
+    always | if pairs > 1 { MULTIQUEUE | CONTROLQ } else { 0 }
+}
 
 /// The rings of one pair: `receiveq1` and `transmitq1`.
 const RINGS: usize = 2;
-/// The one that the guest gets frames by.
-const RECEIVEQ: usize = 0;
-/// The one that it sends them by.
-const TRANSMITQ: usize = 1;
+
+/// Where the number of pairs stands in the configuration (`max_virtqueue_pairs`). All else there is of features that are not offered.
+const CONFIG_PAIRS: u64 = 8;
+
+/// What a ring is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The guest gets frames by it, of this pair.
+    Receive(usize),
+    /// It sends them by it.
+    Transmit(usize),
+    /// It gives commands by it.
+    Control,
+}
 
 /// Why the front end is to be cut off, if it is.
 type Result<T> = std::result::Result<T, String>;
@@ -64,7 +89,9 @@ pub struct Backend {
     shared: Arc<Shared>,
     features: u64,
     memory: Option<Arc<GuestMemory>>,
-    vrings: [Vring; RINGS],
+    /// Of all pairs, and behind them that of commands, where there are several pairs.
+    vrings: Box<[Vring]>,
+    commands: Commands,
     /// A socket that is only kept: the front end would notice its end.
     back_channel: Option<File>,
     /// Whether the front end may want to know that something was done.
@@ -73,15 +100,52 @@ pub struct Backend {
 
 impl Backend {
     /// One that has heard nothing yet.
-    pub fn new(shared: Arc<Shared>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// If the kernel has no descriptor left.
+    pub fn new(shared: Arc<Shared>) -> io::Result<Self> {
+        let rings = RINGS * shared.pairs + usize::from(shared.pairs > 1);
+        Ok(Self {
             shared,
             features: 0,
             memory: None,
-            vrings: Default::default(),
+            vrings: (0..rings).map(|_| Vring::default()).collect(),
+            commands: Commands::new()?,
             back_channel: None,
             has_acknowledgements: false,
+        })
+    }
+
+    /// Which of the rings has this number. Those of commands come behind the pairs, of which there is one without [`MULTIQUEUE`].
+    fn index(&self, ring: u32) -> Result<usize> {
+        let behind_pairs = RINGS * self.shared.pairs;
+        let controlq = if self.has(CONTROLQ) && !self.has(MULTIQUEUE) { RINGS } else { behind_pairs };
+        let at = usize::try_from(ring).ok().map(|at| if at == controlq { behind_pairs } else { at });
+        let there = at.filter(|at| *at < self.vrings.len());
+        there.ok_or_else(|| format!("ring {ring}, of {}", self.vrings.len()))
+    }
+
+    fn role(&self, at: usize) -> Role {
+        match (at / RINGS, at % RINGS) {
+            (pair, _) if pair == self.shared.pairs => Role::Control,
+            (pair, 0) => Role::Receive(pair),
+            (pair, _) => Role::Transmit(pair),
         }
+    }
+
+    /// Readable when [`Backend::serve_commands`] is to be called.
+    pub fn kicked(&self) -> BorrowedFd<'_> {
+        self.commands.kicked()
+    }
+
+    /// Does what the guest asks for in its controlq, if it has handed that over. Whether there may be more.
+    ///
+    /// # Errors
+    /// Why the front end is to be cut off.
+    pub fn serve_commands(&mut self) -> Result<bool> {
+        let pairs_max = if self.has(MULTIQUEUE) { self.shared.pairs as u16 } else { 0 };
+        let Self { commands, shared, .. } = self;
+        commands.serve(pairs_max, |pairs| shared.change(|rings| rings.wanted = pairs.into()))
     }
 
     fn has(&self, feature: u64) -> bool {
@@ -105,29 +169,42 @@ impl Backend {
         (vring.spec.has_event_index, vring.spec.has_indirect) = (has_event_index, has_indirect);
         let ring = Ring::new(memory, vring.spec, vring.base);
         let mut ring = ring.map_err(|error| format!("ring {at}: {error}"))?;
-        // Both are polled until nothing comes for a while.
-        ring.ask_for_notifications(false);
         vring.is_running = true;
         let is_enabled = vring.is_enabled || is_always_enabled;
-        self.shared.change(|rings| {
-            if at == RECEIVEQ {
-                rings.receiveq.queue = Some(Receiveq::new(ring, layout));
-                rings.receiveq.is_enabled = is_enabled;
-            } else {
-                rings.transmitq.queue = Some(Transmitq::new(ring, layout));
-                rings.transmitq.is_enabled = is_enabled;
+        let role = self.role(at);
+        if role == Role::Control {
+            ring.ask_for_notifications(true);
+            self.commands.queue = Some(Controlq::new(ring));
+            // Until it says that it uses more (section 5.1.6.5.5).
+            self.shared.change(|rings| rings.wanted = 1);
+            return Ok(());
+        }
+        // They are polled until nothing comes for a while.
+        ring.ask_for_notifications(false);
+        self.shared.change(|rings| match role {
+            Role::Receive(pair) => {
+                let receiveq = &mut rings.pairs[pair].receiveq;
+                (receiveq.queue, receiveq.is_enabled) = (Some(Receiveq::new(ring, layout)), is_enabled);
             }
+            Role::Transmit(pair) => {
+                let transmitq = &mut rings.pairs[pair].transmitq;
+                (transmitq.queue, transmitq.is_enabled) = (Some(Transmitq::new(ring, layout)), is_enabled);
+            }
+            Role::Control => {}
         });
         Ok(())
     }
 
     /// Stops a ring, if it runs. It may go on at its base.
     fn stop(&mut self, at: usize) {
-        let next = self.shared.change(|rings| {
-            if at == RECEIVEQ {
-                rings.receiveq.queue.take().map(|mut queue| queue.ring().next_available())
-            } else {
-                rings.transmitq.queue.take().map(|mut queue| queue.ring().next_available())
+        let role = self.role(at);
+        let commands = &mut self.commands;
+        let next = self.shared.change(|rings| match role {
+            Role::Receive(pair) => rings.pairs[pair].receiveq.queue.take().map(|mut q| q.ring().next_available()),
+            Role::Transmit(pair) => rings.pairs[pair].transmitq.queue.take().map(|mut q| q.ring().next_available()),
+            Role::Control => {
+                rings.wanted = rings.pairs.len();
+                commands.queue.take().map(|mut q| q.ring().next_available())
             }
         });
         let vring = &mut self.vrings[at];
@@ -136,9 +213,18 @@ impl Backend {
         self.forget_kick(at);
     }
 
+    fn stop_all(&mut self) {
+        (0..self.vrings.len()).for_each(|at| self.stop(at));
+    }
+
     fn forget_kick(&mut self, at: usize) {
         if let Some(kick) = self.vrings[at].kick.take() {
-            self.shared.ignore(&kick);
+            match self.role(at) {
+                Role::Transmit(_) => self.shared.ignore(&kick),
+                Role::Control => self.commands.ignore(&kick),
+                // Nobody waits for it.
+                Role::Receive(_) => {}
+            }
         }
     }
 
@@ -146,15 +232,14 @@ impl Backend {
     fn exchange_memory(&mut self, memory: GuestMemory) -> Result<()> {
         let memory = Arc::new(memory);
         let moved = self.shared.change(|rings| {
-            let transmitq = rings.transmitq.queue.as_mut().map(Transmitq::ring);
-            let receiveq = rings.receiveq.queue.as_mut().map(Receiveq::ring);
-            let moved =
-                [transmitq, receiveq].into_iter().flatten().try_for_each(|ring| ring.move_to(Arc::clone(&memory)));
+            let moved = rings.running().try_for_each(|ring| ring.move_to(Arc::clone(&memory)));
             if moved.is_err() {
-                (rings.transmitq, rings.receiveq) = (Running::default(), Running::default());
+                rings.clear();
             }
             moved
         });
+        let controlq = self.commands.queue.as_mut().map(Controlq::ring);
+        let moved = moved.and_then(|()| controlq.map_or(Ok(()), |ring| ring.move_to(Arc::clone(&memory))));
         self.memory = Some(memory);
         moved.map_err(|error| error.to_string())
     }
@@ -162,9 +247,9 @@ impl Backend {
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        (0..RINGS).for_each(|at| self.stop(at));
+        self.stop_all();
         self.shared.change(|rings| {
-            (rings.transmitq.call, rings.receiveq.call) = (Call::default(), Call::default());
+            rings.clear();
             rings.broken = None;
         });
     }
@@ -200,19 +285,22 @@ impl Backend {
     /// Why the front end is to be cut off.
     pub fn handle(&mut self, request: Request, files: Vec<File>) -> Result<Option<Vec<u8>>> {
         let number = |number: u64| Ok(Some(number.to_le_bytes().to_vec()));
+        let pairs = self.shared.pairs;
         match request {
-            Request::GetFeatures => return number(OFFERED),
-            Request::GetProtocolFeatures => return number(PROTOCOL_OFFERED),
-            Request::GetQueues => return number(1),
+            Request::GetFeatures => return number(offered(pairs)),
+            Request::GetProtocolFeatures => return number(protocol_offered(pairs)),
+            Request::GetQueues => return number(pairs as u64),
+            Request::GetConfig { offset, size } if pairs > 1 => return Ok(Some(config(pairs, offset, size))),
+            Request::GetConfig { .. } => return Err("its configuration, which was not offered".to_owned()),
             Request::GetRingBase(ring) => {
-                let at = index(ring)?;
+                let at = self.index(ring)?;
                 self.stop(at);
                 return Ok(Some([ring, self.vrings[at].base.into()].map(u32::to_le_bytes).concat()));
             }
             Request::SetOwner => {}
-            Request::ResetOwner => (0..RINGS).for_each(|at| self.stop(at)),
-            Request::SetFeatures(features) if features & !OFFERED == 0 => self.features = features,
-            Request::SetProtocolFeatures(features) if features & !PROTOCOL_OFFERED == 0 => {
+            Request::ResetOwner => self.stop_all(),
+            Request::SetFeatures(features) if features & !offered(pairs) == 0 => self.features = features,
+            Request::SetProtocolFeatures(features) if features & !protocol_offered(pairs) == 0 => {
                 self.has_acknowledgements = features & REPLY_ACK != 0;
             }
             Request::SetFeatures(features) | Request::SetProtocolFeatures(features) => {
@@ -223,31 +311,34 @@ impl Backend {
                 self.exchange_memory(GuestMemory::map(&regions).map_err(|error| error.to_string())?)?;
             }
             Request::SetRingSize(RingState { ring, number }) => {
-                let vring = &mut self.vrings[index(ring)?];
+                let at = self.index(ring)?;
+                let vring = &mut self.vrings[at];
                 if vring.is_running || number > SIZE_MAX.into() {
                     return Err(format!("ring {ring} of {number} descriptors"));
                 }
                 vring.spec.size = number;
             }
-            Request::SetRingAddress { ring, is_logged, parts } => self.set_address(index(ring)?, is_logged, parts)?,
+            Request::SetRingAddress { ring, is_logged, parts } => self.set_address(ring, is_logged, parts)?,
             Request::SetRingBase(RingState { ring, number }) => {
-                let vring = &mut self.vrings[index(ring)?];
+                let at = self.index(ring)?;
+                let vring = &mut self.vrings[at];
                 match u16::try_from(number) {
                     Ok(base) if !vring.is_running => vring.base = base,
                     _ => return Err(format!("ring {ring} from {number} on")),
                 }
             }
-            Request::SetRingKick(ring) => self.set_kick(index(ring)?, files.into_iter().next())?,
-            Request::SetRingCall(ring) => self.set_call(index(ring)?, files.into_iter().next())?,
+            Request::SetRingKick(ring) => self.set_kick(ring, files.into_iter().next())?,
+            Request::SetRingCall(ring) => self.set_call(ring, files.into_iter().next())?,
             // What is wrong with a ring is said by the end of the connection.
-            Request::SetRingError(ring) => drop(index(ring)?),
+            Request::SetRingError(ring) => drop(self.index(ring)?),
             Request::SetBackChannel => self.back_channel = files.into_iter().next(),
-            Request::EnableRing { ring, is_enabled } => self.enable(index(ring)?, is_enabled),
+            Request::EnableRing { ring, is_enabled } => self.enable(ring, is_enabled)?,
         }
         Ok(None)
     }
 
-    fn set_address(&mut self, at: usize, is_logged: bool, [descriptors, used, available]: [u64; 3]) -> Result<()> {
+    fn set_address(&mut self, ring: u32, is_logged: bool, [descriptors, used, available]: [u64; 3]) -> Result<()> {
+        let at = self.index(ring)?;
         if is_logged {
             return Err("a log of what is written, which was not offered".to_owned());
         }
@@ -263,7 +354,8 @@ impl Backend {
         self.start(at)
     }
 
-    fn set_kick(&mut self, at: usize, file: Option<File>) -> Result<()> {
+    fn set_kick(&mut self, ring: u32, file: Option<File>) -> Result<()> {
+        let at = self.index(ring)?;
         let is_running = self.vrings[at].is_running;
         self.forget_kick(at);
         if let Some(file) = file {
@@ -271,38 +363,58 @@ impl Backend {
             if !matches!(take_over(&file), Ok(Kind::Eventfd)) {
                 return Err(format!("ring {at} is kicked by something that is no eventfd"));
             }
-            // Nobody waits for buffers of the receiveq: what finds none is lost.
-            if at == TRANSMITQ {
-                self.shared.watch(&file).map_err(|error| format!("the kick of ring {at} can't be watched: {error}"))?;
-            }
+            let watched = match self.role(at) {
+                Role::Transmit(_) => self.shared.watch(&file),
+                Role::Control => self.commands.watch(&file),
+                // Nobody waits for buffers of a receiveq: what finds none is lost.
+                Role::Receive(_) => Ok(()),
+            };
+            watched.map_err(|error| format!("the kick of ring {at} can't be watched: {error}"))?;
             self.vrings[at].kick = Some(file);
         }
         if is_running { Ok(()) } else { self.start(at) }
     }
 
-    fn set_call(&self, at: usize, file: Option<File>) -> Result<()> {
+    fn set_call(&mut self, ring: u32, file: Option<File>) -> Result<()> {
+        let at = self.index(ring)?;
         if let Some(file) = &file
             && !matches!(take_over(file), Ok(Kind::Eventfd | Kind::Pipe))
         {
             return Err(format!("ring {at} calls something that is no eventfd"));
         }
-        self.shared.change(|rings| {
-            let call = if at == RECEIVEQ { &mut rings.receiveq.call } else { &mut rings.transmitq.call };
-            *call = Call(file);
+        let (role, call) = (self.role(at), Call(file));
+        if role == Role::Control {
+            self.commands.call = call;
+            return Ok(());
+        }
+        self.shared.change(|rings| match role {
+            Role::Receive(pair) => rings.pairs[pair].receiveq.call = call,
+            Role::Transmit(pair) => rings.pairs[pair].transmitq.call = call,
+            Role::Control => {}
         });
         Ok(())
     }
 
-    fn enable(&mut self, at: usize, is_enabled: bool) {
+    fn enable(&mut self, ring: u32, is_enabled: bool) -> Result<()> {
+        let at = self.index(ring)?;
         self.vrings[at].is_enabled = is_enabled;
-        self.shared.change(|rings| {
-            let enabled = if at == RECEIVEQ { &mut rings.receiveq.is_enabled } else { &mut rings.transmitq.is_enabled };
-            *enabled = is_enabled;
+        let role = self.role(at);
+        self.shared.change(|rings| match role {
+            Role::Receive(pair) => rings.pairs[pair].receiveq.is_enabled = is_enabled,
+            Role::Transmit(pair) => rings.pairs[pair].transmitq.is_enabled = is_enabled,
+            // Commands are served while their ring runs.
+            Role::Control => {}
         });
+        Ok(())
     }
 }
 
-/// Which of the rings it is.
-fn index(ring: u32) -> Result<usize> {
-    usize::try_from(ring).ok().filter(|at| *at < RINGS).ok_or_else(|| format!("ring {ring}, of {RINGS}"))
+/// A part of the configuration, as a reply has it: where, how much, flags, bytes.
+fn config(pairs: usize, offset: u32, size: u32) -> Vec<u8> {
+    let pairs = (pairs as u16).to_le_bytes();
+    let bytes = (u64::from(offset)..).take(size as usize).map(|at| match at.checked_sub(CONFIG_PAIRS) {
+        Some(at @ 0..=1) => pairs[at as usize],
+        _ => 0,
+    });
+    [offset, size, 0].into_iter().flat_map(u32::to_le_bytes).chain(bytes).collect()
 }

@@ -200,7 +200,7 @@ impl Talk {
         while !self.shared.is_stopping() {
             let connected = match endpoint {
                 Endpoint::Server(listener) => {
-                    self.look(Some(listener.socket.as_fd()), PollTimeout::NONE);
+                    self.look(&[listener.socket.as_fd()], PollTimeout::NONE);
                     listener.socket.accept().map(|(stream, _)| stream)
                 }
                 Endpoint::Client(path) => connect(path),
@@ -221,11 +221,11 @@ impl Talk {
         }
     }
 
-    /// Waits for something to read there or a word of the worker, which is taken. Whether there is something to read.
-    fn look(&self, at: Option<BorrowedFd<'_>>, most: PollTimeout) -> bool {
+    /// Waits for something to read at one of these or a word of the worker, which is taken. Whether there is something to read at the first one.
+    fn look(&self, at: &[BorrowedFd<'_>], most: PollTimeout) -> bool {
         let control = self.shared.control();
         let mut watched = vec![PollFd::new(control.as_fd(), PollFlags::POLLIN)];
-        watched.extend(at.map(|at| PollFd::new(at, PollFlags::POLLIN)));
+        watched.extend(at.iter().map(|at| PollFd::new(*at, PollFlags::POLLIN)));
         // An interruption is as good as a word.
         let _ = poll(&mut watched, most);
         let is_readable = watched.get(1).is_some_and(|at| at.any().unwrap_or(false));
@@ -241,7 +241,7 @@ impl Talk {
             if left.is_zero() {
                 return;
             }
-            self.look(None, PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX));
+            self.look(&[], PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX));
         }
     }
 
@@ -249,8 +249,8 @@ impl Talk {
     fn serve(&mut self, stream: UnixStream) -> io::Result<bool> {
         self.keep(Some(stream.try_clone()?));
         let mut connection = Connection::new(stream)?;
-        let mut backend = Backend::new(Arc::clone(&self.shared));
-        let mut was_attached = false;
+        let mut backend = Backend::new(Arc::clone(&self.shared))?;
+        let (mut was_attached, mut has_commands) = (false, false);
         let end = loop {
             if self.shared.is_stopping() {
                 break Disconnection::Gone;
@@ -258,9 +258,17 @@ impl Talk {
             if let Some(why) = self.shared.broken() {
                 break Disconnection::CutOff(why);
             }
-            if !self.look(Some(connection.as_fd()), PollTimeout::NONE) {
+            let most = if has_commands { PollTimeout::ZERO } else { PollTimeout::NONE };
+            let has_message = self.look(&[connection.as_fd(), backend.kicked()], most);
+            match backend.serve_commands() {
+                Ok(has_more) => has_commands = has_more,
+                Err(why) => break Disconnection::CutOff(why),
+            }
+            if !has_message {
                 continue;
             }
+            // What it says may begin with commands that wait.
+            has_commands = true;
             match answer(&mut connection, &mut backend) {
                 Ok(()) => {}
                 Err(ConnectionError::Closed) => break Disconnection::Gone,

@@ -124,6 +124,13 @@ pub enum Request {
         /// Whether it is used.
         is_enabled: bool,
     },
+    /// What stands in the device's configuration (virtio 1.2, section 5.1.4)?
+    GetConfig {
+        /// From which byte on.
+        offset: u32,
+        /// So many bytes.
+        size: u32,
+    },
     /// A socket comes along by which the back end may ask for something (`VHOST_USER_SET_BACKEND_REQ_FD`).
     SetBackChannel,
 }
@@ -191,7 +198,10 @@ impl Header {
                 RingState { number, .. } => Err(MessageError::Enable(number)),
             },
             21 => nothing(Request::SetBackChannel).inspect(|_| expected = 1),
-            9 => Err(wrong),
+            24 if payload.len() >= 12 && payload.len() - 12 == word(payload, 4) as usize => {
+                Ok(Request::GetConfig { offset: word(payload, 0), size: word(payload, 4) })
+            }
+            9 | 24 => Err(wrong),
             unknown => Err(MessageError::Unknown(unknown)),
         }?;
         if files == expected { Ok(request) } else { Err(MessageError::Files { found: files, expected }) }
@@ -253,7 +263,11 @@ mod tests {
         assert_eq!(read(1, &[], 3), Err(MessageError::Files { found: 3, expected: 0 }));
         assert_eq!(read(18, &[0, 0, 0, 0, 2, 0, 0, 0], 0), Err(MessageError::Enable(2)));
         assert_eq!(read(9, &[0; 39], 0), Err(MessageError::Payload { request: 9, len: 39 }));
-        assert_eq!(read(24, &[], 0), Err(MessageError::Unknown(24)));
+        assert_eq!(read(25, &[], 0), Err(MessageError::Unknown(25)));
+        let config = |size: u32, bytes: usize| [[8, size, 0].map(u32::to_le_bytes).concat(), vec![0; bytes]].concat();
+        assert_eq!(read(24, &config(2, 2), 0), Ok(Request::GetConfig { offset: 8, size: 2 }));
+        assert_eq!(read(24, &config(3, 2), 0), Err(MessageError::Payload { request: 24, len: 14 }));
+        assert_eq!(read(24, &[0; 11], 0), Err(MessageError::Payload { request: 24, len: 11 }));
         let reply = Header::parse(&header(1, 9, 0)).unwrap();
         assert!(reply.needs_reply);
         assert_eq!(reply.reply(&[1, 2]), [header(1, 5, 2).as_slice(), &[1, 2]].concat());

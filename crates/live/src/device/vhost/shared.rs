@@ -5,14 +5,15 @@
 use std::fmt::Display;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use topology::VhostUserDevice;
 
 use crate::port::Fault;
-use crate::virtqueue::{Call, Receiveq, Transmitq};
+use crate::virtqueue::{Call, Receiveq, Ring, Transmitq};
 
 /// A queue while its ring runs.
 #[derive(Debug)]
@@ -43,26 +44,79 @@ impl<Q> Running<Q> {
     }
 }
 
-/// The rings of a guest.
+/// A pair of queues.
 #[derive(Debug, Default)]
-pub struct Rings {
-    /// What it sends.
+pub struct Pair {
+    /// What the guest sends.
     pub transmitq: Running<Transmitq>,
     /// What it gets.
     pub receiveq: Running<Receiveq>,
+}
+
+/// The most pairs of a port.
+pub const PAIRS_MAX: usize = VhostUserDevice::QUEUES_MAX as usize;
+
+/// The rings of a guest.
+#[derive(Debug)]
+pub struct Rings {
+    /// One or more; their number stays.
+    pub pairs: Box<[Pair]>,
+    /// By so many pairs the guest wants frames, of those that it has enabled.
+    pub wanted: usize,
+    /// The pairs that it gets frames by, the first so many. Follows from what they are, after each change.
+    receiving: ([u8; PAIRS_MAX], usize),
     /// What was wrong with them: they are not touched any more.
     pub broken: Option<String>,
 }
 
 impl Rings {
+    /// So many pairs that do not run.
+    fn new(pairs: usize) -> Self {
+        let none = ([0; PAIRS_MAX], 0);
+        Self { pairs: (0..pairs).map(|_| Pair::default()).collect(), wanted: pairs, receiving: none, broken: None }
+    }
+
     /// Shows the guest what was used since it was shown it last.
     pub fn show_used(&mut self) {
-        if let Some(queue) = &mut self.transmitq.queue {
-            queue.show_used(&self.transmitq.call);
+        for Pair { transmitq, receiveq } in &mut self.pairs {
+            if let Some(queue) = &mut transmitq.queue {
+                queue.show_used(&transmitq.call);
+            }
+            if let Some(queue) = &mut receiveq.queue {
+                queue.show_used(&receiveq.call);
+            }
         }
-        if let Some(queue) = &mut self.receiveq.queue {
-            queue.show_used(&self.receiveq.call);
+    }
+
+    /// The pairs that the guest gets frames by.
+    #[inline]
+    pub fn receiving(&self) -> &[u8] {
+        &self.receiving.0[..self.receiving.1]
+    }
+
+    /// All rings that run.
+    pub fn running(&mut self) -> impl Iterator<Item = &mut Ring> {
+        self.pairs.iter_mut().flat_map(|Pair { transmitq, receiveq }| {
+            let transmitq = transmitq.queue.as_mut().map(Transmitq::ring);
+            transmitq.into_iter().chain(receiveq.queue.as_mut().map(Receiveq::ring))
+        })
+    }
+
+    /// Has all rings stop.
+    pub fn clear(&mut self) {
+        self.pairs.fill_with(Pair::default);
+        self.wanted = self.pairs.len();
+    }
+
+    /// Finds out by which pairs the guest gets frames; whether it both sends and receives.
+    fn look(&mut self) -> bool {
+        let (mut receiving, mut count) = ([0; PAIRS_MAX], 0);
+        for (at, _) in self.pairs.iter().enumerate().take(self.wanted).filter(|(_, pair)| pair.receiveq.is_used()) {
+            receiving[count] = at as u8;
+            count += 1;
         }
+        self.receiving = (receiving, count);
+        self.broken.is_none() && count > 0 && self.pairs.iter().any(|pair| pair.transmitq.is_used())
     }
 }
 
@@ -70,14 +124,18 @@ impl Rings {
 #[derive(Debug)]
 pub struct Shared {
     rings: Mutex<Rings>,
+    /// How many pairs of queues there are.
+    pub pairs: usize,
     /// Readable while the worker is to poll the rings.
     polled: EventFd,
-    /// Of that, and of the guest's kick. It is edge-triggered for the latter: the worker reads nothing of the guest's, which it could have empty by then.
+    /// Of that, and of the guest's kicks. It is edge-triggered for those: the worker reads nothing of the guest's, which it could have empty by then.
     epoll: Epoll,
     /// Wakes the thread that talks to the front end.
     control: EventFd,
     is_stopping: AtomicBool,
     has_carrier: AtomicBool,
+    /// By how many pairs the guest gets frames.
+    used_pairs: AtomicUsize,
     /// What is wrong with the guest, or was when it was cut off.
     pub fault: std::sync::Arc<Fault>,
     /// How often it was cut off.
@@ -85,22 +143,24 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Without a guest.
+    /// Without a guest, for so many pairs of queues.
     ///
     /// # Errors
     /// If the kernel has no descriptor left.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(pairs: usize) -> io::Result<Self> {
         let eventfd = || EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
         let (polled, control) = (eventfd()?, eventfd()?);
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&polled, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         Ok(Self {
-            rings: Mutex::default(),
+            rings: Mutex::new(Rings::new(pairs)),
+            pairs,
             polled,
             epoll,
             control,
             is_stopping: AtomicBool::new(false),
             has_carrier: AtomicBool::new(false),
+            used_pairs: AtomicUsize::new(0),
             fault: std::sync::Arc::default(),
             faults: AtomicU64::new(0),
         })
@@ -127,9 +187,11 @@ impl Shared {
         // A burst that found them in use may have left something.
         rings.show_used();
         let value = change(&mut rings);
-        let has_carrier = rings.broken.is_none() && rings.transmitq.is_used() && rings.receiveq.is_used();
+        let has_carrier = rings.look();
+        let used_pairs = rings.receiving().len();
         drop(rings);
         self.has_carrier.store(has_carrier, Ordering::Relaxed);
+        self.used_pairs.store(used_pairs, Ordering::Relaxed);
         self.poll_on();
         value
     }
@@ -137,6 +199,11 @@ impl Shared {
     /// Whether a guest is attached that both sends and receives.
     pub fn has_carrier(&self) -> bool {
         self.has_carrier.load(Ordering::Relaxed)
+    }
+
+    /// By how many pairs of queues a guest gets frames; 0 of none that is attached.
+    pub fn used_pairs(&self) -> usize {
+        if self.has_carrier() { self.used_pairs.load(Ordering::Relaxed) } else { 0 }
     }
 
     /// The worker is to poll the rings from now on.
@@ -154,7 +221,7 @@ impl Shared {
 
     /// Kicks until now are known.
     pub fn forget_kicks(&self) {
-        let mut events = [EpollEvent::empty(); 2];
+        let mut events = [EpollEvent::empty(); 1 + PAIRS_MAX];
         let _ = self.epoll.wait(&mut events, EpollTimeout::ZERO);
     }
 

@@ -16,6 +16,7 @@ use crate::tap::VNET_HEADER;
 
 #[path = "../../../tests/bed/guest.rs"]
 pub mod guest;
+mod queues;
 
 /// What it takes at least to be a modern guest.
 const MODERN: u64 = VERSION_1 | EVENT_IDX;
@@ -30,8 +31,12 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::with_queues(1)
+    }
+
+    fn with_queues(queues: u8) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let device = VhostUserDevice { socket: None, is_client: false };
+        let device = VhostUserDevice { socket: None, is_client: false, queues };
         let places = Places { folder: folder.path(), runtime: folder.path(), host: ("vm", 0) };
         let (attachment, port) = Attachment::open(device, places).unwrap();
         let path = folder.path().join("vhost-user/vm.sock");
@@ -435,7 +440,7 @@ fn a_client_connects_again_and_a_socket_that_was_left_behind_gives_way() {
     let path = rig.folder.path().join("theirs.sock");
     let name = path.display().to_string();
     let places = Places { folder: rig.folder.path(), runtime: rig.folder.path(), host: ("other", 0) };
-    let device = VhostUserDevice { socket: Some(&name), is_client: true };
+    let device = VhostUserDevice { socket: Some(&name), is_client: true, queues: 1 };
     let (client, mut port) = Attachment::open(device, places).unwrap();
     for number in 0..3 {
         // The other side comes up again, at the same place.
@@ -453,7 +458,7 @@ fn a_client_connects_again_and_a_socket_that_was_left_behind_gives_way() {
     }
     // Nobody listens at the socket that is still there.
     assert!(path.exists());
-    let device = VhostUserDevice { socket: Some(&name), is_client: false };
+    let device = VhostUserDevice { socket: Some(&name), is_client: false, queues: 1 };
     let server = Attachment::open(device, places).unwrap();
     let other = Attachment::open(device, places).unwrap_err();
     assert_eq!(other.kind(), io::ErrorKind::AddrInUse);
