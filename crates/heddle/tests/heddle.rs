@@ -12,6 +12,7 @@ mod cluster_check;
 mod cluster_runs;
 mod command;
 mod compare;
+mod containers;
 mod docs;
 mod flow_tables;
 mod fuzz_targets;
