@@ -20,6 +20,7 @@ mod interrupted;
 mod live;
 mod names;
 mod network_commands;
+mod other_switches;
 mod paths;
 mod ports;
 mod program;
