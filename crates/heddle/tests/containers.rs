@@ -143,12 +143,15 @@ fn processes(desk: &Desk, instance: &str) -> [String; 2] {
     found.expect("it was found")
 }
 
-/// The child of a runtime that runs Heddle.
+/// The child of a runtime that runs Heddle. Any of the runtime's threads may have started it.
 fn child(runtime: &str) -> Option<String> {
-    let all = fs::read_to_string(format!("/proc/{runtime}/task/{runtime}/children")).ok()?;
     let runs =
         |pid: &&str| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"/bin/heddle\0"));
-    all.split_whitespace().find(runs).map(str::to_owned)
+    let threads = fs::read_dir(format!("/proc/{runtime}/task")).ok()?;
+    threads.filter_map(Result::ok).find_map(|thread| {
+        let all = fs::read_to_string(thread.path().join("children")).ok()?;
+        all.split_whitespace().find(runs).map(str::to_owned)
+    })
 }
 
 fn is_alive(pid: &str) -> bool {
