@@ -36,11 +36,12 @@ needed=(
     iperf3:iperf3:live
     ip:iproute2:live
     ping:iputils-ping:live
-    # Tests need these, nothing else does: an ordinary user's hosts with several users, uplinks, images, an election with somebody else's VRRP.
+    # Tests need these, nothing else does: an ordinary user's hosts with several users, uplinks, images, an election with somebody else's VRRP, containers.
     newuidmap:uidmap:tests
     pasta:passt:tests
     busybox:busybox-static:tests
     keepalived:keepalived:tests
+    crun:crun:tests
 )
 
 missing() {

@@ -80,6 +80,9 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
         return None;
     }
     devices::plug_in(&file, &mut graph, problems);
+    if file.shaping.is_some_and(|shaping| !shaping.0) {
+        graph.topology.unshape();
+    }
     let flow_tables = flows::flow_tables(&file, &graph.topology, problems);
     let switches = switches::settings(&file, &graph.topology, problems);
     rstp::check(&file, &graph.topology, problems);

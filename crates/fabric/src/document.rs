@@ -78,6 +78,14 @@ parameters! {
             /// Whether routes lead around links that are down.
             "routes": Choice<Rerouting> => Policy Routes(Rerouting), plain, |fabric, routes| fabric.rerouting = *routes
         };
+        /// Whether links have the rates, delays, queues and losses that are written at them. `true` when not given. Without, they are as fast as the machine, and nothing is simulated.
+        "shaping" => shaping: Option<Flag>, vary {
+            /// Whether links have the rates, delays, queues and losses of the file.
+            "shaping": Flag => Condition Shaping(bool), |text, context, problems| {
+                if context.some_link_is_shaped(text.place, problems) { plain(text, context, problems) } else { None }
+            },
+            |fabric, is_shaped| if !is_shaped { fabric.topology.unshape() }
+        };
         /// Flows of switches, by their names, as `ovs-ofctl add-flow` reads them: `leaf1: [ "priority=10,tcp,tp_dst=80,actions=drop" ]`. A switch that is named here
         /// has the flow `priority=0 actions=NORMAL` besides: what no other flow is for goes along the routes.
         "flows" => flows: Option<BySwitch>;

@@ -21,8 +21,8 @@ use crate::read::Name;
 use crate::source::{At, Place};
 use crate::traffic::{DelayedAck, TrafficSetting, TrafficText};
 use crate::vary::About;
-use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, RequestLoad, Traffic, Work};
-use crate::{repeat, requests, sysctl, time_series, transfers, window};
+use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, RequestLoad, SwitchedBy, Traffic, Work};
+use crate::{repeat, requests, switched_by, sysctl, time_series, transfers, window};
 
 /// The most pairs of hosts that the cases of one experiment name together.
 const MOST_PAIRS: usize = 10_000_000;
@@ -79,6 +79,7 @@ impl<'a> Context<'a> {
             }
             None => Some(Vec::new()),
         };
+        let text_step = text.time_series.as_ref().map(|step| step.place);
         let work = match (&text.traffic, &text.cluster) {
             (Some(traffic), None) => {
                 let duration = text.duration.map_or(Span::from_secs(1), |time| time.0);
@@ -103,6 +104,8 @@ impl<'a> Context<'a> {
         if let (Some(text), Work::Traffic(traffic)) = (&text.traffic, &work) {
             check_pairs(text, traffic, &axes, problems);
             self.check_flows(text, traffic, &axes, problems);
+            let is_shaped = self.graph.topology.is_shaped();
+            switched_by::check(text, traffic, &axes, (is_shaped, text_step), problems);
             let pairs = self.most_pairs(traffic, &axes);
             transfers::check_number(text, traffic, &axes, (pairs, warm_up + duration), problems);
         }
@@ -242,7 +245,8 @@ impl<'a> Context<'a> {
         }
         let transfers = text.value.transfers.as_ref().map(|text| text.value.transfers());
         let (pattern, transport) = (pattern?, transport?);
-        let traffic = Traffic { pattern, transport, streams, rate_pps, transfers, requests, faults };
+        let switched_by = text.value.switched_by.as_ref().map_or(SwitchedBy::Heddle, |by| by.value);
+        let traffic = Traffic { pattern, transport, streams, rate_pps, transfers, requests, faults, switched_by };
         (rate_fits && transfers_fit && requests_fit).then_some(traffic)
     }
 
@@ -386,6 +390,21 @@ impl<'a> Context<'a> {
             problems.add(name.place, format!("`{text}` {what}"), "unknown host", hint);
         }
         found
+    }
+
+    /// Whether links do anything to packets; notes it at `place` if not.
+    pub fn some_link_is_shaped(&self, place: Place, problems: &mut Problems<'_>) -> bool {
+        let any = self.graph.topology.is_shaped();
+        if !any {
+            let message = "no link has a rate, a delay or losses: this would change nothing";
+            problems.add(
+                place,
+                message,
+                "changes nothing",
+                "remove it, or give the links a rate: `links: { rate: 1Gbit }`",
+            );
+        }
+        any
     }
 
     /// Whether a rate or a queue of links can be varied; notes it at `place` if not.

@@ -271,6 +271,12 @@ impl SetupText {
         addresses.or_else(|| self.routes.as_ref().map(|text| text.place))
     }
 
+    /// Where it says something of programs, or of files that they see.
+    pub fn programs_place(&self) -> Option<Place> {
+        let programs = self.programs.as_ref().map(|text| text.place);
+        programs.or_else(|| self.files.as_ref().map(|text| text.place))
+    }
+
     /// What it says. Notes what can't be together.
     pub fn setup(&self, problems: &mut Problems<'_>) -> HostSetup {
         let programs = self.programs.iter().flat_map(|text| &text.value.0).map(|(name, text)| {
@@ -297,6 +303,7 @@ impl SetupText {
             routes: self.routes.iter().flat_map(|text| &text.value).map(|text| text.value.0.clone()).collect(),
             forwards: false,
             image: None,
+            bundle: None,
             uplink: self.uplink.as_ref().map(|uplink| uplink.value),
             vm: None,
         };

@@ -72,6 +72,7 @@ mod services;
 mod shards;
 mod source;
 mod subnets;
+mod switched_by;
 mod switches;
 mod sysctl;
 mod tables;

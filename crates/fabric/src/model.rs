@@ -264,6 +264,29 @@ pub struct Traffic {
     /// The faults that are injected into links meanwhile, by time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<LinkFault>,
+    /// What switches the packets of the flows.
+    #[serde(skip_serializing_if = "SwitchedBy::is_heddle")]
+    pub switched_by: SwitchedBy,
+}
+
+/// What switches the packets of an experiment's flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SwitchedBy {
+    /// The network of the file.
+    #[default]
+    Heddle,
+    /// A bridge of the kernel, to which each host of the flows has another device.
+    LinuxBridge,
+    /// Open vSwitch with its datapath in user space, likewise.
+    Openvswitch,
+}
+
+impl SwitchedBy {
+    /// Whether it is the network of the file.
+    pub const fn is_heddle(&self) -> bool {
+        matches!(self, Self::Heddle)
+    }
 }
 
 /// Connections that come and go between the hosts of each pair.

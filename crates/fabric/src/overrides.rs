@@ -151,8 +151,10 @@ impl Overrides {
     #[must_use]
     pub fn link(&self, mut spec: LinkSpec) -> LinkSpec {
         for setting in &self.0 {
-            if let Override::Link(setting) = setting {
-                setting.apply(&mut spec);
+            match setting {
+                Override::Link(setting) => setting.apply(&mut spec),
+                Override::Network(NetworkSetting::Shaping(false)) => spec = LinkSpec::default(),
+                Override::Network(_) | Override::Bond(_) | Override::Service(_) | Override::Controllers(_) => {}
             }
         }
         spec
@@ -183,6 +185,11 @@ fn settings(axes: &[Axis]) -> impl Iterator<Item = &Setting> {
 /// What axes set in the traffic.
 pub(crate) fn traffic_settings(axes: &[Axis]) -> impl Iterator<Item = &TrafficSetting> {
     settings(axes).filter_map(|setting| if let Setting::Traffic(setting) = setting { Some(setting) } else { None })
+}
+
+/// What axes set in the fabric.
+pub(crate) fn fabric_settings(axes: &[Axis]) -> impl Iterator<Item = &Override> {
+    settings(axes).filter_map(|setting| if let Setting::Fabric(setting) = setting { Some(setting) } else { None })
 }
 
 /// What axes set in the load on the controllers.

@@ -23,7 +23,7 @@ use crate::transfer_sizes::SizesText;
 use crate::tree::{Node, Value};
 use crate::window::WindowText;
 use crate::words::Choice;
-use crate::{Pattern, Traffic};
+use crate::{Pattern, SwitchedBy, Traffic};
 
 /// A minute in milliseconds.
 const MINUTE: u64 = 60_000;
@@ -83,6 +83,12 @@ parameters! {
         /// Requests to a service, in place of all other traffic: `{ to: web, workload: vsvd, clients: 8 }`. Its servers work on them as `heddle serve` does, and its clients measure
         /// as `heddle load` does. `pattern` is not needed then.
         "requests" => requests: Option<At<RequestsText>>;
+        /// What switches the packets of the flows, live: `heddle`, this network; `linux-bridge` or `openvswitch` (its datapath in user space), a switch of its own to which each host of the flows
+        /// has another device for the time of the run. For TCP as fast as it goes, and without the links' rates: `vary: { shaping: [false] }`. `heddle` when not given.
+        "switched-by" => switched_by: Option<At<SwitchedBy>>, vary {
+            /// What switches the packets of the flows, live.
+            "switched-by": SwitchedBy => Policy SwitchedBy(SwitchedBy), plain, |traffic, by| traffic.switched_by = *by
+        };
         /// Links that go down and come up meanwhile. Bonds hear of it at once, and routes unless they are `fixed`.
         "faults" => faults: Option<At<Vec<At<LinkFaultText>>>>;
         /// Receive window in segments; it bounds what is in flight. 256 when not given. With `linux` also `auto`: as large as the receiver finds that the path

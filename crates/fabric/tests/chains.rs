@@ -104,6 +104,11 @@ fn a_wrong_function_is_refused_where_it_is_wrong() {
         ("at: s1, simulated: { delay: 30ms }", "looks down"),
         ("at: s1, simulated: { queue: 10 }", "rate"),
         ("at: s1, instances: 17", "17"),
+        ("at: s1, image: fw.tar, devices: ['null:', 'null:']", "is not made, and has no `image`"),
+        ("at: s1, bundle: fw, devices: ['null:', 'null:']", "is not made, and has no `bundle`"),
+        ("at: s1, bundle: fw, image: fw.tar", "a bundle has a root file system of its own"),
+        ("at: s1, bundle: fw, programs: { a: b }", "a bundle says itself what runs in its container"),
+        ("at: s1, bundle: fw, files: { /etc/a: b }", "a bundle says itself what runs in its container"),
     ] {
         let found = problems(&format!("functions: {{ fw: {{ {function} }} }}\n"));
         assert!(found.len() == 1 && found[0].contains(what), "{found:?}");
@@ -112,6 +117,28 @@ fn a_wrong_function_is_refused_where_it_is_wrong() {
     assert!(found.len() == 1 && found[0].contains("there is a node `h1` already"), "{found:?}");
     let found = problems("functions: { fw: { at: s1, devices: ['null:', 'null:'], programs: { a: b } } }\n");
     assert_eq!(found.len(), 2, "{found:?}");
+}
+
+#[test]
+fn a_function_may_be_a_container() {
+    let fabric = read(
+        "\
+functions:
+  image: { at: s1, image: fw.tar }
+  own: { at: s1, image: fw.tar, programs: { fw: exec /bin/fw }, files: { /etc/fw: deny } }
+  bundle: { at: s1, bundle: fw, instances: 2, sysctls: { net.ipv4.ip_forward: 1 } }
+",
+    )
+    .expect("it is a file");
+    let setup = |name: &str| {
+        let setup = &fabric.setups[name];
+        (setup.image.as_deref(), setup.bundle.as_deref(), setup.programs.len())
+    };
+    // Nothing else passes frames on there.
+    assert_eq!(setup("image"), (Some("fw.tar"), None, 0));
+    assert_eq!(setup("own"), (Some("fw.tar"), None, 1));
+    assert_eq!((setup("bundle-1"), setup("bundle-2")), ((None, Some("fw"), 0), (None, Some("fw"), 0)));
+    assert_eq!(serde_json::to_value(&fabric).expect("it is data")["setups"]["bundle-1"]["bundle"], "fw");
 }
 
 #[test]
@@ -151,6 +178,8 @@ fn a_wrong_built_in_function_is_refused_where_it_is_wrong() {
     for (function, what) in [
         ("kind: firewal", "`firewal` is not a built-in function (did you mean `firewall`?)"),
         ("kind: counter, instances: 2", "has no instances: it is a part of its chain"),
+        ("kind: counter, image: fw.tar", "has no ports and no process: `image` is for functions that have"),
+        ("kind: counter, bundle: fw", "has no ports and no process: `bundle` is for functions that have"),
         ("kind: counter, at: s1", "has no ports and no process: `at` is for functions that have"),
         ("kind: counter, programs: { a: b }", "has no ports and no process"),
         ("kind: counter, rate: 1Mbit", "`rate` is for a function of `kind: rate-limit`, and this is a `counter`"),

@@ -18,6 +18,7 @@ mod routes;
 mod schema;
 mod services;
 mod setups;
+mod switched_by;
 mod switches;
 mod time_series;
 mod transfers;

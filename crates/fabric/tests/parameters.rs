@@ -19,14 +19,16 @@ const REQUESTS: &str = "traffic: { requests: { to: web } }";
 const CLUSTER: &str = "cluster: { requests: 1 }";
 
 /// Of each axis: what the experiment does, and two values.
-const AXES: [(&str, &str, [&str; 2]); 40] = [
+const AXES: [(&str, &str, [&str; 2]); 42] = [
     ("spread", TRAFFIC, ["single", "ecmp"]),
     ("routes", TRAFFIC, ["follow", "fixed"]),
+    ("shaping", TRAFFIC, ["true", "false"]),
     ("pattern", TRAFFIC, ["stride(1)", "{ pairs: [[h1, h2]] }"]),
     ("transport", TRAFFIC, ["reno", "sack"]),
     ("congestion-control", LINUX, ["cubic", "reno"]),
     ("sysctl", LINUX, ["{ tcp_dsack: 1 }", "{ tcp_dsack: 0, tcp_comp_sack_nr: 0 }"]),
     ("streams", TRAFFIC, ["1", "2"]),
+    ("switched-by", TRAFFIC, ["heddle", "linux-bridge"]),
     ("window", TRAFFIC, ["20", "auto"]),
     ("initial-window", TRAFFIC, ["2", "10"]),
     ("duplicate-ack-threshold", TRAFFIC, ["3", "4"]),
@@ -62,6 +64,13 @@ const AXES: [(&str, &str, [&str; 2]); 40] = [
     ("value", CLUSTER, ["1kB", "200B"]),
 ];
 
+/// A network with an experiment that varies this.
+fn experiment(axis: &str, work: &str, [a, b]: [&str; 2]) -> String {
+    // Other switches know no rates of links.
+    let besides = if axis == "switched-by" { "      shaping: [false]\n" } else { "" };
+    format!("{NETWORK}experiments:\n  a:\n    {work}\n    vary:\n      {axis}: [{a}, {b}]\n{besides}")
+}
+
 fn read(text: &str) -> Fabric {
     let source = Source { name: "net.fabric.yaml".to_owned(), text: text.to_owned() };
     parse(&source).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)))
@@ -79,7 +88,7 @@ fn each_value_of_each_axis_changes_what_runs() {
     let declared: Vec<&str> = properties(&schema, "Vary").keys().map(String::as_str).collect();
     assert_eq!(declared, AXES.map(|(axis, ..)| axis), "each axis that is declared is tried here");
     for (axis, work, [a, b]) in AXES {
-        let text = format!("{NETWORK}experiments:\n  a:\n    {work}\n    vary:\n      {axis}: [{a}, {b}]\n");
+        let text = experiment(axis, work, [a, b]);
         let fabric = read(&text);
         let cases = fabric.experiments[0].cases();
         let [first, second] = cases.as_slice() else { panic!("{axis} has two cases") };
@@ -98,7 +107,7 @@ fn each_value_of_each_axis_changes_what_runs() {
 fn each_setting_has_a_name_of_its_own() {
     let mut axes = BTreeMap::new();
     for (axis, work, [a, b]) in AXES {
-        let text = format!("{NETWORK}experiments:\n  a:\n    {work}\n    vary:\n      {axis}: [{a}, {b}]\n");
+        let text = experiment(axis, work, [a, b]);
         let settings = read(&text).experiments[0].vary[0].values.clone();
         let names = settings.iter().map(|(_, setting)| name(setting));
         for name in names {

@@ -5,6 +5,7 @@ mod datagrams;
 mod during;
 mod flow;
 pub mod iperf;
+mod other_switch;
 mod recorder;
 mod requests;
 mod runs;

@@ -109,6 +109,7 @@ pub(crate) fn experiment(limit: f64) -> Experiment {
             transfers: None,
             requests: None,
             faults: Vec::new(),
+            switched_by: fabric::SwitchedBy::Heddle,
         }),
         vary: vec![
             Axis {

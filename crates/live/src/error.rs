@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::owner::Owner;
 use crate::runtime::MAKE_RUNTIME_FOLDER;
 
 /// A failure of the live driver. [`Error::hint`] says what fixes it, where that is known.
@@ -66,15 +67,31 @@ pub enum Error {
         /// What the kernel said.
         reason: String,
     },
-    /// The image of a host is of no use.
-    #[error("host {host}: cannot have the image {image}: {source}")]
+    /// The image of a host or a function is of no use.
+    #[error("{owner}: cannot have the image {image}: {source}")]
     Image {
-        /// The host's name.
-        host: String,
+        /// Whose it is.
+        owner: Owner,
         /// The image, as the file has it.
         image: String,
         /// Why not.
         source: crate::image::Unusable,
+    },
+    /// The bundle of a function is of no use.
+    #[error("{owner}: cannot run the bundle {bundle}: {source}")]
+    Bundle {
+        /// Whose it is.
+        owner: Owner,
+        /// The bundle, as the file has it.
+        bundle: String,
+        /// Why not.
+        source: crate::image::Unusable,
+    },
+    /// What runs containers is not installed.
+    #[error("{owner}: its bundle needs the program crun or runc, and neither is installed")]
+    NoContainerRuntime {
+        /// Whose bundle it is.
+        owner: Owner,
     },
     /// What carries an uplink is not installed.
     #[error("host {host}: `uplink: nat` needs the program pasta, which is not installed")]
@@ -482,7 +499,10 @@ impl Error {
             Self::HostSysctl { name, .. } if name.ends_with("tcp_congestion_control") => {
                 "net.ipv4.tcp_available_congestion_control lists those that this kernel has, and net.ipv4.tcp_allowed_congestion_control those that it lets hosts of ordinary users have"
             }
-            Self::Image { source, .. } => source.hint,
+            Self::Image { source, .. } | Self::Bundle { source, .. } => source.hint,
+            Self::NoContainerRuntime { .. } => {
+                "their packages are called as they are: `sudo apt install crun`; a network that is up finds it at the next `heddle up`"
+            }
             Self::NoPasta { .. } => {
                 "its package is called passt: `sudo apt install passt`; a network that is up finds it after `heddle down`"
             }
@@ -511,7 +531,8 @@ impl Error {
                 ["nodes", host, "devices", device].map(str::to_owned).into()
             }
             Self::HostFile { host, path, .. } => ["nodes", host, "files", path].map(str::to_owned).into(),
-            Self::Image { host, .. } => ["nodes", host, "image"].map(str::to_owned).into(),
+            Self::Image { owner, .. } => owner.key("image"),
+            Self::Bundle { owner, .. } | Self::NoContainerRuntime { owner } => owner.key("bundle"),
             Self::NoPasta { host } => ["nodes", host, "uplink"].map(str::to_owned).into(),
             Self::GuestFile { host, key, .. } => ["nodes", host, key].map(str::to_owned).into(),
             Self::GuestPath { host, .. } => ["nodes", host].map(str::to_owned).into(),

@@ -16,9 +16,11 @@ use flate2::read::MultiGzDecoder;
 use ring::digest::{Context, SHA256};
 use serde::Deserialize;
 
-use blobs::Blobs;
+pub(crate) use blobs::Blobs;
+pub(crate) use root::overlay;
 pub use root::{MOUNT, Root};
 use unpack::Unpacker;
+pub(crate) use unpack::is_first_user_namespace;
 
 /// Layers of an image.
 const LAYERS_MAX: usize = 256;
@@ -39,6 +41,8 @@ pub struct Image {
     pub environment: Vec<String>,
     /// Where its programs start.
     pub folder: String,
+    /// What it starts itself: a program and its arguments. Empty: nothing.
+    pub command: Vec<String>,
 }
 
 /// What is wrong with an image, and what to do about it.
@@ -57,7 +61,7 @@ const WRITE_ANEW: &str =
     "`skopeo copy docker://debian:12 oci-archive:debian.tar` or `docker save debian:12 -o debian.tar` writes one";
 
 impl Unusable {
-    fn new(reason: impl Into<String>, hint: &'static str) -> Self {
+    pub(crate) fn new(reason: impl Into<String>, hint: &'static str) -> Self {
         Self { reason: reason.into(), hint }
     }
 
@@ -124,7 +128,16 @@ struct Configuration {
 #[serde(rename_all = "PascalCase")]
 struct Runtime {
     env: Option<Vec<String>>,
+    entrypoint: Option<Vec<String>>,
+    cmd: Option<Vec<String>>,
     working_dir: Option<String>,
+}
+
+impl Runtime {
+    /// What it starts: its entry point, with the usual arguments.
+    fn command(&self) -> Vec<String> {
+        self.entrypoint.iter().chain(&self.cmd).flatten().cloned().collect()
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -158,17 +171,33 @@ pub fn prepare(written: &str, folder: &Path) -> Result<Image, Unusable> {
     unpack(&named(written, folder)?, &cache)
 }
 
-/// Whether an image is one, as far as that goes without unpacking it. What is fetched by name is not looked at.
+impl Image {
+    /// Whether it starts something itself.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn check_command(&self) -> Result<(), Unusable> {
+        check_command(&self.command)
+    }
+}
+
+fn check_command(command: &[String]) -> Result<(), Unusable> {
+    const SAY_IT: &str = "say what runs in it: `programs: { NAME: COMMAND }`";
+    if command.is_empty() { Err(Unusable::new("it starts nothing itself", SAY_IT)) } else { Ok(()) }
+}
+
+/// Whether an image is one, as far as that goes without unpacking it, and whether it starts something itself if it `runs_itself`. What is fetched by name is not looked at.
 ///
 /// # Errors
 /// If it is no image, or can't be read.
-pub fn check(written: &str, folder: &Path) -> Result<(), Unusable> {
+pub fn check(written: &str, folder: &Path, runs_itself: bool) -> Result<(), Unusable> {
     if written.starts_with(BY_NAME) {
         return Ok(());
     }
     let path = named(written, folder)?;
     let blobs = Blobs::open(&path).map_err(Unusable::of(path.display().to_string()))?;
-    read(&blobs).map(|_| ())
+    let (_, said) = read(&blobs)?;
+    if runs_itself { check_command(&said.config.command()) } else { Ok(()) }
 }
 
 /// The path of an image that is named by one.
@@ -232,9 +261,10 @@ fn unpack(path: &Path, cache: &Path) -> Result<Image, Unusable> {
         let _ = fs::remove_dir_all(&part);
         unpacked?;
     }
+    let command = config.command();
     let environment = config.env.unwrap_or_default().into_iter().filter(|one| one.contains('=') && !one.contains('\0'));
     let folder = config.working_dir.filter(|folder| folder.starts_with('/')).unwrap_or_else(|| "/".to_owned());
-    Ok(Image { root, environment: environment.collect(), folder })
+    Ok(Image { root, environment: environment.collect(), folder, command })
 }
 
 /// What an image says of itself.

@@ -20,12 +20,14 @@
 //! `heddle cluster lock` starts a program. So is [`end_with_parent`]: programs that `heddle iperf` starts must not outlive it.
 
 mod bpf;
+mod bundle;
 pub mod capture;
 mod checks;
 mod clean;
 mod clock;
 mod command;
 pub mod connections;
+mod container;
 pub mod control;
 mod convergence;
 pub mod daemon;
@@ -45,6 +47,7 @@ mod named_files;
 mod namespace;
 mod net_device;
 mod network;
+mod owner;
 pub mod packet;
 pub mod pings;
 pub mod port;
@@ -74,6 +77,7 @@ pub use instance::{CaptureOptions, CaptureStream, Instance, StartOptions, folder
 pub use inventory::{Listed, Presence, inventory};
 pub use named_files::check_named_files;
 pub use network::{difference, with_countries};
+pub use owner::Owner;
 pub use programs::{Phase, ProgramCommand, ProgramState};
 pub use runtime::use_runtime_folder;
 pub use tap::VNET_HEADER;

@@ -1,5 +1,6 @@
 //! Files of the machine that a fabric file names: whether they are there, and are what they are taken for. Nothing is unpacked, written or started.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -8,14 +9,23 @@ use fabric::{Fabric, HostSetup};
 
 use crate::checks::Checks;
 use crate::network::countries;
-use crate::{Error, capture, files, image};
+use crate::owner::Owner;
+use crate::{Error, bundle, capture, files, image};
 
 /// What is wrong with the files that a fabric names: captures, images, kernels and disks of guests, lists of countries, certificates; and with the places of hosts' own files.
 /// Relative paths are of `folder`.
 pub fn check_named_files(fabric: &Fabric, folder: &Path) -> Vec<Error> {
     let mut found: Vec<Error> = capture::check_captures(fabric, folder).err().into_iter().collect();
+    let mut seen = BTreeSet::new();
     for (host, setup) in &fabric.setups {
-        found.extend(check_image(host, setup, folder));
+        // All instances of a function have the same.
+        if let Owner::Function(function) = Owner::of(fabric, host)
+            && !seen.insert(function)
+        {
+            continue;
+        }
+        found.extend(check_image(fabric, (host, setup), folder));
+        found.extend(check_bundle(fabric, (host, setup), folder));
         found.extend(check_guest(host, setup, folder));
         // Those of an image are written into its own root.
         let of_machine = setup.files.iter().filter(|_| setup.image.is_none());
@@ -28,10 +38,17 @@ pub fn check_named_files(fabric: &Fabric, folder: &Path) -> Vec<Error> {
     found
 }
 
-fn check_image(host: &str, setup: &HostSetup, folder: &Path) -> Option<Error> {
-    let written = setup.image.as_ref()?;
-    let source = image::check(written, folder).err()?;
-    Some(Error::Image { host: host.to_owned(), image: written.clone(), source })
+fn check_image(fabric: &Fabric, (host, setup): (&str, &HostSetup), folder: &Path) -> Option<Error> {
+    let (written, owner) = (setup.image.as_ref()?, Owner::of(fabric, host));
+    let runs_itself = owner.is_function() && setup.programs.is_empty();
+    let source = image::check(written, folder, runs_itself).err()?;
+    Some(Error::Image { owner, image: written.clone(), source })
+}
+
+fn check_bundle(fabric: &Fabric, (host, setup): (&str, &HostSetup), folder: &Path) -> Option<Error> {
+    let written = setup.bundle.as_ref()?;
+    let source = bundle::read(written, folder).err()?;
+    Some(Error::Bundle { owner: Owner::of(fabric, host), bundle: written.clone(), source })
 }
 
 /// The first file of a guest that is none.

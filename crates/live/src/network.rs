@@ -33,7 +33,6 @@ use crate::daemon::Options;
 use crate::dataplane::{DataPlane, Plan, default_workers};
 use crate::device::{Attached, Device};
 use crate::host::{Host, HostSpec, hosts_file};
-use crate::image::{Image, Root};
 use crate::kernel_path::KernelPath;
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
@@ -44,6 +43,7 @@ use crate::{Error, process};
 use captures::Captures;
 pub use countries::with_countries;
 use devices::has_relative_files;
+use images::Roots;
 use setups::LaidOut;
 pub use views::difference;
 use views::is_same;
@@ -106,10 +106,8 @@ pub struct Network {
     /// The programs of its hosts, and the files that those see.
     programs: Programs,
     laid_out: LaidOut,
-    /// Images that hosts have or had, by what the file calls them.
-    images: BTreeMap<String, Image>,
-    /// The roots of hosts that are images.
-    roots: BTreeMap<String, Arc<Root>>,
+    /// The roots of hosts and functions that are images, and the containers of functions.
+    roots: Roots,
 }
 
 impl Network {
@@ -149,8 +147,7 @@ impl Network {
             checks: Checks::default(),
             programs: Programs::default(),
             laid_out: LaidOut::default(),
-            images: BTreeMap::new(),
-            roots: BTreeMap::new(),
+            roots: Roots::default(),
         }
     }
 
@@ -161,11 +158,7 @@ impl Network {
         self.check(&fabric)?;
         self.check_guests(&fabric, &folder)?;
         self.check_uplinks(&fabric)?;
-        let images = Self::unpack_images(&fabric, &folder)?;
-        // One of the same name may be another one now.
-        let is_other = |(name, image): (&String, &Image)| self.images.get(name).is_some_and(|known| known != image);
-        self.unplugged |= images.iter().any(is_other);
-        self.images.extend(images);
+        self.unplugged |= self.roots.prepare(&fabric, &folder)?;
         fabric.services.iter().try_for_each(|service| Checks::refuse(service, &folder))?;
         let mut applied = self.go_over_to(fabric, &folder)?;
         // The same file may name certificates that have changed.
@@ -340,7 +333,7 @@ impl Network {
             return Err(error);
         }
         self.hosts = hosts;
-        self.roots = roots;
+        self.roots.made = roots;
         self.external = external;
         for host in old.into_iter().flatten() {
             let namespace = host.namespace().inode();

@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use self::output::Output;
 use crate::Error;
 use crate::command::{self, RootView, Seen};
+use crate::container::Container;
 use crate::files::FileMount;
 use crate::image::Root;
 use crate::process;
@@ -108,6 +109,8 @@ pub struct Launch {
     pub namespace: Option<(OwnedFd, u64)>,
     /// Of a host that is an image: its root, and what identifies that.
     pub root: Option<(Arc<Root>, u64)>,
+    /// The container that it runs, if that is what it does.
+    pub container: Option<Arc<Container>>,
     /// What its programs see as `/etc/hosts`.
     pub hosts_file: String,
     /// What else they see.
@@ -127,7 +130,10 @@ impl Launch {
     fn is_same(&self, other: &Self) -> bool {
         let inode = |launch: &Self| launch.namespace.as_ref().map(|(_, inode)| *inode);
         let root = |launch: &Self| launch.root.as_ref().map(|(_, inode)| *inode);
-        let key = |launch: &Self| (inode(launch), root(launch), launch.folder.clone(), launch.files.clone());
+        let container = |launch: &Self| launch.container.as_ref().map(|container| container.inode());
+        let key = |launch: &Self| {
+            (inode(launch), root(launch), container(launch), launch.folder.clone(), launch.files.clone())
+        };
         self.program == other.program && key(self) == key(other)
     }
 
@@ -147,6 +153,35 @@ impl Launch {
         }
     }
 
+    /// Has a command run where the program is to.
+    fn enter(&self, command: &mut Command) -> io::Result<()> {
+        let Some((namespace, _)) = &self.namespace else {
+            command.env(process::MARKED, &self.hosts_file);
+            return Ok(());
+        };
+        let descriptors = vec![namespace.try_clone()?];
+        let root = self.root.as_ref().map(|(root, _)| RootView {
+            namespace: root.as_fd(),
+            folder: &root.image.folder,
+            environment: &root.image.environment,
+        });
+        let root = root.or_else(|| self.container.as_ref().map(|container| container.view()));
+        let seen = Seen { hosts_file: &self.hosts_file, mounts: &self.mounts, root };
+        command::enter(command, &self.host, descriptors, seen).map_err(io::Error::other)
+    }
+
+    /// Ends what a container has left: its processes are not of the group of its runtime.
+    fn remove_container(&self) -> io::Result<()> {
+        let Some(container) = &self.container else { return Ok(()) };
+        let words = container.remove();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.enter(&mut command)?;
+        command::unblock_signals(&mut command);
+        command::end_with_parent(&mut command);
+        command.status().map(drop)
+    }
+
     fn spawn(&self, output: &Arc<Output>) -> io::Result<Child> {
         let (reader, writer) = io::pipe()?;
         let mut command = Command::new(&self.program.run[0]);
@@ -157,19 +192,7 @@ impl Launch {
         }
         // Its children are ended with it.
         command.process_group(0);
-        if let Some((namespace, _)) = &self.namespace {
-            let descriptors = vec![namespace.try_clone()?];
-            let root = self.root.as_ref().map(|(root, _)| RootView {
-                namespace: root.as_fd(),
-                folder: &root.image.folder,
-                environment: &root.image.environment,
-            });
-            let seen = Seen { hosts_file: &self.hosts_file, mounts: &self.mounts, root };
-            let entered = command::enter(&mut command, &self.host, descriptors, seen);
-            entered.map_err(io::Error::other)?;
-        } else {
-            command.env(process::MARKED, &self.hosts_file);
-        }
+        self.enter(&mut command)?;
         if let Some(path) = &self.guest_status {
             // Of another start.
             let _ = fs::remove_file(path);
@@ -440,6 +463,10 @@ fn run(launch: &Launch, shared: &Shared, output: &Arc<Output>) -> io::Result<Opt
     // As long as nobody has waited for it, its group is its own. What it has left behind must not be in the way of what is started next.
     let _ = killpg(pid, Signal::SIGKILL);
     state.pid = None;
+    drop(state);
+    if let Err(error) = launch.remove_container() {
+        output.note(&format!("what is left of its container is not removed: {error}"));
+    }
     child.wait().map(|status| Some(launch.status(status)))
 }
 

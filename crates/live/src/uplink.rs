@@ -244,6 +244,7 @@ fn launch(pasta: &Path, wanted: Wanted, namespace: &OwnedFd, user: Option<&Owned
         program: Program { name: UPLINK.to_owned(), run, restart: Restart::Always },
         namespace: None,
         root: None,
+        container: None,
         hosts_file: String::new(),
         mounts: Vec::new(),
         // Another namespace may get the number of one that is gone: then it is another program.

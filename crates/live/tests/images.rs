@@ -37,8 +37,8 @@ nodes:
 links: [ { between: [h1, h2] } ]
 ";
 
-/// `None` where there is no busybox that runs anywhere.
-fn up(bed: &Bed) -> Option<Instance> {
+/// Whether there is a busybox that runs anywhere; if not, it says so.
+pub fn has_busybox() -> bool {
     let is_static = Command::new("busybox").output().is_ok()
         && Command::new("sh")
             .args(["-c", "! ldd \"$(command -v busybox)\" >/dev/null 2>&1"])
@@ -46,9 +46,20 @@ fn up(bed: &Bed) -> Option<Instance> {
             .is_ok_and(|s| s.success());
     if !is_static {
         eprintln!("SKIPPED: it needs a static busybox (Debian's package busybox-static)");
+    }
+    is_static
+}
+
+/// `None` where there is no busybox that runs anywhere.
+fn up(bed: &Bed) -> Option<Instance> {
+    up_with(bed, MAKE)
+}
+
+fn up_with(bed: &Bed, script: &str) -> Option<Instance> {
+    if !has_busybox() {
         return None;
     }
-    let made = Command::new("bash").args(["-c", MAKE]).current_dir(bed.folder.path()).status().unwrap();
+    let made = Command::new("bash").args(["-c", script]).current_dir(bed.folder.path()).status().unwrap();
     assert!(made.success());
     // The daemon has the environment of whoever starts it.
     let options = bed.options("images");
@@ -124,5 +135,66 @@ fn what_is_no_image_is_refused_and_changes_nothing() {
         assert!(message.contains(reason) && hint.is_some(), "{message}");
         assert_eq!(at, ["nodes", "h1", "image"]);
     }
+    network.down().unwrap();
+}
+
+/// A bridge between the two devices of a function, which its image makes by itself. Who begins again finds it.
+const BRIDGE: &str = "brctl addbr br0; brctl addif br0 eth0; brctl addif br0 eth1; ip link set br0 up; ip link; cat /etc/motd; exec sleep 1000";
+
+const FUNCTION: &str = "
+name: images
+nodes: { h1: host, h2: host, s1: switch }
+links: [ { between: [h1, s1] }, { between: [h2, s1] } ]
+functions: { fw: { at: s1, instances: 2, image: image.tar } }
+chains: { all: { from: h1, to: h2, functions: fw } }
+";
+
+#[test]
+fn a_function_runs_what_its_image_starts() {
+    let Some(bed) = Bed::new() else { return };
+    // The shell that writes the configuration takes the backslashes away.
+    let start = format!(r#"{{\"config\": {{\"Entrypoint\": [\"sh\", \"-c\"], \"Cmd\": [\"{BRIDGE}\"], "#);
+    let script = MAKE.replace(r#"{\"config\": {"#, &start);
+    let script = script.replace("for name in sh", "for name in brctl ip sh");
+    assert_ne!(script, MAKE);
+    let Some(network) = up_with(&bed, &script) else { return };
+    apply(&network, bed.folder.path(), FUNCTION).unwrap_or_else(|error| panic!("{error} {:?}", error.hint()));
+    // What is asked before the bridge is there is lost.
+    let answers = || {
+        let mut ping = network.command("h1", "ping", ["-4", "-c", "1", "-W", "1", "h2"]).unwrap();
+        ping.output().is_ok_and(|output| output.status.success())
+    };
+    bed::wait_until("an answer", answers);
+    let programs = network.programs().unwrap();
+    let names: Vec<_> = programs.iter().map(|state| (state.host.as_str(), state.program.as_str())).collect();
+    assert_eq!(names, [("fw-1", "image"), ("fw-2", "image")]);
+    let said = std::fs::read_to_string(&programs[0].output).unwrap();
+    assert!(said.contains("eth1") && said.contains("this is an image"), "{said}");
+    // With `programs:` it does what they say, in the image.
+    let own = FUNCTION
+        .replace("image: image.tar", &format!("image: image.tar, programs: {{ own: 'echo $WHERE; {BRIDGE}' }}"));
+    apply(&network, bed.folder.path(), &own).unwrap();
+    bed::wait_until("an answer", answers);
+    let programs = network.programs().unwrap();
+    assert_eq!(programs.iter().map(|state| state.program.as_str()).collect::<Vec<_>>(), ["own", "own"]);
+    bed::wait_until("it says where it is", || {
+        std::fs::read_to_string(&programs[0].output).unwrap().contains("image\n")
+    });
+    network.down().unwrap();
+    assert!(bed.is_empty());
+}
+
+#[test]
+fn a_function_with_an_image_that_starts_nothing_is_refused() {
+    let Some(bed) = Bed::new() else { return };
+    let Some(network) = up(&bed) else { return };
+    let error = apply(&network, bed.folder.path(), FUNCTION).unwrap_err();
+    let Error::Refused { message, hint, at } = error else { panic!("{error}") };
+    assert!(message.contains("function fw: cannot have the image image.tar: it starts nothing itself"), "{message}");
+    assert!(hint.is_some_and(|hint| hint.contains("programs:")));
+    assert_eq!(at, ["functions", "fw", "image"]);
+    let source = Source { name: "net.fabric.yaml".to_owned(), text: FUNCTION.to_owned() };
+    let found = live::check_named_files(&fabric::parse(&source).unwrap(), bed.folder.path());
+    assert_eq!(found.len(), 1, "once, not for each instance: {found:?}");
     network.down().unwrap();
 }

@@ -1,6 +1,7 @@
 //! An ordinary user brings a network up.
 
 use crate::bed;
+use crate::images::has_busybox;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -182,4 +183,65 @@ fn a_container_that_cannot_write_proc_sys_gets_a_hint() {
     let (ended, last) = run(down);
     assert!(!up && text.contains("set up IPv6") && text.contains("systempaths=unconfined"), "{text}");
     assert!(ended, "{last}");
+}
+
+/// A function that is an OCI bundle runs as an ordinary user's, too.
+#[test]
+fn an_ordinary_users_function_may_be_a_container() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: this test runs programs as another user and changes a device's mode, which needs root");
+        return;
+    }
+    if !has_busybox() {
+        return;
+    }
+    if Command::new("crun").arg("--version").output().is_err()
+        && Command::new("runc").arg("--version").output().is_err()
+    {
+        eprintln!("SKIPPED: it needs crun or runc (Debian's packages are called so)");
+        return;
+    }
+    let tun = OpenTun::new().expect("root may open /dev/net/tun to all");
+    let folder = tempfile::Builder::new().prefix("heddle").tempdir_in("/tmp").unwrap();
+    copy_program(folder.path());
+    let make = "mkdir -p fw/rootfs/bin && cp \"$(command -v busybox)\" fw/rootfs/bin/busybox && chmod -R a+rX fw";
+    let made = Command::new("sh").args(["-c", make]).current_dir(folder.path()).status().unwrap();
+    assert!(made.success());
+    let words =
+        ["touch /written", "brctl addbr br0", "brctl addif br0 eth0", "brctl addif br0 eth1", "ip link set br0 up"];
+    let script = words.map(|word| format!("busybox {word}; ")).concat() + "exec busybox sleep 1000";
+    // As `crun spec` has it: a mount of devices with a group that this user has not.
+    let config = format!(
+        r#"{{
+  "ociVersion": "1.0.0",
+  "process": {{ "user": {{ "uid": 0, "gid": 0 }}, "args": ["/bin/busybox", "sh", "-c", "{script}"], "env": ["PATH=/bin"], "cwd": "/",
+    "capabilities": {{ "bounding": ["CAP_NET_ADMIN"], "effective": ["CAP_NET_ADMIN"], "permitted": ["CAP_NET_ADMIN"] }} }},
+  "root": {{ "path": "rootfs" }},
+  "mounts": [
+    {{ "destination": "/proc", "type": "proc", "source": "proc" }},
+    {{ "destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"] }},
+    {{ "destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": ["newinstance", "ptmxmode=0666", "gid=5"] }},
+    {{ "destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["ro"] }}
+  ],
+  "linux": {{
+    "uidMappings": [{{ "containerID": 0, "hostID": 65534, "size": 1 }}],
+    "namespaces": [{{ "type": "user" }}, {{ "type": "network" }}, {{ "type": "pid" }}, {{ "type": "mount" }}] }}
+}}"#
+    );
+    fs::write(folder.path().join("fw/config.json"), config).unwrap();
+    let file = folder.path().join("net.fabric.yaml");
+    let text = "name: net\nnodes: { h1: host, h2: host, s1: switch }\nlinks: [{ between: [h1, s1] }, { between: [h2, s1] }]\nfunctions: { fw: { at: s1, bundle: fw } }\nchains: { all: { from: h1, to: h2, functions: fw } }\n";
+    fs::write(&file, text).unwrap();
+    chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let nobody = |args: &[&str]| run(as_nobody(folder.path(), args));
+    let (up, text) = nobody(&["up", "net", file.to_str().unwrap()]);
+    assert!(up, "{text}");
+    let (reached, text) = nobody(&["exec", "net", "h1", "ping", "-c", "2", "-i", "0.2", "-w", "60", "h2"]);
+    let log = fs::read_to_string(folder.path().join("heddle/net/output/fw/bundle.log")).unwrap_or_default();
+    assert!(reached, "{text}{log}");
+    let (down, text) = nobody(&["down", "net"]);
+    assert!(down, "{text}");
+    assert!(fs::read_dir(folder.path().join("heddle")).unwrap().next().is_none());
+    assert!(!folder.path().join("fw/rootfs/written").exists() && !folder.path().join("fw/rootfs/etc").exists());
+    drop(tun);
 }

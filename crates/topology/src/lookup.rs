@@ -165,6 +165,11 @@ impl Topology {
         self.links.iter().flat_map(Link::specs).any(LinkSpec::is_shaped)
     }
 
+    /// Has links do nothing to packets.
+    pub fn unshape(&mut self) {
+        self.links.iter_mut().flat_map(Link::specs_mut).for_each(|spec| *spec = LinkSpec::default());
+    }
+
     /// The way over a link that leaves a node by this port.
     ///
     /// # Panics

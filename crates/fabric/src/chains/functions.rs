@@ -17,6 +17,7 @@ use crate::links::{merged, note_idle};
 use crate::names::canonical;
 use crate::read::Name;
 use crate::source::At;
+use crate::vm::FilePath;
 use crate::{HostSetup, Program, Restart};
 
 /// The most functions of a file, instances counted by themselves.
@@ -131,6 +132,7 @@ impl Functions {
 /// Whether what a function says of itself goes together.
 fn check(At { value: text, sound, .. }: &At<FunctionText>, instances: usize, problems: &mut Problems<'_>) -> bool {
     let before = problems.noted();
+    check_container(text, problems);
     if let (Some(devices), Some(place)) = (&text.devices, text.setup.place()) {
         problems.add(
             place,
@@ -169,6 +171,32 @@ fn check(At { value: text, sound, .. }: &At<FunctionText>, instances: usize, pro
         }
     }
     problems.noted() == before
+}
+
+/// A function is one thing: what is behind devices, the programs of an image, or the container of a bundle.
+fn check_container(text: &FunctionText, problems: &mut Problems<'_>) {
+    let (image, bundle) = (text.image.as_ref().map(|it| it.place), text.bundle.as_ref().map(|it| it.place));
+    for (place, key) in [(image, "image"), (bundle, "bundle")] {
+        if let Some(place) = place.filter(|_| text.devices.is_some()) {
+            let message = format!("a function that is behind devices is not made, and has no `{key}`");
+            problems.add(place, message, "besides `devices`", "keep one of the two");
+        }
+    }
+    if bundle.is_none() {
+        return;
+    }
+    if let Some(image) = image {
+        let message = "a bundle has a root file system of its own";
+        problems.add(image, message, "besides `bundle`", "keep one of the two");
+    }
+    if let Some(place) = text.setup.programs_place() {
+        problems.add(
+            place,
+            "a bundle says itself what runs in its container, and which files are there",
+            "besides `bundle`",
+            "write it into the bundle's config.json and root file system",
+        );
+    }
 }
 
 /// The switches of its ingress and its egress.
@@ -259,7 +287,9 @@ fn setup(name: &str, text: &At<FunctionText>, problems: &mut Problems<'_>) -> Op
         return None;
     }
     let mut setup = text.value.setup.setup(problems);
-    if setup.programs.is_empty() {
+    let path = |path: &Option<At<FilePath>>| path.as_ref().map(|path| path.value.path().to_owned());
+    (setup.image, setup.bundle) = (path(&text.value.image), path(&text.value.bundle));
+    if setup.programs.is_empty() && setup.image.is_none() && setup.bundle.is_none() {
         let run = [FORWARDER, "forward", "eth0", "eth1"].map(str::to_owned).into();
         setup.programs.push(Program { name: "forward".to_owned(), run, restart: Restart::Always });
     }

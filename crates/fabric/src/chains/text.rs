@@ -14,6 +14,7 @@ use crate::quantity::{Bytes, Length, Rate, Whole};
 use crate::read::{Device, Fields, Name, Read, Text, expected, section};
 use crate::source::At;
 use crate::tree::{Node, Value};
+use crate::vm::FilePath;
 use crate::words::{Choice, Words, words};
 
 /// The most instances of a function.
@@ -23,8 +24,8 @@ pub(crate) const MOST_INSTANCES: u64 = 16;
 const BURST_MAX: u64 = 1 << 30;
 
 section! {
-    /// A function of service chains: what has two ports, and passes on by one what comes by the other; or, with `kind`, what is built in. With neither `kind` nor
-    /// `programs` nor `devices`, Heddle passes frames on.
+    /// A function of service chains: what has two ports, and passes on by one what comes by the other; or, with `kind`, what is built in. With none of `kind`, `programs`,
+    /// `image`, `bundle` and `devices`, Heddle passes frames on.
     FunctionText {
         /// What it is, if it is built in: it needs no port and no process then, and its place is where packets leave what stands before it in its chain. `counter` counts
         /// packets and bytes by protocol, `rate-limit` drops what is faster than `rate`, `mirror` has copies go `to` a host, `firewall` lets connections in by `outbound` and
@@ -52,6 +53,11 @@ section! {
         /// What it is behind, as `devices` of hosts: the device of its ingress and that of its egress, of each instance. It is not made then. Or else it is a network
         /// namespace with the devices `eth0`, its ingress, and `eth1`, its egress.
         "devices" => devices: Option<At<Vec<At<Device>>>>,
+        /// The image of a container that is its root, as `image` of hosts. Without `programs`, what the image itself starts runs in it.
+        "image" => image: Option<At<FilePath>>,
+        /// An OCI bundle: a folder with `config.json` and a root file system. Its container runs in the function's network, by crun or runc, and is started again
+        /// when it ends. Nothing is written to the folder.
+        "bundle" => bundle: Option<At<FilePath>>,
         /// What the links to its ports do to packets.
         "links" => links: Option<At<LinkText>>,
         /// What it does to packets itself when it is simulated, those of both directions together: keys of links. Nothing when not given.

@@ -25,6 +25,9 @@ pub struct HostSetup {
     /// The image of a container that is its root: a path from the folder of the file, or a name that begins with `docker://`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// Of a function: the OCI bundle whose container it is, a path from the folder of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<String>,
     /// How it reaches what is outside of the network, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uplink: Option<Uplink>,

@@ -64,7 +64,7 @@ fn settings(experiment: &Experiment) -> impl Iterator<Item = &Setting> {
 
 /// The conclusion turns on window, threshold and headers.
 fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
-    let Traffic { pattern, transport, streams, rate_pps, transfers, requests, faults } = traffic;
+    let Traffic { pattern, transport, streams, rate_pps, transfers, requests, faults, switched_by } = traffic;
     let &TransportSpec {
         kind,
         window,
@@ -117,6 +117,9 @@ fn traffic_in_words(experiment: &Experiment, traffic: &Traffic) -> String {
             (true, false) => format!("transfers, one in {every} on the mean"),
             (true, true) => "transfers".to_owned(),
         });
+    }
+    if !switched_by.is_heddle() && !varies(|setting| matches!(setting, TrafficSetting::SwitchedBy(_))) {
+        words.push(format!("switched by {}", switched_by.word()));
     }
     match faults.len() {
         0 => {}

@@ -1,4 +1,4 @@
-//! Devices that a driver of DPDK has, where this program was built with the feature `dpdk` (`docs/decisions/0084-dpdk-behind-a-feature.md`).
+//! Devices that a driver of DPDK has, where this program was built with the feature `dpdk` (`docs/decisions/0085-dpdk-behind-a-feature.md`).
 
 #[cfg(feature = "dpdk")]
 mod eal;

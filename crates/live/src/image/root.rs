@@ -87,6 +87,22 @@ fn enter(
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_SLAVE, nothing)
         .map_err(step("part its mounts from the machine's"))?;
+    let root = overlay(&image.root, folder)?;
+    bring_in(&root, files, hosts_file)?;
+    // The old root is below the new one for a moment, and then nowhere.
+    nix::unistd::chdir(&root).map_err(step("go to its root"))?;
+    nix::unistd::pivot_root(".", ".").map_err(step("make its image the root"))?;
+    umount2(".", MntFlags::MNT_DETACH).map_err(step("leave the machine's root"))?;
+    nix::unistd::chdir("/").map_err(step("go to its root"))?;
+    Ok(())
+}
+
+/// Mounts a folder of files with what is written to them kept in memory, below `folder`, which is made; returns where. The calling thread has a mount namespace of its own.
+///
+/// # Errors
+/// With what could not be done.
+pub fn overlay(lower: &Path, folder: &Path) -> Result<PathBuf, (&'static str, io::Error)> {
+    let step = |step: &'static str| move |errno: nix::Error| (step, io::Error::from(errno));
     fs::create_dir_all(folder).map_err(|error| ("make the folder of its root", error))?;
     mount(Some("heddle"), folder, Some("tmpfs"), MsFlags::empty(), Some(MEMORY))
         .map_err(step("mount what it writes to"))?;
@@ -95,19 +111,13 @@ fn enter(
         fs::create_dir(path).map_err(|error| ("make the folders of its root", error))?;
     }
     let escaped = |path: &Path| path.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:").replace(',', "\\,");
-    let mut options =
-        format!("lowerdir={},upperdir={},workdir={}", escaped(&image.root), escaped(&upper), escaped(&work));
+    let mut options = format!("lowerdir={},upperdir={},workdir={}", escaped(lower), escaped(&upper), escaped(&work));
     if !is_first_user_namespace() {
         options += ",userxattr";
     }
-    mount(Some("heddle"), &root, Some("overlay"), MsFlags::empty(), Some(options.as_str())).map_err(step(MOUNT))?;
-    bring_in(&root, files, hosts_file)?;
-    // The old root is below the new one for a moment, and then nowhere.
-    nix::unistd::chdir(&root).map_err(step("go to its root"))?;
-    nix::unistd::pivot_root(".", ".").map_err(step("make its image the root"))?;
-    umount2(".", MntFlags::MNT_DETACH).map_err(step("leave the machine's root"))?;
-    nix::unistd::chdir("/").map_err(step("go to its root"))?;
-    Ok(())
+    // Devices are the machine's, and below /dev.
+    mount(Some("heddle"), &root, Some("overlay"), MsFlags::MS_NODEV, Some(options.as_str())).map_err(step(MOUNT))?;
+    Ok(root)
 }
 
 /// Lays files into a root that is not yet one, and mounts what hosts see of the machine below it. Links of the image are followed within it, and what is the machine's is

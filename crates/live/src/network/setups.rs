@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fabric::{Fabric, HostFile, Program};
+use fabric::{Fabric, HostFile, Program, Restart};
 
 use super::{ExternalHost, Network};
 use crate::Error;
@@ -192,7 +192,8 @@ impl Network {
         for host in &self.hosts {
             let name = &host.spec().name;
             let Some(setup) = fabric.setups.get(name) else { continue };
-            for program in &setup.programs {
+            let of_container = self.program_of_container(host.spec());
+            for program in setup.programs.iter().chain(&of_container) {
                 let namespace = match host.namespace().as_fd().try_clone_to_owned() {
                     Ok(namespace) => Some((namespace, host.namespace().inode())),
                     Err(error) => {
@@ -208,6 +209,7 @@ impl Network {
                     program: by_path(program),
                     namespace,
                     root,
+                    container: self.container(name).cloned(),
                     hosts_file: self.hosts_path.to_string_lossy().into_owned(),
                     mounts: self.mounts(name).to_vec(),
                     // Name servers are no reason to begin again.
@@ -221,6 +223,16 @@ impl Network {
         wanted.extend(self.guests(fabric, folder, &outputs));
         self.start_uplinks(&outputs);
         self.programs.apply(wanted);
+    }
+
+    /// What a function runs that is a container: a bundle's, by its runtime, or what its image starts itself.
+    fn program_of_container(&self, spec: &HostSpec) -> Option<Program> {
+        let named = |name: &str, run| Program { name: name.to_owned(), run, restart: Restart::Always };
+        let container = self.container(&spec.name).map(|container| named("bundle", container.run()));
+        let setup = self.fabric()?.setups.get(&spec.name)?;
+        let runs_itself = spec.is_function && spec.within.is_none() && setup.programs.is_empty();
+        let image = || self.root(&spec.name).map(|root| named("image", root.image.command.clone()));
+        container.or_else(|| runs_itself.then(image).flatten())
     }
 
     /// The hypervisors of hosts that are virtual machines.
@@ -241,6 +253,7 @@ impl Network {
                     program,
                     namespace: None,
                     root: None,
+                    container: None,
                     hosts_file: hosts_file.clone(),
                     mounts: Vec::new(),
                     files,

@@ -1,0 +1,58 @@
+//! Experiments that a Linux bridge and Open vSwitch carry, beside Heddle: live, by the program.
+
+use std::process::Command;
+
+use crate::live::may_run;
+use crate::program::Desk;
+
+const FILE: &str = "\
+nodes: { h1: host, h2: host, h3: host, s1: switch }
+links: [{ between: [h1, s1], rate: 1Gbit }, { between: [h2, s1], delay: 1ms }, { between: [h3, s1] }]
+experiments:
+  switches:
+    traffic: { pattern: { pairs: [[h1, h2], [h3, h2]] }, window: auto }
+    vary: { shaping: [false], switched-by: [SWITCHES] }
+    for: 1s
+    repeat: 2
+    expect: { goodput-min: \">= 1 Mbit/s\" }
+    published: { goodput-sum: { where: { switched-by: linux-bridge }, is: 7242 Mbit/s } }
+    report: [goodput-sum, retransmits]
+";
+
+fn is_installed(program: &str) -> bool {
+    Command::new("sh").args(["-c", &format!("command -v {program}")]).output().is_ok_and(|found| found.status.success())
+}
+
+#[test]
+fn switches_of_others_carry_the_flows_of_an_experiment() {
+    if !may_run() {
+        return;
+    }
+    let has_ovs = is_installed("ovs-vswitchd");
+    if !has_ovs {
+        eprintln!("SKIPPED in part: there is no Open vSwitch here (Debian's package openvswitch-switch)");
+    }
+    let desk = Desk::new();
+    let switches = if has_ovs { "heddle, linux-bridge, openvswitch" } else { "heddle, linux-bridge" };
+    desk.write("lab.fabric.yaml", &FILE.replace("SWITCHES", switches));
+    // What they leave would be below this folder, and name it.
+    let output = desk.command(&["run", "lab.fabric.yaml", "--quiet"]).env("TMPDIR", desk.path()).output();
+    let output = output.expect("the program runs");
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{table}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(table.contains("linux-bridge against heddle") && table.contains("not simulated"), "{table}");
+    assert!(!has_ovs || table.contains("openvswitch against heddle"), "{table}");
+    let left = Command::new("pgrep").args(["-f", &desk.path().display().to_string()]).output();
+    assert!(left.is_ok_and(|left| left.stdout.is_empty()), "a process is left");
+}
+
+#[test]
+fn a_switch_that_is_not_installed_is_named() {
+    if !may_run() || is_installed("ovs-vswitchd") {
+        return;
+    }
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", &FILE.replace("SWITCHES", "openvswitch"));
+    let (_, said) = desk.expect(2, &["run", "lab.fabric.yaml", "--quiet"]);
+    assert!(said.contains("sudo apt install openvswitch-switch"), "{said}");
+}

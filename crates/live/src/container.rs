@@ -1,0 +1,162 @@
+//! The container of an OCI bundle as a function of a chain: crun or runc runs it in the function's network.
+//!
+//! The runtime finds a bundle of its own in a mount namespace that nobody else sees: the configuration that is written anew, and the root file system with what is written to it kept in
+//! memory. So nothing is left on a disk, and the user's bundle stays as it is. It is held by a descriptor, as the function's network is.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+
+use crate::bundle::{Bundle, CONFIG};
+use crate::command::RootView;
+use crate::image;
+use crate::namespace::Namespace;
+use crate::uplink::find_program;
+
+/// Where control groups are.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// A program that runs containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runtime {
+    kind: RuntimeKind,
+    program: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RuntimeKind {
+    Crun,
+    Runc,
+}
+
+impl RuntimeKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Crun => "crun",
+            Self::Runc => "runc",
+        }
+    }
+
+    /// What it is asked for besides.
+    const fn options(self) -> &'static [&'static str] {
+        match self {
+            // They would have to be made and removed where an ordinary user may not, and limit nothing here.
+            Self::Crun => &["--cgroup-manager=disabled"],
+            Self::Runc => &[],
+        }
+    }
+}
+
+impl Runtime {
+    /// The first that is installed.
+    pub fn find() -> Option<Self> {
+        let of = |kind: RuntimeKind| Some(Self { kind, program: find_program(kind.name())? });
+        [RuntimeKind::Crun, RuntimeKind::Runc].into_iter().find_map(of)
+    }
+}
+
+/// A container that may be run.
+#[derive(Debug)]
+pub struct Container {
+    namespace: OwnedFd,
+    inode: u64,
+    runtime: Runtime,
+    /// Where its bundle is, in its mount namespace.
+    folder: PathBuf,
+    /// What the runtime calls it.
+    id: String,
+    /// What it was made of.
+    pub bundle: Bundle,
+}
+
+impl AsFd for Container {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.namespace.as_fd()
+    }
+}
+
+impl Container {
+    /// Makes one for a function called `name`. `folder` is its own, which is made for it, and `hosts_file` what is seen as `/etc/hosts`.
+    ///
+    /// # Errors
+    /// With what could not be done.
+    pub fn make(
+        bundle: &Bundle,
+        runtime: Runtime,
+        (name, function, folder, hosts_file): (&str, &Namespace, &Path, &Path),
+    ) -> Result<Self, (&'static str, io::Error)> {
+        let make = || {
+            function.enter().map_err(|errno| ("enter its network namespace", errno.into()))?;
+            enter(bundle, runtime.kind, (name, folder, hosts_file))?;
+            File::open("/proc/thread-self/ns/mnt").map_err(|error| ("open its mount namespace", error))
+        };
+        // The thread ends in it, and nobody else was there.
+        let namespace = thread::scope(|scope| scope.spawn(make).join().expect("a container's thread does not panic"))?;
+        let inode = namespace.metadata().map_err(|error| ("open its mount namespace", error))?.ino();
+        let id = format!("heddle-{}-{name}", std::process::id());
+        let bundle = bundle.clone();
+        Ok(Self { namespace: namespace.into(), inode, runtime, folder: folder.to_owned(), id, bundle })
+    }
+
+    /// What identifies it among the mount namespaces that exist.
+    pub const fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// Where its runtime is to be called.
+    pub fn view(&self) -> RootView<'_> {
+        RootView { namespace: self.as_fd(), folder: "/", environment: &[] }
+    }
+
+    /// The command that runs it until it ends.
+    pub fn run(&self) -> Vec<String> {
+        self.command(&["run", "--bundle", &self.folder.to_string_lossy(), &self.id])
+    }
+
+    /// The command that ends what is left of it: all of its processes if its runtime was killed, and its control groups if there are any.
+    pub fn remove(&self) -> Vec<String> {
+        self.command(&["delete", "--force", &self.id])
+    }
+
+    fn command(&self, words: &[&str]) -> Vec<String> {
+        let state = self.folder.join("state");
+        let program = [self.runtime.program.to_string_lossy().into_owned()];
+        let options = self.runtime.kind.options().iter().map(|option| (*option).to_owned());
+        let state = ["--root".to_owned(), state.to_string_lossy().into_owned()];
+        program.into_iter().chain(options).chain(state).chain(words.iter().map(|word| (*word).to_owned())).collect()
+    }
+}
+
+/// Has the calling thread go into a mount namespace of its own, and lays out the bundle there.
+fn enter(
+    bundle: &Bundle,
+    runtime: RuntimeKind,
+    (name, folder, hosts_file): (&str, &Path, &Path),
+) -> Result<(), (&'static str, io::Error)> {
+    let step = |step: &'static str| move |errno: nix::Error| (step, io::Error::from(errno));
+    let nothing = None::<&Path>;
+    // Root and working directory belong to all threads of a process, unless one has its own.
+    unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS).map_err(step("make a mount namespace"))?;
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_SLAVE, nothing)
+        .map_err(step("part its mounts from the machine's"))?;
+    let root = image::overlay(&bundle.root, folder)?;
+    let config = bundle.config(&root, name, hosts_file);
+    fs::write(folder.join(CONFIG), config).map_err(|error| ("write its configuration", error))?;
+    // By this its runtime is known as one of this network's processes.
+    mount(Some(hosts_file), "/etc/hosts", nothing, MsFlags::MS_BIND, nothing)
+        .map_err(step("lay the hosts' names over /etc/hosts"))?;
+    // crun uses none, and yet refuses to run anything where there are such of both versions.
+    let is_second = || statfs(CGROUPS).is_ok_and(|found| found.filesystem_type() == CGROUP2_SUPER_MAGIC);
+    if runtime == RuntimeKind::Crun && !is_second() {
+        let _ = mount(Some("heddle"), CGROUPS, Some("tmpfs"), MsFlags::MS_RDONLY, nothing);
+    }
+    Ok(())
+}
