@@ -20,7 +20,6 @@ const INTERVAL: Span = Span::from_ms(100);
 #[derive(Debug)]
 pub struct BridgeState {
     bridge: Bridge,
-    config: BridgeConfig,
     /// By port: how many BPDUs have come.
     heard: Vec<Passed>,
     /// When it is to be woken.
@@ -30,7 +29,7 @@ pub struct BridgeState {
 impl BridgeState {
     pub(crate) fn new(config: &BridgeConfig) -> Self {
         let heard = vec![Passed::default(); config.ports.len()];
-        Self { bridge: Bridge::new(config.clone()), config: config.clone(), heard, armed: Time::NEVER }
+        Self { bridge: Bridge::new(config.clone()), heard, armed: Time::NEVER }
     }
 
     /// How it stands.
@@ -40,10 +39,9 @@ impl BridgeState {
 
     /// Goes on at a switch for which the other one was made, if it can: with the ports that it has now.
     pub(crate) fn follow(&mut self, made: &Self) -> bool {
-        let can = self.bridge.follow(&made.config);
+        let can = self.bridge.follow(made.bridge.config());
         if can {
-            self.config = made.config.clone();
-            self.heard.resize(made.config.ports.len(), Passed::default());
+            self.heard.resize(made.heard.len(), Passed::default());
         }
         can
     }
@@ -51,7 +49,7 @@ impl BridgeState {
 
 impl Rebase for BridgeState {
     fn rebase(&mut self, by: Span) {
-        let Self { bridge, config: _, heard, armed } = self;
+        let Self { bridge, heard, armed } = self;
         bridge.rebase(by);
         heard.rebase(by);
         armed.rebase(by);
@@ -161,7 +159,7 @@ impl<P> Graph<P> {
             let node = moment.tables.map.node_of_switch(at);
             let Some(state) = &mut self.bridges[at] else { continue };
             state.armed = Time::NEVER;
-            let ports = state.config.ports.len();
+            let ports = state.heard.len();
             for number in 0..ports {
                 let Some(port) = moment.tables.map.port_of(node, PortId(number as u16)) else { continue };
                 self.report_carrier_to_bridge(moment, driver, port);

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::bed::{self, Bed};
 use crate::far_ends::{ip, with_far_ends};
-use live::Instance;
+use live::port::Port as _;
+use live::{Instance, VNET_HEADER};
 use rstp::{PortState, Role};
+use wire::{BPDU_FRAME, BpduFlags, BpduKind, BpduRepr};
 
 const RING: &str = "\
 name: ring
@@ -147,6 +149,53 @@ fn switches_that_an_external_bridge_alone_joins_reach_all_stations() {
         closed(&network, 1);
         bed::ping(&network, "h1", &["-4"], 3, "h2");
         bed::ping(&network, "h2", &["-4"], 3, "10.0.9.9");
+        network.down().unwrap();
+    });
+}
+
+const GUARDED: &str = "\
+name: guarded
+nodes: { h1: host, o1: { kind: host, devices: [dev0] }, s1: switch }
+links: [{ between: [h1, s1] }, { between: [o1, s1] }]
+switches: { s1: { rstp: true, ports: { o1: { bpdu-guard: true } } } }
+";
+
+/// Who has shut his port by a BPDU is neither heard nor answered; what a bond says to its neighbour (LACP) is for the port itself.
+#[test]
+fn a_closed_port_takes_and_answers_nothing_but_what_is_said_to_neighbours() {
+    with_far_ends(|bed, [mut far, _]| {
+        let network = bed.up("guarded", GUARDED);
+        let mut send = |frame: &[u8]| {
+            far.write(&[&[0; VNET_HEADER], frame].concat()).unwrap();
+            far.flush();
+        };
+        let bpdu = BpduRepr {
+            kind: BpduKind::Rst,
+            flags: BpduFlags(0x0c),
+            root: 1,
+            root_path_cost: 0,
+            bridge: 1,
+            port: 0x8001,
+            message_age: 0,
+            max_age: 20 * 256,
+            hello_time: 2 * 256,
+            forward_delay: 15 * 256,
+        };
+        let mut frame = [0; BPDU_FRAME];
+        bpdu.emit([2, 0, 0, 0, 9, 9], &mut frame);
+        send(&frame);
+        bed::wait_until("its port is shut", || network.bridges().unwrap()[0].status.ports[1].is_guarded);
+        let to = |mac: [u8; 6]| [&mac[..], &[2, 0, 0, 0, 9, 9, 0x88, 0x09], &[1; 46]].concat();
+        (0..100).for_each(|_| send(&to([0x01, 0x80, 0xc2, 0, 0, 2])));
+        send(&to([0xff; 6]));
+        let counters = || network.counters().unwrap();
+        let came =
+            || counters().ports.iter().find(|port| port.host == "o1").map_or(0, |port| port.traffic.sent_packets);
+        bed::wait_until("all have come", || came() > 101);
+        bed::wait_until("what is for everybody is dropped", || counters().refused.discarding > 0);
+        // The kernel at the far end may have said something, too.
+        let discarded = counters().refused.discarding;
+        assert!(discarded < 100, "{discarded}");
         network.down().unwrap();
     });
 }

@@ -101,6 +101,11 @@ impl Bridge {
         bridge
     }
 
+    /// What it was made of, and the ports that were added.
+    pub const fn config(&self) -> &BridgeConfig {
+        &self.config
+    }
+
     /// What it says of times where it is the root.
     pub(crate) fn own_times(&self) -> Times {
         let BridgeConfig { hello_time, max_age, forward_delay, .. } = self.config;

@@ -7,7 +7,7 @@ use topology::{NetPort, NodeId};
 use vswitch::neighbour::{ANSWER_BYTES, claim};
 use vswitch::segmentation::LargeSegment;
 use vswitch::spread::FlowHash;
-use vswitch::{DropReason, FLOOD, Forwarding, Ingress};
+use vswitch::{DropReason, FLOOD, Forwarding, Ingress, is_for_bridges};
 use wire::BRIDGE_GROUP;
 
 use super::burst::{BURST_FRAMES, Read, RxBurst};
@@ -173,7 +173,10 @@ impl Worker {
             if packet.ethernet().starts_with(&BRIDGE_GROUP) {
                 return self.enter_bpdu(entry, now, packet);
             }
-            if self.graph.is_closed(self.plan.tables(), self.plan.map().far(port)) {
+            // What bonds and others say to their neighbour is for the port itself, whatever RSTP says of it.
+            if !is_for_bridges(packet.destination())
+                && self.graph.is_closed(self.plan.tables(), self.plan.map().far(port))
+            {
                 // Nor does anybody answer him.
                 self.edge.show_at_edge(port, now, &packet);
                 self.edge.count(Loss::Discarding);
