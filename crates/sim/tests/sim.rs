@@ -11,6 +11,7 @@ mod cores;
 mod elections;
 mod hosts;
 mod impairments;
+mod linearizability;
 mod network;
 mod pipelines;
 mod requests;

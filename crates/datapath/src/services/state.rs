@@ -357,8 +357,8 @@ impl ServiceState {
         let tuple = segment.tuple;
         let at_address = services.with_address(tuple.is_ipv6, tuple.dst);
         let own = at_address.and_then(|number| self.by_number.get(number).copied());
-        // It ends its connection at once. All else of a connection is for its server to look at.
-        if segment.tcp_flags & tcp_flags::RST != 0
+        // They end a connection. All else of one is for its server to look at.
+        if segment.tcp_flags & (tcp_flags::RST | tcp_flags::FIN) != 0
             && let Some(loss) = fault()
         {
             return Decision::Lost(loss);

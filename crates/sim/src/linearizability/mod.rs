@@ -22,8 +22,6 @@ mod history;
 mod model;
 mod search;
 mod seen;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};

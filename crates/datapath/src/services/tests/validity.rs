@@ -247,7 +247,7 @@ fn packets_whose_hops_are_used_up_begin_nothing_and_are_not_answered() {
 }
 
 #[test]
-fn a_damaged_reset_ends_no_connection() {
+fn what_is_damaged_ends_no_connection() {
     let mut bed = Bed::new(2, &[80]);
     let client = bed.client(4_000);
     let send = |bed: &mut Bed, flags: u8, numbers: (u32, u32), fault: Option<Loss>| {
@@ -264,6 +264,7 @@ fn a_damaged_reset_ends_no_connection() {
         view.machine.status(bed.now).map(|server| server.active).sum::<u32>()
     };
     assert_eq!(active(&bed), 1);
+    assert_eq!(send(&mut bed, FIN | ACK, (1_001, 5_001), Some(Loss::Checksum)), Decision::Lost(Loss::Checksum));
     assert_eq!(send(&mut bed, RST, (1_001, 0), None), Decision::To(server));
     assert_eq!(active(&bed), 0);
 }

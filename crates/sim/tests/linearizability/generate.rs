@@ -3,8 +3,8 @@
 use machine::Rng;
 use machine::nanos::Time;
 
-use super::super::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged};
-use super::super::{Operation, Outcome};
+use sim::linearizability::entry::{Action, Change, Condition, Expect, Input, Leaf, Output, Tagged};
+use sim::linearizability::{Operation, Outcome};
 
 /// What goes wrong, at one operation in thirty that it can happen to (transactions are rarer: one in three).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

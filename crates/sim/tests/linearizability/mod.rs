@@ -6,8 +6,8 @@ use machine::Rng;
 use machine::nanos::Time;
 use proptest::prelude::*;
 
-use super::entry::{Action, Change, Condition, EntryModel, Expect, Input, Leaf, Output, Tagged};
-use super::{Check, Limits, Model, Operation, Outcome, Verdict, check, entry};
+use sim::linearizability::entry::{Action, Change, Condition, EntryModel, Expect, Input, Leaf, Output, Tagged};
+use sim::linearizability::{Check, Limits, Model, Operation, Outcome, Verdict, check, entry};
 use generate::{Error, generate};
 
 type Step = Operation<Input, Output>;
