@@ -2,8 +2,9 @@
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
+use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -17,7 +18,7 @@ pub fn serve(port: u16) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(("::", port))?;
     // An answer is to come from the address that was asked: one socket each, since this one knows no other way.
     for address in own_addresses()? {
-        let (socket, name) = (UdpSocket::bind((address.as_str(), port))?, name.clone());
+        let (socket, name) = (UdpSocket::bind((address, port))?, name.clone());
         thread::spawn(move || {
             let mut bytes = [0; 64];
             while let Ok((_, client)) = socket.recv_from(&mut bytes) {
@@ -55,10 +56,15 @@ pub fn say(port: u16, text: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn own_addresses() -> Result<Vec<String>, Box<dyn Error>> {
+fn own_addresses() -> Result<Vec<IpAddr>, Box<dyn Error>> {
     let addresses = nix::ifaddrs::getifaddrs()?.filter_map(|interface| interface.address);
-    let ipv4 = addresses.filter_map(|address| Some(address.as_sockaddr_in()?.ip().to_string()));
-    Ok(ipv4.collect())
+    let ip = addresses.filter_map(|address| match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+        (Some(ipv4), _) => Some(ipv4.ip().into()),
+        // Nobody asks at link-local addresses.
+        (_, Some(ipv6)) => (!ipv6.ip().is_unicast_link_local()).then(|| ipv6.ip().into()),
+        _ => None,
+    });
+    Ok(ip.collect())
 }
 
 fn answer(stream: &TcpStream, name: &str) {
@@ -95,6 +101,29 @@ pub fn hold(address: &str) -> Result<(), Box<dyn Error>> {
     for line in std::io::stdin().lines() {
         line?;
         println!("{}", ask_by(&stream, "who")?);
+    }
+    Ok(())
+}
+
+/// The same by UDP, from one port; what is not answered is asked again.
+pub fn hold_udp(address: &str) -> Result<(), Box<dyn Error>> {
+    let address: SocketAddr = address.parse()?;
+    let any = if address.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { IpAddr::from([0, 0, 0, 0]) };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(address)?;
+    socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+    let mut bytes = [0; 64];
+    for line in std::io::stdin().lines() {
+        line?;
+        let length = loop {
+            // An answer that is late is one to the next question.
+            if socket.send(b"who").is_ok()
+                && let Ok(length) = socket.recv(&mut bytes)
+            {
+                break length;
+            }
+        };
+        println!("{}", String::from_utf8_lossy(&bytes[..length]));
     }
     Ok(())
 }

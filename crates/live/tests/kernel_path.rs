@@ -109,6 +109,19 @@ fn ask_until_carried(network: &Instance, service: &str, held: &mut Holding) {
     });
 }
 
+/// Asks a server a hundred times, until services have counted just what devices of the kernel path have sent: an acknowledgement may pass between two looks.
+fn ask_until_all_is_counted(network: &Instance, service: &str, server: &str, held: &mut Holding) {
+    let counted = || (traffic(&status(network, service)), [sent(network, "h1"), sent(network, server)]);
+    bed::wait_until("all is counted", || {
+        let (before, before_sent) = counted();
+        assert!((0..100).all(|_| held.ask() == server), "{service}");
+        let (after, after_sent) = counted();
+        let more: Vec<u64> = (0..4).map(|at| after[at] - before[at]).collect();
+        let more_sent = (0..4).map(|at| after_sent[at / 2][at % 2] - before_sent[at / 2][at % 2]);
+        more[0] >= 100 && more[2] >= 100 && more_sent.eq(more.iter().copied())
+    });
+}
+
 /// All ways to forward, both families: what the devices of the kernel path have carried is what services have counted.
 #[test]
 fn connections_that_go_on_go_by_the_kernel() {
@@ -120,19 +133,7 @@ fn connections_that_go_on_go_by_the_kernel() {
             let mut held = Holding::open(&network, "h1", &address);
             let server = held.ask();
             ask_until_carried(&network, name, &mut held);
-            let counted = || (traffic(&status(&network, name)), [sent(&network, "h1"), sent(&network, &server)]);
-            let (before, before_sent) = counted();
-            assert!((0..100).all(|_| held.ask() == server), "{address}");
-            // An acknowledgement may come later.
-            bed::wait_until("all is counted", || {
-                let (after, after_sent) = counted();
-                let more = |at: usize| after[at] - before[at];
-                let sent = |host: usize, at: usize| after_sent[host][at] - before_sent[host][at];
-                more(0) >= 100
-                    && more(2) >= 100
-                    && [more(0), more(1)] == [sent(0, 0), sent(0, 1)]
-                    && [more(2), more(3)] == [sent(1, 0), sent(1, 1)]
-            });
+            ask_until_all_is_counted(&network, name, &server, &mut held);
             assert!(held.ends());
             bed::wait_until("it has ended", || status(&network, name).servers.iter().all(|server| server.active == 0));
             // Segments of all sizes, which the sender's kernel has left to the card to cut.
@@ -155,6 +156,35 @@ fn connections_that_go_on_go_by_the_kernel() {
     {
         assert!(sent >= all(0) && received >= all(2), "{of_h1:?} {link:?}");
     }
+}
+
+/// The same of datagrams; where their server is down, those that the kernel has carried go to another.
+#[test]
+fn datagrams_that_go_on_go_by_the_kernel() {
+    let by_udp = |(forward, number): (&str, u16)| {
+        let often = "{ check: udp, send: who, expect: h, interval: 20ms, timeout: 60s, fall: 1, rise: 1 }";
+        service(forward, number, "[h2, h3]", "auto").replace(" }\n", &format!(", protocol: udp, health: {often} }}\n"))
+    };
+    let Some(network) = up("datagrams", &FORWARD.map(by_udp)) else { return };
+    let mut servers = ["h2", "h3"].map(|host| Some(Running::server(&network, host, "80")));
+    let is_up = |name: &str| status(&network, name).servers.iter().all(|it| it.out.is_none());
+    bed::wait_until("they are up", || FORWARD.iter().all(|(name, _)| is_up(name)));
+    let ask = |name: &str, address: String| {
+        let mut held = Holding::open_udp(&network, "h1", &address);
+        let server = held.ask();
+        ask_until_carried(&network, name, &mut held);
+        ask_until_all_is_counted(&network, name, &server, &mut held);
+        (held, server)
+    };
+    for (name, number) in FORWARD {
+        for address in [format!("10.1.0.{number}:80"), format!("[fd68:6564:646c::{number}]:80")] {
+            assert!(ask(name, address).0.ends());
+        }
+    }
+    let (mut held, server) = ask("full-nat", "10.1.0.86:80".to_owned());
+    drop(servers[usize::from(server == "h3")].take());
+    bed::wait_until("another one answers", || held.ask() != server);
+    assert!(held.ends());
 }
 
 /// A server that gets no more connections goes on with those that it has.
@@ -270,7 +300,7 @@ fn services_say_why_the_kernel_carries_nothing() {
         "kernel",
         "user-space (packets go through tunnels)",
         "user-space (its scheduler goes by how fast servers answer, which the kernel does not see)",
-        "user-space (only TCP is carried)",
+        "kernel",
         "user-space",
     ];
     assert_eq!(paths, expected);

@@ -1,11 +1,13 @@
 //! Connections whose packets a driver carries by itself, without showing them here: those that go on as they are, over paths on which nothing else is to be done.
 //!
 //! ```text
-//!   auto: has been answered, asks again (or is long) --+
-//!   yes:  its handshake is complete -------------------+--> path? --> driver: offload --> carried, by direction
-//!                                                                                           |  what has passed: count_offloaded
-//!   first and last segments come here all the same; with the last ones, or when it is no more: +--> withdrawn
+//!   auto: has been answered, asks again (or is long) ---------+
+//!   yes:  its handshake is complete (UDP: has been answered) --+--> path? --> driver: offload --> carried, by direction
+//!                                                                                                  |  what has passed: count_offloaded
+//!   first and last segments come here all the same; with the last ones, or when it is no more: ----+--> withdrawn
 //! ```
+//!
+//! Datagrams have no last one. They are withdrawn when nothing has passed for as long as their connection lives, and when their server is dead: the next one goes to another.
 
 use machine::Time;
 use topology::{NetPort, NodeId};
@@ -130,9 +132,6 @@ impl Service {
         if self.forwarding == ForwardingMethod::Tunnel {
             return Some("packets go through tunnels");
         }
-        if self.addresses.iter().all(|address| address.protocol != protocol::TCP) {
-            return Some("only TCP is carried");
-        }
         match self.spec.scheduler {
             Scheduler::PeakEwma | Scheduler::Learned | Scheduler::Prequal => {
                 Some("its scheduler goes by how fast servers answer, which the kernel does not see")
@@ -177,14 +176,14 @@ impl ServiceState {
                 Some(TcpState::SynSent | TcpState::SynSent2 | TcpState::SynReceived),
                 KernelUse::Auto | KernelUse::Yes,
             ) => false,
-            (Some(TcpState::Established), KernelUse::Auto | KernelUse::Yes) => {
+            (None | Some(TcpState::Established), KernelUse::Auto | KernelUse::Yes) => {
                 let offloading = &mut opened.offloading;
                 offloading.seen[direction] = offloading.seen[direction].saturating_add(1);
                 offloading.answers = offloading.answers.saturating_add(u8::from(is_reply && asks));
                 let is_worth = match kernel {
                     _ if is_reply => offloading.is_carried[0] && offloading.answers > 1,
-                    KernelUse::Yes => true,
-                    KernelUse::Auto | KernelUse::No => asks && opened.is_answered,
+                    KernelUse::Yes if tracked.tcp.is_some() => true,
+                    KernelUse::Auto | KernelUse::Yes | KernelUse::No => asks && opened.is_answered,
                 };
                 is_worth || offloading.seen[direction] >= LONG
             }
@@ -267,10 +266,13 @@ impl ServiceState {
             *of_packets += packets;
             *of_bytes += bytes;
         }
-        let is_carried = |opened: &super::state::Opened| opened.offloading.is_carried[usize::from(flow.is_reply)];
-        if self.opened.get(flow.connection as usize).is_some_and(is_carried)
-            && let Some(conntrack) = &mut self.conntrack
-        {
+        let Some(opened) = self.opened.get_mut(flow.connection as usize) else { return };
+        if !opened.offloading.is_carried[usize::from(flow.is_reply)] {
+            return;
+        }
+        if flow.tuple.protocol == protocol::UDP && running.machine.is_dead(opened.server) {
+            self.offloads.withdraw(flow.connection, &mut opened.offloading);
+        } else if let Some(conntrack) = &mut self.conntrack {
             conntrack.keep_alive(now, flow.connection);
         }
     }

@@ -18,7 +18,8 @@ use topology::{NodeId, TiVec};
 use vswitch::conntrack::Tuple;
 
 use super::layout::{
-    BUCKETS, FLOW_WORDS, FREE, KEY_WORDS, LEAVING, LIVE, TCP_OVER_IPV4, TCP_OVER_IPV6, WAYS, bucket, word,
+    BUCKETS, FLOW_WORDS, FREE, KEY_WORDS, LEAVING, LIVE, TCP_OVER_IPV4, TCP_OVER_IPV6, UDP_OVER_IPV4, UDP_OVER_IPV6,
+    WAYS, bucket, word,
 };
 use crate::bpf::SharedArray;
 
@@ -256,16 +257,20 @@ impl Rebase for FlowTable {
 
 /// The key by which programs find a flow; `None` for what they do not carry.
 fn key(tuple: &Tuple) -> Option<[u64; KEY_WORDS]> {
-    if tuple.protocol != wire::protocol::TCP {
-        return None;
-    }
+    let kind = match (tuple.protocol, tuple.is_ipv6) {
+        (wire::protocol::TCP, false) => TCP_OVER_IPV4,
+        (wire::protocol::TCP, true) => TCP_OVER_IPV6,
+        (wire::protocol::UDP, false) => UDP_OVER_IPV4,
+        (wire::protocol::UDP, true) => UDP_OVER_IPV6,
+        _ => return None,
+    };
     let (words, ports) = written(tuple);
-    let ports = u64::from(ports);
+    let last = kind << 32 | u64::from(ports);
     if tuple.is_ipv6 {
-        return Some([words[0], words[1], words[2], words[3], TCP_OVER_IPV6 << 32 | ports]);
+        return Some([words[0], words[1], words[2], words[3], last]);
     }
     let address = |address: u128| u64::from(u32::from_ne_bytes((address as u32).to_be_bytes()));
-    Some([0, address(tuple.src), 0, address(tuple.dst), TCP_OVER_IPV4 << 32 | ports])
+    Some([0, address(tuple.src), 0, address(tuple.dst), last])
 }
 
 /// Addresses and ports as they stand in a packet: two words of each address, or one of both addresses of IPv4.
@@ -367,7 +372,7 @@ mod tests {
         };
         assert_eq!((key[0], key[1]), (0, value(&[10, 0, 0, 1])));
         assert_eq!((key[2], key[3]), (0, value(&[10, 1, 0, 80])));
-        assert_eq!(key[4], 4 << 32 | value(&[0x9c, 0x40, 0, 80]));
+        assert_eq!(key[4], TCP_OVER_IPV4 << 32 | value(&[0x9c, 0x40, 0, 80]));
         assert_eq!(bytes(written(&tuple).0[0]), [10, 0, 0, 1, 10, 1, 0, 80]);
     }
 }

@@ -47,8 +47,10 @@ pub const LIVE: u64 = 1;
 pub const LEAVING: u64 = 2;
 
 /// The kinds of flows, in the upper half of a key's last word.
-pub const TCP_OVER_IPV4: u64 = 4;
-pub const TCP_OVER_IPV6: u64 = 6;
+pub const TCP_OVER_IPV4: u64 = 0x604;
+pub const TCP_OVER_IPV6: u64 = 0x606;
+pub const UDP_OVER_IPV4: u64 = 0x1104;
+pub const UDP_OVER_IPV6: u64 = 0x1106;
 
 /// What hashes are multiplied by.
 pub const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

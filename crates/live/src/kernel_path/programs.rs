@@ -7,12 +7,15 @@
 //!                           TAP: the worker
 //! ```
 //!
-//! A packet that begins or ends a connection is of no flow, so the worker sees it. What comes to the hub and is of no flow is dropped there: nothing but `departures` should
+//! A segment of TCP that begins or ends a connection is of no flow, so the worker sees it. What comes to the hub and is of no flow is dropped there: nothing but `departures` should
 //! send it.
 
 use std::os::fd::BorrowedFd;
 
-use super::layout::{BUCKET_BITS, FACTOR, FLOW_WORDS, FREE, KEY_WORDS, LIVE, TCP_OVER_IPV4, TCP_OVER_IPV6, WAYS, word};
+use super::layout::{
+    BUCKET_BITS, FACTOR, FLOW_WORDS, FREE, KEY_WORDS, LIVE, TCP_OVER_IPV4, TCP_OVER_IPV6, UDP_OVER_IPV4, UDP_OVER_IPV6,
+    WAYS, word,
+};
 use crate::bpf::{Alu, Assembler, Condition, Instruction, Register, Size, helper};
 use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
@@ -31,6 +34,8 @@ const TCX_DROP: i32 = 2;
 const TO_INGRESS: i32 = 1;
 /// `BPF_F_PSEUDO_HDR`: what is written is a part of the pseudo-header.
 const PSEUDO_HEADER: i32 = 0x10;
+/// `BPF_F_MARK_MANGLED_0`: a checksum of zero says that there is none.
+const ZERO_IS_NONE: i32 = 0x20;
 
 /// Where things are in a frame.
 const ETHERTYPE: i16 = 12;
@@ -39,11 +44,12 @@ const IPV4_HEADER: i16 = 20;
 const IPV6_HEADER: i16 = 40;
 const TCP_HEADER: i16 = 20;
 const TCP_FLAGS: i16 = 13;
-const TCP_CHECKSUM: i16 = 16;
+const UDP_HEADER: i16 = 8;
 const IPV4_CHECKSUM: i16 = 10;
 const IPV4_ADDRESSES: i16 = 12;
 const IPV6_ADDRESSES: i16 = 8;
 const TCP: i32 = 6;
+const UDP: i32 = 17;
 /// More fragments, or an offset.
 const FRAGMENT: u16 = 0x3fff;
 /// FIN, SYN and RST.
@@ -54,6 +60,16 @@ const KEY: i16 = -of_word(KEY_WORDS);
 const BUCKET: i16 = KEY - 8;
 /// Where a MAC address is, once the key is not needed.
 const MAC: i16 = -8;
+
+/// Where a protocol's header has its checksum, and what is special about it.
+#[derive(Clone, Copy)]
+struct Checksum {
+    at: i16,
+    flags: i32,
+}
+
+const OF_TCP: Checksum = Checksum { at: 16, flags: 0 };
+const OF_UDP: Checksum = Checksum { at: 6, flags: ZERO_IS_NONE };
 
 /// The value of a field of two bytes as a program loads it.
 const fn half(value: u16) -> i32 {
@@ -82,7 +98,8 @@ pub fn departures(table: BorrowedFd<'_>, seed: u64, device: u32) -> Vec<Instruct
 /// Where packets come from hosts into the hub: each is written as its flow says, counted, and goes to its host.
 pub fn flows(table: BorrowedFd<'_>, seed: u64) -> Vec<Instruction> {
     let mut program = Assembler::default();
-    let (none, send, ipv6) = (program.label(), program.label(), program.label());
+    let (none, send, tcp_over_ipv6) = (program.label(), program.label(), program.label());
+    let (udp_over_ipv4, udp_over_ipv6) = (program.label(), program.label());
     program.alu_by(Alu::Move, R6, R1);
     find(&mut program, (table, seed), false, none);
     // Another host's may have the same addresses, if somebody has made them up.
@@ -94,18 +111,26 @@ pub fn flows(table: BorrowedFd<'_>, seed: u64) -> Vec<Instruction> {
     program.load(Size::Word, R1, R6, LENGTH);
     program.add_atomically(R9, of_word(word::BYTES), R1);
     program.load(Size::Double, R7, R9, of_word(word::TRANSLATES));
-    // The key's last word says whether it is IPv6.
+    // The key's last word says what it is.
     program.load(Size::Word, R8, R10, KEY + of_word(KEY_WORDS - 1) + upper_half());
     program.load(Size::Double, R1, R9, of_word(word::MAC));
     program.store(Size::Double, R10, MAC, R1);
     store_bytes(&mut program, 0, (R10, MAC), 6);
     program.jump_if(Condition::Equal, R7, 0, send);
-    program.jump_if(Condition::Equal, R8, TCP_OVER_IPV6 as i32, ipv6);
+    program.jump_if(Condition::Equal, R8, TCP_OVER_IPV6 as i32, tcp_over_ipv6);
+    program.jump_if(Condition::Equal, R8, UDP_OVER_IPV6 as i32, udp_over_ipv6);
     replace_checksum(&mut program, helper::L3_CHECKSUM, IP + IPV4_CHECKSUM, word::ADDRESSES_DIFFER, 0);
-    translate(&mut program, (IP + IPV4_ADDRESSES, 8), IP + IPV4_HEADER);
+    program.jump_if(Condition::Equal, R8, UDP_OVER_IPV4 as i32, udp_over_ipv4);
+    translate(&mut program, (IP + IPV4_ADDRESSES, 8), IP + IPV4_HEADER, OF_TCP);
     program.jump(send);
-    program.place(ipv6);
-    translate(&mut program, (IP + IPV6_ADDRESSES, 32), IP + IPV6_HEADER);
+    program.place(udp_over_ipv4);
+    translate(&mut program, (IP + IPV4_ADDRESSES, 8), IP + IPV4_HEADER, OF_UDP);
+    program.jump(send);
+    program.place(udp_over_ipv6);
+    translate(&mut program, (IP + IPV6_ADDRESSES, 32), IP + IPV6_HEADER, OF_UDP);
+    program.jump(send);
+    program.place(tcp_over_ipv6);
+    translate(&mut program, (IP + IPV6_ADDRESSES, 32), IP + IPV6_HEADER, OF_TCP);
     program.place(send);
     program.load(Size::Word, R1, R9, of_word(word::TO) + lower_half());
     program.alu(Alu::Move, R2, 0);
@@ -142,20 +167,18 @@ fn find(program: &mut Assembler, (table, seed): (BorrowedFd<'_>, u64), is_live: 
     program.jump_if(Condition::NotEqual, R2, 0, none);
     program.load(Size::Word, R7, R6, DATA);
     program.load(Size::Word, R8, R6, DATA_END);
-    is_long(program, IP + IPV4_HEADER + TCP_HEADER, none);
+    is_long(program, IP + IPV4_HEADER + UDP_HEADER, none);
     program.load(Size::Half, R2, R7, ETHERTYPE);
     program.jump_if(Condition::Equal, R2, half(0x0800), ipv4);
     program.jump_if(Condition::NotEqual, R2, half(0x86dd), none);
 
-    is_long(program, IP + IPV6_HEADER + TCP_HEADER, none);
-    program.load(Size::Byte, R2, R7, IP + 6);
-    program.jump_if(Condition::NotEqual, R2, TCP, none);
-    goes_on(program, IP + IPV6_HEADER, none);
+    is_long(program, IP + IPV6_HEADER + UDP_HEADER, none);
+    goes_on(program, IP + 6, IP + IPV6_HEADER, (TCP_OVER_IPV6, UDP_OVER_IPV6), none);
     for number in 0..4 {
         program.load(Size::Double, R1, R7, IP + IPV6_ADDRESSES + 8 * number);
         program.store(Size::Double, R10, KEY + 8 * number, R1);
     }
-    ports(program, IP + IPV6_HEADER, TCP_OVER_IPV6);
+    ports(program, IP + IPV6_HEADER);
     program.jump(known);
 
     program.place(ipv4);
@@ -165,16 +188,14 @@ fn find(program: &mut Assembler, (table, seed): (BorrowedFd<'_>, u64), is_live: 
     program.load(Size::Half, R2, R7, IP + 6);
     program.alu(Alu::And, R2, half(FRAGMENT));
     program.jump_if(Condition::NotEqual, R2, 0, none);
-    program.load(Size::Byte, R2, R7, IP + 9);
-    program.jump_if(Condition::NotEqual, R2, TCP, none);
-    goes_on(program, IP + IPV4_HEADER, none);
+    goes_on(program, IP + 9, IP + IPV4_HEADER, (TCP_OVER_IPV4, UDP_OVER_IPV4), none);
     program.alu(Alu::Move, R2, 0);
     for number in 0..2 {
         program.load(Size::Word, R1, R7, IP + IPV4_ADDRESSES + 4 * number);
         program.store(Size::Double, R10, KEY + 16 * number, R2);
         program.store(Size::Double, R10, KEY + 16 * number + 8, R1);
     }
-    ports(program, IP + IPV4_HEADER, TCP_OVER_IPV4);
+    ports(program, IP + IPV4_HEADER);
 
     program.place(known);
     program.constant(R1, seed);
@@ -224,26 +245,33 @@ fn is_long(program: &mut Assembler, bytes: i16, none: crate::bpf::Label) {
     program.jump_if_by(Condition::Greater, R2, R8, none);
 }
 
-/// Goes on at `none` if the segment there begins or ends a connection.
-fn goes_on(program: &mut Assembler, segment: i16, none: crate::bpf::Label) {
+/// Has R5 be the kind, in its upper half, of the segment or datagram there; goes on at `none` if it is neither, or begins or ends a connection. `protocol`: where its number stands.
+fn goes_on(program: &mut Assembler, protocol: i16, segment: i16, (tcp, udp): (u64, u64), none: crate::bpf::Label) {
+    let known = program.label();
+    program.load(Size::Byte, R3, R7, protocol);
+    program.constant(R5, udp << 32);
+    program.jump_if(Condition::Equal, R3, UDP, known);
+    program.jump_if(Condition::NotEqual, R3, TCP, none);
+    is_long(program, segment + TCP_HEADER, none);
     program.load(Size::Byte, R2, R7, segment + TCP_FLAGS);
     program.alu(Alu::And, R2, BEGINS_OR_ENDS);
     program.jump_if(Condition::NotEqual, R2, 0, none);
+    program.constant(R5, tcp << 32);
+    program.place(known);
 }
 
-/// The last word of a key: ports in the lower half, the kind in the upper one.
-fn ports(program: &mut Assembler, segment: i16, kind: u64) {
+/// The last word of a key: ports in the lower half, the kind of R5 in the upper one.
+fn ports(program: &mut Assembler, segment: i16) {
     program.load(Size::Word, R1, R7, segment);
-    program.constant(R2, kind << 32);
-    program.alu_by(Alu::Or, R1, R2);
+    program.alu_by(Alu::Or, R1, R5);
     program.store(Size::Double, R10, KEY + of_word(KEY_WORDS - 1), R1);
 }
 
 /// Writes addresses and ports of the flow in R9 into the packet in R6, and what its checksum differs by.
-fn translate(program: &mut Assembler, (addresses, bytes): (i16, i32), segment: i16) {
-    let checksum = segment + TCP_CHECKSUM;
-    replace_checksum(program, helper::L4_CHECKSUM, checksum, word::ADDRESSES_DIFFER, PSEUDO_HEADER);
-    replace_checksum(program, helper::L4_CHECKSUM, checksum, word::PORTS_DIFFER, 0);
+fn translate(program: &mut Assembler, (addresses, bytes): (i16, i32), segment: i16, checksum: Checksum) {
+    let at = segment + checksum.at;
+    replace_checksum(program, helper::L4_CHECKSUM, at, word::ADDRESSES_DIFFER, checksum.flags | PSEUDO_HEADER);
+    replace_checksum(program, helper::L4_CHECKSUM, at, word::PORTS_DIFFER, checksum.flags);
     store_bytes(program, addresses, (R9, of_word(word::ADDRESSES)), bytes);
     store_bytes(program, segment, (R9, of_word(word::PORTS)), 4);
 }

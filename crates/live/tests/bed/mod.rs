@@ -140,7 +140,16 @@ pub struct Holding {
 
 impl Holding {
     pub fn open(network: &Instance, host: &str, address: &str) -> Self {
-        let mut command = network.command(host, program(), ["hold", address]).unwrap();
+        Self::start(network.command(host, program(), ["hold", address]))
+    }
+
+    /// The same with datagrams, from one port.
+    pub fn open_udp(network: &Instance, host: &str, address: &str) -> Self {
+        Self::start(network.command(host, program(), ["hold-udp", address]))
+    }
+
+    fn start(command: Result<Command, live::Error>) -> Self {
+        let mut command = command.unwrap();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         Self { child, answers: Box::new(answers) }

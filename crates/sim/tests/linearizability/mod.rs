@@ -6,9 +6,9 @@ use machine::Rng;
 use machine::nanos::Time;
 use proptest::prelude::*;
 
+use generate::{Error, generate};
 use sim::linearizability::entry::{Action, Change, Condition, EntryModel, Expect, Input, Leaf, Output, Tagged};
 use sim::linearizability::{Check, Limits, Model, Operation, Outcome, Verdict, check, entry};
-use generate::{Error, generate};
 
 type Step = Operation<Input, Output>;
 

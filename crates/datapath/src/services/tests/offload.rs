@@ -1,5 +1,6 @@
 //! Which connections are handed to whoever carries them, and when they come back.
 
+use wire::UdpRepr;
 use wire::tcp_flags::FIN;
 
 use super::*;
@@ -79,6 +80,50 @@ fn a_connection_may_be_carried_from_its_handshake_on() {
     bed.state.note_offloaded(bed.now, answers, true);
     assert_eq!(bed.answer(1, client, RST | ACK, (70_000, 80_000)).0, Decision::Translated);
     assert_eq!((bed.state.take_withdrawn(), bed.counts(0)), (Some(questions.0), (0, 0)));
+}
+
+/// A datagram's frame, without a checksum.
+fn datagram(from: Endpoint, to: Endpoint) -> Vec<u8> {
+    let udp = UdpRepr { src_port: from.1, dst_port: to.1, payload_len: 0 };
+    let mut frame = frame(from, to, 0, (0, 0));
+    // TCP's header is longer: what is left over is not looked at. Ethernet's has 14 bytes, that of IPv4 20.
+    frame[14 + 9] = protocol::UDP;
+    udp.emit(&mut frame[14 + 20..]);
+    frame
+}
+
+/// Datagrams are carried once their server has answered, whatever the file says of connections: until then nobody knows whether it is there.
+#[test]
+fn datagrams_are_carried_once_they_are_answered() {
+    for kernel in [KernelUse::Auto, KernelUse::Yes] {
+        let mut bed = Bed::with(1, &[80], |service| {
+            service.kernel = kernel;
+            service.addresses[0].protocol = protocol::UDP;
+        });
+        bed.state.set_offload(true);
+        let client = bed.client(CLIENT_PORT);
+        let ask = |bed: &mut Bed| {
+            let frame = datagram(client, Endpoint(VIRTUAL, 80));
+            let (services, sender) = (&bed.services, (&bed.host_table, host(0)));
+            bed.state.process_from_client(bed.now, (services, sender), &whole(&frame), &mut Vec::new())
+        };
+        let answer = |bed: &mut Bed| {
+            let frame = datagram(Endpoint(bed.address(1), SERVER_PORT), client);
+            bed.state.process_from_server(bed.now, (&frame, frame.len() as u32), &mut Vec::new())
+        };
+        for _ in 0..5 {
+            assert_eq!(ask(&mut bed), Decision::To(host(1)));
+            assert_eq!(bed.state.take_candidate(), None, "nobody has answered");
+        }
+        assert_eq!(answer(&mut bed), Decision::Translated);
+        assert_eq!(bed.state.take_candidate(), None);
+        ask(&mut bed);
+        let questions = bed.state.take_candidate().expect("it asks again");
+        bed.state.note_offloaded(bed.now, questions, true);
+        answer(&mut bed);
+        assert_eq!(bed.state.take_candidate(), Some((questions.0, true)));
+        assert_eq!((bed.state.take_withdrawn(), bed.counts(0)), (None, (1, 0)));
+    }
 }
 
 #[test]
