@@ -1,8 +1,18 @@
 //! Active health checks of a service's servers: when each is probed, and what follows of the results.
 //!
 //! A server that is up goes down after `fall` failures one after the other, and comes up after `rise` successes. A probe without a result in time has
-//! failed; a result that comes later says nothing. A new server is taken for up, and its first failure takes it down, as with `HAProxy`: else a server that was
-//! never there would be used for a while.
+//! failed; a result that comes later says nothing.
+//!
+//! A new server is taken for up, and its first failure takes it down, as with `HAProxy`: else a server that was never there would be used for a while.
+//! Until its first success it *starts*: one success makes it up, as with Envoy, since there is no bad state that it might fall back to; and as programs begin
+//! to listen some moments after the network is up, it is probed in quick succession for the first ten seconds.
+//!
+//! ```text
+//!            first failure             success (the first ever)
+//!   new, up ---------------> starting -------------------------> up <-------+
+//!      |                                                          | fall     | rise
+//!      +------ success ------------------------------------> up   +--> down -+
+//! ```
 //!
 //! [`Health`] says when to probe whom. What a probe does is a [`Check`], which its driver carries out; what an answer says is read here, too: [`http`], `dns`, [`grpc`].
 
@@ -76,6 +86,12 @@ impl HealthSpec {
     }
 }
 
+/// A server without a success is probed in quick succession for so long.
+pub const START_TIME: Span = Span::from_secs(10);
+
+/// From probe to probe at the beginning of that time. Later it is a tenth of what has passed, so that a check that takes a program of its own costs little where nobody will ever answer.
+const START_INTERVAL: Span = Span::from_ms(100);
+
 /// A setting of a health check makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("health check: {0}")]
@@ -133,6 +149,8 @@ struct Checked<K> {
     is_up: bool,
     /// Whether the driver has been notified that it is up or down.
     is_notified: bool,
+    /// When it was added, until its first success.
+    starts_since: Option<Time>,
     /// Results one after the other that speak for a change.
     against: u32,
     state: State,
@@ -166,25 +184,38 @@ impl<K: Copy + PartialEq> Health<K> {
         self.servers.iter().find(|checked| checked.server == server).map(|checked| checked.is_up)
     }
 
+    /// Whether a server has had no success yet, and is new: no failure of it says that something is wrong.
+    pub fn is_starting(&self, now: Time, server: K) -> bool {
+        let checked = self.servers.iter().find(|checked| checked.server == server);
+        checked.and_then(|checked| checked.starts_since).is_some_and(|since| now.since(since) < START_TIME)
+    }
+
     fn add(&mut self, now: Time, server: K) {
         if self.is_up(server).is_some() {
             return;
         }
         // The first probes of many servers are spread over an interval.
-        let delay = Span::from_ps((self.spec.interval.as_ps() as f64 * self.rng.fraction()) as u64);
+        let spread = self.spec.interval.min(START_INTERVAL);
+        let delay = Span::from_ps((spread.as_ps() as f64 * self.rng.fraction()) as u64);
         let state = State::Waiting { until: now + delay };
         let against = self.spec.fall - 1;
-        self.servers.push(Checked { server, is_up: true, is_notified: true, against, state });
+        self.servers.push(Checked { server, is_up: true, is_notified: true, starts_since: Some(now), against, state });
     }
 
     fn result(&mut self, now: Time, place: usize, is_good: bool) {
         let State::Probing { began, .. } = self.servers[place].state else { return };
         let checked = &mut self.servers[place];
+        let is_first = is_good && checked.starts_since.take().is_some();
         if is_good == checked.is_up {
             checked.against = 0;
         } else {
             checked.against += 1;
-            if checked.against >= if checked.is_up { self.spec.fall } else { self.spec.rise } {
+            let enough = match (checked.is_up, is_first) {
+                (true, _) => self.spec.fall,
+                (false, false) => self.spec.rise,
+                (false, true) => 1,
+            };
+            if checked.against >= enough {
                 checked.is_up = is_good;
                 checked.is_notified = !checked.is_notified;
                 checked.against = 0;
@@ -195,6 +226,11 @@ impl<K: Copy + PartialEq> Health<K> {
             Checked { is_up: true, .. } => self.spec.interval,
             Checked { is_up: false, .. } => self.spec.down_interval,
         };
+        let passed = checked.starts_since.map(|since| now.since(since)).filter(|passed| *passed < START_TIME);
+        let interval = passed.map_or(interval, |passed| {
+            let tenth = Span::from_ps(passed.as_ps() / 10);
+            interval.min(START_INTERVAL.max(tenth))
+        });
         // From 1 - jitter to 1 + jitter.
         let jitter = self.spec.jitter_permille;
         let permille = 1_000 + self.rng.below(2 * jitter + 1) - jitter;
@@ -253,7 +289,10 @@ impl<K: Copy + PartialEq> Control for Health<K> {
 impl<K> Rebase for Health<K> {
     fn rebase(&mut self, by: Span) {
         let Self { spec: _, rng: _, servers, probes: _ } = self;
-        for Checked { server: _, is_up: _, is_notified: _, against: _, state } in servers {
+        for Checked { server: _, is_up: _, is_notified: _, starts_since, against: _, state } in servers {
+            if let Some(since) = starts_since {
+                since.rebase(by);
+            }
             match state {
                 State::Waiting { until } => until.rebase(by),
                 State::Probing { probe: _, began, deadline } => {

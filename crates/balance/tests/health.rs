@@ -95,6 +95,52 @@ fn the_first_failure_of_a_new_server_takes_it_down() {
 }
 
 #[test]
+fn the_first_success_of_a_server_that_starts_makes_it_up() {
+    let mut world = World::new(|_| {});
+    world.add(0);
+    let listens = Time::from_ns(700_000_000);
+    world.run(3, |_, now| Some(now >= listens));
+    let probes_before = world.log.lines().filter(|line| line.ends_with("probe")).count();
+    // Down by its first failure, up by its first success a probe later, and probed once an interval from then on.
+    insta::assert_snapshot!(world.log);
+    // What it does from now on counts as that of any other server: three failures, two successes.
+    let fails = |now: Time| now < Time::from_ns(8_000_000_000);
+    world.run(30, |_, now| Some(!fails(now)));
+    let later: Vec<&str> = world.log.lines().skip(probes_before + 2).collect();
+    let position = |word: &str| later.iter().position(|line| line.ends_with(word)).unwrap();
+    let (down, up) = (position("down"), position("up"));
+    assert_eq!(down, 3, "{later:?}");
+    let good = later[down + 1..up].iter().filter(|line| {
+        let ms: u64 = line.split_whitespace().next().unwrap().parse().unwrap();
+        ms >= 8_000
+    });
+    assert_eq!(good.count(), 2, "{later:?}");
+}
+
+#[test]
+fn a_server_that_never_listens_is_probed_as_one_that_is_down() {
+    let mut world = World::new(|_| {});
+    world.add(0);
+    world.run(60, |_, _| Some(false));
+    let probes = |from: u64, to: u64| {
+        let times = world.log.lines().filter(|line| line.ends_with("probe"));
+        let times = times.map(|line| line.split_whitespace().next().unwrap().parse::<u64>().unwrap());
+        times.filter(|ms| (from..to).contains(ms)).count()
+    };
+    assert!((9..=11).contains(&probes(0, 1_000)), "{}", world.log);
+    assert!((15..=40).contains(&probes(1_000, 10_000)), "{}", world.log);
+    assert_eq!(probes(20_000, 60_000), 8, "{}", world.log);
+    let server = world.names[0].0;
+    assert!(world.health.is_starting(Time::from_ns(9_999_000_000), server));
+    assert!(!world.health.is_starting(world.now, server));
+    // However late its first success is, there is nothing that speaks against it.
+    world.run(70, |_, _| Some(true));
+    let rest: Vec<&str> = world.log.lines().skip_while(|line| !line.ends_with("up")).collect();
+    let last = world.log.lines().position(|line| line.ends_with("up")).unwrap();
+    assert!(world.log.lines().nth(last - 1).unwrap().trim_start() > "60", "{rest:?}");
+}
+
+#[test]
 fn late_results_and_those_of_others_say_nothing() {
     let mut world = World::new(|_| {});
     world.add(0);

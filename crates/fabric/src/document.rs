@@ -149,7 +149,7 @@ section! {
         /// say). `vhost-user:SOCKET` is a socket at which a guest or a DPDK program attaches; `vhost-user:` makes one in the network's runtime folder, and
         /// `vhost-user:SOCKET,client` connects to one, and `,queues=N` behind any of them has as many pairs of queues (1 to 8). Files and sockets are relative to the folder of this file.
         /// `vxlan:ADDRESS,vni=N` and `geneve:ADDRESS,vni=N` are tunnels over UDP to another machine (root), `vni=flow` one of all networks, with `ADDRESS:PORT` and `local=ADDRESS:PORT` where ports or
-        /// addresses are others; each has a port of its own. `mtu: 1450` keeps their packets whole where 1,500 bytes pass.
+        /// addresses are others. `mtu: 1450` keeps their packets whole where 1,500 bytes pass.
         /// `dpdk:DEVICE,KEY=VALUE` is a device by a driver of DPDK, in programs that were built with it.
         "devices" => devices: Option<At<Vec<At<Device>>>>,
         /// A switch's layer, from 1 next to the hosts. For pictures only.

@@ -1,25 +1,23 @@
 //! What is wrong with a file: every problem that was found, each with its place and a hint how to fix it.
 
+use std::fmt;
 use std::ops::Range;
 
-use miette::{Diagnostic, SourceSpan};
+use miette::{Diagnostic, LabeledSpan, SourceCode, SourceSpan};
 
 use crate::escape::escaped;
 use crate::excerpt::Excerpt;
-use crate::source::{Lines, Place, Source};
+use crate::source::{self, Lines, Place, Source};
 
 /// How many problems are kept; a hostile file may have millions.
 const MOST_KEPT: usize = 50;
 
 /// A file that can't be used. Nothing has been started.
 ///
-/// As a [`Diagnostic`] it shows the file's lines; [`Error::problems`] gives them one by one.
-#[derive(Clone, Debug, thiserror::Error, Diagnostic)]
-#[error("{}{}", headline(.problems.len(), *.more, .file.name()), if *.is_partial && *.more == 0 { NOT_ALL } else { "" })]
+/// As a [`Diagnostic`] it shows the file's lines; [`Error::problems`] gives them one by one. The only problem of what was typed is shown by itself: there is no file of which a heading could say that it has one.
+#[derive(Clone, Debug)]
 pub struct Error {
-    #[source_code]
     file: Excerpt,
-    #[related]
     problems: Vec<Problem>,
     more: usize,
     /// Whether some checks were left out, since they need what has a problem.
@@ -87,7 +85,43 @@ fn headline(kept: usize, more: usize, file: &str) -> String {
     }
 }
 
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(only) = self.only_of_what_was_typed() {
+            return f.write_str(&only.message);
+        }
+        f.write_str(&headline(self.problems.len(), self.more, self.file.name()))?;
+        f.write_str(if self.is_partial && self.more == 0 { NOT_ALL } else { "" })
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Diagnostic for Error {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.only_of_what_was_typed()?.help()
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.file)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.only_of_what_was_typed()?.labels()
+    }
+
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+        let several = self.only_of_what_was_typed().is_none().then_some(&self.problems)?;
+        Some(Box::new(several.iter().map(|problem| problem as &dyn Diagnostic)))
+    }
+}
+
 impl Error {
+    fn only_of_what_was_typed(&self) -> Option<&Problem> {
+        let is_alone = self.more == 0 && !self.is_partial && source::is_typed(self.file.name());
+        self.problems.first().filter(|_| is_alone && self.problems.len() == 1)
+    }
+
     /// The file's name, as the user gave it.
     pub fn file(&self) -> &str {
         self.file.name()

@@ -116,17 +116,17 @@ schema!([] SysctlName, "SysctlName", |_g| json_schema!({
 schema!([] SysctlValue, "SysctlValue", |_g| json_schema!({ "type": ["string", "number"] }));
 schema!([] Rate, "Rate", |_g| json_schema!({
     "type": "string",
-    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *[kKMGT]?b(it)?(/s|ps)?$",
+    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *([kKMGT]?b(it)?|[mgt]bit)(/s|ps)?$",
     "examples": ["1Gbit", "100Mbit", "2.5 Gbit/s"],
 }));
 schema!([] PacketRate, "PacketRate", |_g| json_schema!({
     "type": "string",
-    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *([kM]?pps|[kMGT]?bit(/s|ps)?)$",
+    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *([kM]?pps|[kMGTmgt]?bit(/s|ps)?)$",
     "examples": ["500 pps", "10 kpps", "10 Mbit/s"],
 }));
 schema!([] StormRate, "StormRate", |_g| json_schema!({
     "type": "string",
-    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *(/s|[kM]?pps|[kMGT]?bit(/s|ps)?)$",
+    "pattern": "^[0-9][0-9_]*(\\.[0-9]+)? *(/s|[kM]?pps|[kMGTmgt]?bit(/s|ps)?)$",
     "examples": ["1000/s", "10 Mbit/s"],
 }));
 schema!([const ZERO: bool, const MAX_MS: u64] Length<ZERO, MAX_MS>, "Length", |_g| json_schema!({

@@ -15,6 +15,14 @@ pub struct Source {
 const ENDS: [&str; 9] =
     [".fabric.yaml", ".fabric.yml", ".clab.yaml", ".clab.yml", ".yaml", ".yml", ".graphml", ".xml", ".py"];
 
+/// What stands for the file's name where somebody has typed the text.
+const TYPED: [&str; 3] = ["the command line", "--topo", "the name"];
+
+/// Whether a source of this name is no file, but what was typed.
+pub(crate) fn is_typed(name: &str) -> bool {
+    TYPED.contains(&name)
+}
+
 impl Source {
     /// The file's name without directories and without `.fabric.yaml` or the end of another tool's, reduced to the characters of a name.
     pub fn stem(&self) -> String {

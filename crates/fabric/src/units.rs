@@ -21,6 +21,10 @@ pub(crate) const RATES: &[(&str, u128)] = &[
     ("Mbit", 1_000_000),
     ("Gbit", 1_000_000_000),
     ("Tbit", 1_000_000_000_000),
+    // As `tc` has them.
+    ("mbit", 1_000_000),
+    ("gbit", 1_000_000_000),
+    ("tbit", 1_000_000_000_000),
     ("b", 1),
     ("kb", 1_000),
     ("Kb", 1_000),
@@ -94,6 +98,13 @@ const OTHERS_UNITS: &[(&str, &str)] = &[
     ("T", "Tbit"),
     ("Mbits", "Mbit"),
     ("Gbits", "Gbit"),
+    ("kbits", "kbit"),
+    ("mbits", "Mbit"),
+    ("gbits", "Gbit"),
+    ("mb", "Mbit"),
+    ("gb", "Gbit"),
+    ("m", "Mbit"),
+    ("g", "Gbit"),
     ("sec", "s"),
     ("secs", "s"),
     ("second", "s"),
@@ -258,6 +269,7 @@ mod tests {
         for text in ["1Gbps", "1 Gb/s", "1Gb", "1000 Mbps", "1e3"] {
             assert_eq!(rate(text).is_ok(), text != "1e3", "{text}");
         }
+        assert_eq!((rate("1gbit"), rate("10 mbit/s"), rate("5kbit")), (rate("1Gbit"), rate("10Mbit"), rate("5Kbit")));
         assert_eq!((rate("2.5 Gbps"), rate("10Kbps")), (Ok(2_500_000_000), Ok(10_000)));
     }
 
@@ -270,6 +282,10 @@ mod tests {
             ("125 MB/s", RATE, Some("1Gbit")),
             ("100M", RATE, Some("100Mbit")),
             ("1gbit", RATE, Some("1Gbit")),
+            ("1G", RATE, Some("1Gbit")),
+            ("10m", RATE, Some("10Mbit")),
+            ("10m", TIME, Some("10min")),
+            ("1gbps", RATE, Some("1Gbit")),
             ("10 MBps", RATE, Some("80Mbit")),
             ("5 sec", TIME, Some("5s")),
             ("2h", TIME, Some("7200s")),

@@ -10,6 +10,7 @@ mod network;
 mod ports;
 mod programs;
 pub mod recipes;
+mod root_help;
 mod services;
 mod size;
 pub mod users;
@@ -40,46 +41,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
     name = "heddle",
     version = env!("HEDDLE_VERSION"),
     propagate_version = true,
-    max_term_width = 100,
+    max_term_width = 80,
     after_help = "Start with `heddle new lab`, then `heddle run lab.fabric.yaml`.",
-    after_long_help = "\
-EXIT STATUS
-  0  it worked, and every expectation of the file held
-  1  an expectation was missed; of `compare`: live and simulated lie further apart than the tolerances; of `ping` and `path`: packets did not arrive; of `load`: requests failed; of `cluster`: nothing was there, a condition did not hold, or there are alarms
-  2  an error; nothing was started or changed unless the message says so
-  130  `run`, `compare` and `load` were interrupted (SIGINT, SIGTERM, SIGHUP); what was measured is kept
-
-FILES
-  NAME.fabric.yaml   the network and its experiments; `heddle schema` prints its JSON Schema
-  machine.json       what hosts cost this machine, as `heddle calibrate` has measured it
-  results/NAME/      report.html, summary.json, samples.jsonl and machine.json of the last run; journal.jsonl while it goes on, or if it did not end
-  results/NAME-TIME/ the same of earlier runs
-
-ENVIRONMENT
-  HEDDLE_LOG         what to log to standard error, as in `HEDDLE_LOG=debug`
-  HEDDLE_ENDPOINTS   controllers that `cluster` talks to, as in `c1:6640,c2:6640`
-  HEDDLE_NETWORK     the running network that is meant, in place of --name
-  HEDDLE_WORKERS     how many threads forward in a network that `up` starts
-  XDG_STATE_HOME     where controllers keep their data (heddle/NAME below it)
-  XDG_RUNTIME_DIR    where running fabrics keep their sockets (heddle/ below it)
-  NO_COLOR           no colours
-
-EXAMPLES
-  heddle new lab --topology leaf-spine   write lab.fabric.yaml
-  heddle run lab.fabric.yaml             every experiment, live and simulated, and one report
-  heddle up lab.fabric.yaml              start the network and leave it running
-  heddle up --topo tree,3                the same without a file: a tree of switches with 8 hosts
-  heddle list                            which networks run
-  heddle ping --all                      does every host reach every other one?
-  heddle exec h1 ping -c 3 h2            run a program in one of its hosts
-  heddle shell h1                        or a shell
-  heddle logs -f                         what programs of hosts say
-  heddle path h1 h2                      which links packets take
-  heddle show counters                   what its links carried
-  heddle capture h1 | wireshark -k -i -  look at what h1 sends and gets
-  heddle link down h1 s1                 pull a cable; `link up` plugs it in again
-  heddle link set h1 s1 delay=20ms       make a link slower, lossy, ... while it runs
-  heddle down                            stop it"
+    after_long_help = root_help::ROOT_HELP
 )]
 pub struct Cli {
     /// How to print data
@@ -130,7 +94,7 @@ pub enum Command {
     /// programs in untouched hosts go on, with their connections.
     ///
     /// It returns when the network carries traffic: it waits until LACP has agreed on the links of bonds in 802.3ad, for four seconds
-    /// at most. A bond that has not converged by then, or that carries less than it should, gets a warning with the reason; the exit
+    /// at most, and until health checks have found the servers of services well whose programs it has started, for three. A bond that has not converged by then, or that carries less than it should, gets a warning with the reason; the exit
     /// status is 0 all the same.
     ///
     /// With --topo it needs no file: `heddle up --topo tree,3` is a network called `topo` whose links are as fast as the machine goes; `heddle link set` gives
@@ -266,8 +230,8 @@ pub enum Command {
     /// `h1-leaf1:2` is the second of parallel ones). It needs no root, and costs other links nothing. Both directions are captured, each frame when its last bit has left the port or has
     /// come to it; what a full queue drops is not. Frames without a rate on their links are segments of up to 64 KiB, as hosts hand them to their network cards.
     ///
-    /// It is written as pcapng into FILE, or to standard output if that is not a terminal or FILE is `-`; on a terminal it is a line a frame, in the manner of tcpdump, with times in UTC, and so it is
-    /// with -o json or -o csv. It ends with Ctrl-C, SIGTERM, --count frames, or the program that reads it. The last line on standard error says how many frames were captured, and how
+    /// It is written as pcapng into FILE, or to standard output if that is not a terminal or FILE is `-`: a pipe gets what `tcpdump -r -` reads. On a terminal it is a line a frame, in the
+    /// manner of tcpdump, with times in UTC, and so it is with --text (through a pipe, too), -o json or -o csv. It ends with Ctrl-C, SIGTERM, --count frames, or the program that reads it. The last line on standard error says how many frames were captured, and how
     /// many were lost since the reader was too slow: the network waits for nobody. Up to 16 captures of a network go on at one time, each into a file of its own; one of a node takes
     /// up the links that the node gets while it runs.
     ///
@@ -277,7 +241,7 @@ pub enum Command {
     /// With --sim FILE it is a simulated run of the file that is captured, the same one as in `heddle run --sim`, at simulated time (it begins at 0, and so do the times in the capture). Frames have the headers that Linux would have
     /// written, with right lengths and checksums; what follows is zero, and is written only as far as --snaplen asks. SYNs have options and acknowledgements blocks (SACK) for which simulated links carry no bytes; a corrupted frame has lost its numbers. It ends when the run does, or after a million frames, unless --count says otherwise.
     #[command(
-        after_help = "Examples:\n  heddle capture h1 -w h1.pcapng\n  heddle capture leaf1:2 icmp or arp\n  heddle capture h1-leaf1 'tcp port 80 and host h2' -c 100\n  heddle capture h1 | tshark -r -\n  heddle capture h1 | wireshark -k -i -\n  heddle capture h1-leaf1 tcp --sim lab.fabric.yaml -e scatter --case ecmp -w lab.pcapng"
+        after_help = "Examples:\n  heddle capture h1 -w h1.pcapng\n  heddle capture leaf1:2 icmp or arp\n  heddle capture h1-leaf1 'tcp port 80 and host h2' -c 100\n  heddle capture h1 | tcpdump -n -r -\n  heddle capture h1 | wireshark -k -i -\n  heddle capture h1 --text | grep ICMP\n  heddle capture h1-leaf1 tcp --sim lab.fabric.yaml -w lab.pcapng\n  heddle capture h1 --sim lab.fabric.yaml -e scatter --case ecmp"
     )]
     Capture(Capture),
     /// Take a link of a running network down or up, or change its delay, loss, rate, ...
@@ -299,9 +263,9 @@ pub enum Command {
     Meter(Meter),
     /// Show which flows a packet would meet at a switch, and why
     ///
-    /// The packet is named by its fields, as flows match them. Nothing is sent or counted.
+    /// The packet is named by its fields, as flows match them. In place of an address (`nw_dst`, `ipv6_dst`, `dl_dst`, ..) a host may be named, or a service where it is asked for. Nothing is sent or counted.
     #[command(
-        after_help = "Example: heddle trace leaf1 'in_port=h1,tcp,nw_dst=10.0.1.2,tp_dst=80' (`heddle show nodes` has the addresses)"
+        after_help = "Examples:\n  heddle trace leaf1 'in_port=h1,tcp,nw_dst=h2,tp_dst=80'\n  heddle trace leaf1 'icmp,nw_src=10.0.1.1,nw_dst=10.0.1.2'"
     )]
     Trace(Trace),
     /// Make the report of a results folder anew, or show two folders side by side
@@ -309,7 +273,7 @@ pub enum Command {
     /// With --compare A B, prints for each case, metric and driver that both have the two means, B minus A, and whether that is more than chance: runs of two calls do not form pairs,
     /// so the interval is Welch's. `-w page.html` writes it as a page. Nothing in the folders is changed then.
     #[command(
-        after_help = "Examples:\n  heddle report results/lab\n  heddle report --compare results/lab-2026-11-26T10-00-00 results/lab -w difference.html"
+        after_help = "Examples:\n  heddle report results/lab\n  heddle report --compare results/lab-2026-11-26T10-00-00 results/lab"
     )]
     Report(Report),
     /// Serve HTTP requests that take memory and time, to put a load balancer to the test
@@ -333,7 +297,7 @@ pub enum Command {
     /// Processors, memory, pressure (PSI), run queue and connections are read from the kernel; applications say what they know with POST /push. At --check, agent-checks of haproxy get a
     /// weight; GET /load at --http or --socket answers JSON as ORCA's load report has it.
     #[command(
-        after_help = "Examples:\n  heddle agent --check :7777 --http :7778\n  heddle agent --check :7777 --up-to 70% --drain-at 95% --socket /run/agent.sock\n  curl --unix-socket /run/agent.sock -d '{\"application_utilization\":0.4}' http://agent/push"
+        after_help = "Examples:\n  heddle agent --check :7777 --http :7778\n  heddle agent --check :7777 --up-to 70% --drain-at 95% --socket /run/agent.sock\n  curl --unix-socket /run/agent.sock http://agent/push \\\n    -d '{\"application_utilization\":0.4}'"
     )]
     Agent(Agent),
     /// Say what a running network counts, as Prometheus reads it
@@ -583,7 +547,7 @@ pub struct Up {
     /// Name of the running network, if not the fabric's (of --topo: `topo`)
     #[arg(short, long)]
     pub name: Option<String>,
-    /// Don't wait until bonds have converged
+    /// Don't wait until bonds have converged and servers have started
     #[arg(long)]
     pub no_wait: bool,
 }

@@ -40,6 +40,7 @@ mod show;
 mod signals;
 mod trace;
 mod transfers;
+mod watch;
 
 pub use agent::agent;
 pub use calibrate::calibrate;

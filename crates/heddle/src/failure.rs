@@ -114,13 +114,35 @@ mod tests {
         assert!(without_control_bytes(Report::new(Short(std::io::Error::other("gone"))).as_ref()).is_none());
     }
 
+    fn shown(error: &fabric::Error) -> String {
+        let handler = MietteHandlerOpts::new().build();
+        under_one_heading(&format!("{:?}", Rendered { handler: &handler, error }))
+    }
+
     #[test]
     fn problems_of_a_file_have_one_heading() {
-        let wrong = fabric::topology_of("net", "tree").expect_err("it has no depth");
-        let handler = MietteHandlerOpts::new().build();
-        let text = under_one_heading(&format!("{:?}", Rendered { handler: &handler, error: &wrong }));
-        assert!(text.contains("--topo has a problem") && !text.contains("Error:"), "{text}");
+        let text = "topology: { tree: { dept: 3 } }\nlinks: { rate: fast }\n";
+        let file = fabric::Source { name: "net.fabric.yaml".to_owned(), text: text.to_owned() };
+        let text = shown(&fabric::parse(&file).expect_err("it has problems"));
+        assert!(text.contains("net.fabric.yaml has ") && !text.contains("Error:"), "{text}");
+    }
+
+    #[test]
+    fn one_mistake_that_was_typed_is_one_error() {
+        let word = fabric::topology_of("net", "tree").expect_err("it has no depth");
+        let text = shown(&word);
         assert!(text.contains("`depth` is missing") && text.contains("write it as in `tree,3`"), "{text}");
+        let keys = ["rate=fast".to_owned()];
+        let change = shown(&fabric::LinkChange::parse(&keys).expect_err("that is no rate"));
+        assert!(change.contains("rate=fast"), "{change}");
+        let name = shown(&fabric::template("a b", fabric::Template::Explicit).expect_err("it has a space"));
+        for text in [text, change, name] {
+            assert_eq!(text.matches('\u{d7}').count(), 1, "{text}");
+            assert!(!text.contains("has a problem"), "{text}");
+        }
+        let keys = ["rate=fast".to_owned(), "delay=slow".to_owned()];
+        let both = shown(&fabric::LinkChange::parse(&keys).expect_err("those are none"));
+        assert!(both.contains("the command line has 2 problems"), "{both}");
     }
 
     #[test]

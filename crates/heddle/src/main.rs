@@ -99,12 +99,12 @@ fn log_to_stderr(verbose: u8) {
 fn dispatch(cli: Cli) -> Result<Ending, Report> {
     let format = cli.output;
     match cli.command {
-        Command::New(args) => commands::new(&args)?,
-        Command::Import(args) => commands::import(&args)?,
+        Command::New(args) => commands::new(&args, format)?,
+        Command::Import(args) => commands::import(&args, format)?,
         Command::Check(args) => return commands::check(&args, format),
         Command::Plan(args) => commands::plan(&args, format)?,
         Command::Up(args) => commands::up(&args, format)?,
-        Command::Down(args) => commands::down(&args)?,
+        Command::Down(args) => commands::down(&args, format)?,
         Command::Run(args) => return commands::run(&args, format),
         Command::Compare(args) => return commands::compare(&args, format),
         Command::Calibrate(args) => commands::calibrate(&args, format)?,

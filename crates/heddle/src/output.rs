@@ -35,6 +35,16 @@ pub fn put(text: &str) -> Result<(), Report> {
     }
 }
 
+/// Prints which file was written, for programs: people hear of it on standard error.
+pub fn put_written(path: &str, format: Format) -> Result<(), Report> {
+    if format == Format::Table {
+        return Ok(());
+    }
+    let mut rows = Rows::new(&["file"]);
+    rows.push([path.into()]);
+    put(&rows.render(format))
+}
+
 /// Data in rows. A cell is a JSON string, number, boolean or null, or an object of those: several values by name, which stand in one line elsewhere.
 pub struct Rows {
     columns: Vec<&'static str>,
@@ -196,6 +206,38 @@ fn wrapped(text: &str, width: Option<usize>) -> String {
     lines + "\n"
 }
 
+/// Lines in the manner of Open vSwitch's tools: as they are, since programs read them, but on a terminal that is too narrow broken between their words, the further lines of each indented.
+pub fn fitting(lines: &str) -> String {
+    match terminal_columns() {
+        Some(width) => broken(lines, width),
+        None => lines.to_owned(),
+    }
+}
+
+fn broken(lines: &str, width: usize) -> String {
+    const INDENT: &str = "    ";
+    let mut all = String::new();
+    for line in lines.lines() {
+        let mut length = 0;
+        // Words end in blanks, and what has none for long in commas.
+        let words = line.split_inclusive(' ').flat_map(|word| {
+            let is_long = INDENT.len() + word.trim_end().chars().count() > width;
+            if is_long { word.split_inclusive(',').collect::<Vec<_>>() } else { vec![word] }
+        });
+        for word in words {
+            if length > 0 && length + word.trim_end().chars().count() > width {
+                all.truncate(all.trim_end().len());
+                all.extend(["\n", INDENT]);
+                length = INDENT.len();
+            }
+            all.push_str(word);
+            length += word.chars().count();
+        }
+        all.push('\n');
+    }
+    all
+}
+
 /// How many characters fit into a line of standard output, if that is a terminal: one that does not say so has 80.
 fn terminal_columns() -> Option<usize> {
     if !std::io::stdout().is_terminal() {
@@ -283,6 +325,15 @@ mod tests {
         assert!(
             rows.render(Format::Csv).starts_with("name,packets,note\n") && !rows.render(Format::Csv).contains("out")
         );
+    }
+
+    #[test]
+    fn lines_are_broken_where_they_do_not_fit() {
+        let lines = "s1:\n cookie=0x0, n_packets=0, tcp,tp_dst=80 actions=drop\n";
+        assert_eq!(broken(lines, 80), lines);
+        assert_eq!(broken(lines, 26), "s1:\n cookie=0x0, n_packets=0,\n    tcp,tp_dst=80\n    actions=drop\n");
+        assert_eq!(broken("actions=a:1,b:2,c:3\n", 14), "actions=a:1,\n    b:2,c:3\n");
+        assert_eq!(broken("a_word_without_end\n", 4), "a_word_without_end\n");
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use std::error::Error as _;
 use std::ffi::OsString;
 
+use clap::ValueEnum;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use miette::{Report, miette};
 
+use crate::cli::ShowTopic;
 use crate::output::harmless;
 
 /// The error as others are shown; `None`: it is none, or one that clap explains at length, as with all of its help.
@@ -24,8 +26,10 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
             (format!("`{command}` needs {missing}"), format!("`{usage}`; `{command} --help` says more"))
         }
         ErrorKind::InvalidSubcommand => {
-            let known = meant(ContextKind::SuggestedSubcommand);
-            (format!("there is no command `{}`", word(ContextKind::InvalidSubcommand)), known.unwrap_or(listed))
+            let said = word(ContextKind::InvalidSubcommand);
+            let of = command.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
+            let known = elsewhere(&of, &said).or_else(|| meant(ContextKind::SuggestedSubcommand));
+            (format!("there is no command `{said}`"), known.unwrap_or(listed))
         }
         ErrorKind::UnknownArgument => {
             let message = if argument.starts_with('-') {
@@ -40,6 +44,9 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
             let hint = if known.is_empty() { "write one behind it".to_owned() } else { one_of(&known) };
             (format!("`{argument}` has no value"), hint)
         }
+        ErrorKind::InvalidValue if is_topic(&words(ContextKind::ValidValue)) && elsewhere("show", &value).is_some() => {
+            (format!("`heddle show` has no `{value}`"), elsewhere("show", &value).unwrap_or_default())
+        }
         ErrorKind::InvalidValue => {
             let known = one_of(&words(ContextKind::ValidValue));
             let hint =
@@ -47,7 +54,13 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
             (format!("`{value}` can't be `{argument}`"), hint)
         }
         ErrorKind::ValueValidation => {
-            let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
+            // The standard library's words are about digits.
+            let is_number = error.source().is_some_and(<dyn std::error::Error>::is::<std::num::ParseIntError>);
+            let why = if is_number {
+                ": expected a whole number".to_owned()
+            } else {
+                error.source().map(|why| format!(": {why}")).unwrap_or_default()
+            };
             (format!("`{value}` can't be `{argument}`{why}"), String::new())
         }
         ErrorKind::ArgumentConflict => {
@@ -63,6 +76,63 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
     };
     let message = harmless(&message);
     Some(if hint.is_empty() { miette!("{message}") } else { miette!(help = harmless(&hint), "{message}") })
+}
+
+/// What is done by another command than that in which it is looked for: what it is looked for in (empty: the program itself), by which words (those of other tools, too), and where it is.
+const ELSEWHERE: &[(&str, &[&str], &str)] = &[
+    ("", &["status", "ps", "networks"], "heddle list"),
+    ("", &["start", "deploy", "create"], "heddle up FILE"),
+    ("", &["stop", "destroy", "delete", "remove"], "heddle down"),
+    ("", &["restart", "reload", "apply"], "heddle up FILE"),
+    ("", &["pingall"], "heddle ping --all"),
+    ("", &["nodes", "hosts", "switches", "net", "inspect"], "heddle show nodes"),
+    ("", &["links"], "heddle show links"),
+    ("", &["ports", "interfaces"], "heddle port show"),
+    ("", &["routes"], "heddle show routes"),
+    ("", &["flows", "dump-flows"], "heddle show flows"),
+    ("", &["groups"], "heddle group show"),
+    ("", &["meters"], "heddle show meters"),
+    ("", &["counters", "stats", "top"], "heddle show counters --watch"),
+    ("", &["services"], "heddle show services"),
+    ("", &["programs"], "heddle show programs"),
+    ("", &["bonds"], "heddle show bonds"),
+    ("", &["chains", "chain"], "heddle show chains"),
+    ("", &["macs", "mac", "fdb"], "heddle show macs"),
+    ("", &["traceroute"], "heddle path HOST HOST"),
+    ("", &["tcpdump", "dump", "sniff"], "heddle capture NODE"),
+    ("", &["console", "attach", "xterm", "bash"], "heddle shell HOST"),
+    ("", &["ssh"], "heddle shell HOST"),
+    ("program", &["list", "ls", "show", "status", "ps"], "heddle show programs"),
+    ("program", &["log", "logs"], "heddle logs HOST PROGRAM"),
+    ("service", &["list", "ls", "show", "status"], "heddle show services"),
+    ("service", &["undrain"], "heddle service enable SERVICE SERVER"),
+    ("link", &["list", "ls", "status"], "heddle show links"),
+    ("link", &["add", "del", "delete"], "heddle up FILE"),
+    ("port", &["status"], "heddle port show"),
+    ("port", &["down", "up"], "heddle link down NODE NODE"),
+    ("flow", &["dump", "dump-flows", "status"], "heddle flow show"),
+    ("group", &["dump", "status"], "heddle group show"),
+    ("meter", &["dump", "status", "stats"], "heddle meter show"),
+    ("show", &["hosts", "host", "switches", "switch", "node", "addresses", "guests", "vms"], "heddle show nodes"),
+    ("show", &["ports", "port", "interfaces", "devices"], "heddle port show"),
+    ("show", &["groups", "group"], "heddle group show"),
+    ("show", &["networks", "network", "fabrics"], "heddle list"),
+    ("show", &["topology", "graph"], "heddle graph"),
+    ("show", &["stats", "statistics", "traffic"], "heddle show counters"),
+    ("show", &["logs", "log"], "heddle logs"),
+    ("show", &["path", "paths"], "heddle path HOST HOST"),
+];
+
+/// Where something is that was looked for in a command below the program.
+fn elsewhere(command: &str, word: &str) -> Option<String> {
+    let found = ELSEWHERE.iter().find(|(of, words, _)| *of == command && words.contains(&word));
+    found.map(|(_, _, at)| format!("`{at}`"))
+}
+
+/// Whether these are what `heddle show` takes.
+fn is_topic(values: &[String]) -> bool {
+    let topics = ShowTopic::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    topics.map(|topic| topic.get_name().to_owned()).eq(values.iter().cloned())
 }
 
 /// A command line in which the network that is named before the command stands behind it, where commands take it.
@@ -134,13 +204,37 @@ mod tests {
             ("heddle show linkz", "`linkz` can't be `<TOPIC>`", "did you mean `links`? there are nodes, links"),
             ("heddle show links -o yaml", "`yaml` can't be `--output <OUTPUT>`", "there are table, json, csv"),
             ("heddle show links -o", "`--output <OUTPUT>` has no value", "there are table, json, csv"),
-            ("heddle ping h1 h2 --count x", "`x` can't be `--count <N>`: invalid digit", ""),
+            ("heddle ping h1 h2 --count x", "`x` can't be `--count <N>`: ", ""),
             ("heddle run f.yaml --sim --live", "`--sim` cannot be used with `--live`", "leave one of them out"),
             ("heddle exec h1", "`heddle exec` needs <COMMAND>", "`heddle exec <HOST> <COMMAND>...`"),
+            ("heddle program list", "there is no command `list`", "`heddle show programs`"),
+            ("heddle program status", "there is no command `status`", "`heddle show programs`"),
+            ("heddle service list", "there is no command `list`", "`heddle show services`"),
+            ("heddle link list", "there is no command `list`", "`heddle show links`"),
+            ("heddle stop", "there is no command `stop`", "`heddle down`"),
+            ("heddle show hosts", "`heddle show` has no `hosts`", "`heddle show nodes`"),
+            ("heddle show ports", "`heddle show` has no `ports`", "`heddle port show`"),
+            ("heddle logs h1 --tail x", "`x` can't be `--tail <LINES>`: expected a whole number", ""),
             ("heddle cluster gett /a", "there is no command `gett`", "did you mean `get`?"),
         ] {
             let (said, how) = said(line);
             assert!(said.starts_with(message) && how.contains(hint), "{line}: {said}; {how}");
+        }
+    }
+
+    #[test]
+    fn what_is_elsewhere_is_there() {
+        for (of, words, at) in ELSEWHERE {
+            // With two of whatever it takes, it is a command.
+            let line = at.split_whitespace().map(|word| if word == word.to_uppercase() { "x" } else { word });
+            assert!(Cli::try_parse_from(line).is_ok(), "{at}");
+            for word in *words {
+                let line = ["heddle", of, word].into_iter().filter(|word| !word.is_empty());
+                assert!(Cli::try_parse_from(line).is_err(), "{of} {word} is a command");
+            }
+        }
+        for of in ["flow", "group", "meter", "port"] {
+            assert!(Cli::try_parse_from(["heddle", of, "list"]).is_ok(), "{of}");
         }
     }
 

@@ -131,9 +131,15 @@ fn pings_are_captured_in_both_directions() {
     assert_eq!(link.first_line, "Capturing at h1:0 (to leaf1); Ctrl-C ends it\n");
     // Another one at the same time, at a port, whose capture goes through a pipe.
     let port = Running::start(desk, &["leaf1:0", "icmp", "--name", "lab"]);
+    assert!(port.first_line.contains(" as pcapng (`| tcpdump -r -`; --text for lines); "), "{}", port.first_line);
+    let lines = Running::start(desk, &["leaf1:0", "icmp", "--text"]);
+    assert!(lines.first_line.ends_with("; Ctrl-C ends it\n") && !lines.first_line.contains("pcapng"));
     ping(desk, "h1", "h3", "5");
     let (_, said) = link.interrupt(Signal::SIGINT);
     let (piped, _) = port.interrupt(Signal::SIGTERM);
+    let (lines, _) = lines.interrupt(Signal::SIGTERM);
+    let lines = String::from_utf8(lines).expect("text");
+    assert_eq!(lines.lines().filter(|line| line.contains("ICMP")).count(), 10, "{lines}");
     let frames = read(&file(desk, "link.pcapng"));
     assert_eq!(said, format!("{} frames captured, 0 lost by the capture\n", frames.len()));
     assert!(frames.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns), "{frames:?}");

@@ -14,6 +14,7 @@ mod command;
 mod compare;
 mod containers;
 mod docs;
+mod first_hour;
 mod flow_tables;
 mod fuzz_targets;
 mod host_programs;

@@ -337,7 +337,7 @@ fn what_a_link_cannot_do_is_refused_as_in_the_file() {
         (&["h1", "leaf9", "delay=1ms"], "no node `leaf9`", "did you mean"),
         (&["h1-leaf9", "delay=1ms"], "no node `leaf9`", "did you mean"),
         (&["h1-leaf1:2", "delay=1ms"], "have one link; there is no 2", "leave the number out"),
-        (&["h1", "delay=1ms"], "`h1` is a node, and no link", "`h1 leaf1` or `h1-leaf1`"),
+        (&["leaf1", "delay=1ms"], "`leaf1` is a node, and has ", "name one: `"),
     ] {
         let (_, stderr) = desk.expect(2, &[&["link", "set"], words].concat());
         let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");

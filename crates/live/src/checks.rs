@@ -249,7 +249,8 @@ fn start(plan: Plan, namespaces: Vec<Namespace>, orders: &ServerOrders, seed: u6
         spawn("prober", move || prober.run(&queue));
         probers.push(jobs);
     }
-    let statuses = Statuses(Arc::new(Mutex::new(vec![HealthStatus::default(); plan.servers.len()])));
+    let new = HealthStatus { is_starting: true, ..HealthStatus::default() };
+    let statuses = Statuses(Arc::new(Mutex::new(vec![new; plan.servers.len()])));
     let events = health.map(|health| {
         let checking =
             Checking { plan: plan.clone(), health, probers, orders: orders.clone(), statuses: statuses.clone() };
@@ -306,17 +307,33 @@ impl Checking {
                         pending[server] = None;
                     }
                     let is_good = failure.is_none();
-                    let status = &mut self.statuses.lock()[server];
-                    status.probes += 1;
-                    if failure.is_some() {
-                        status.failures += 1;
-                        status.last_failure = failure;
-                    }
                     self.health.handle(now(), Input::Result { server, probe, is_good });
+                    let is_starting = self.health.is_starting(now(), server);
+                    self.note_result(server, failure, is_starting);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return,
             }
+        }
+    }
+
+    /// Notes what has become of a probe; `is_starting`: no failure of this server says anything yet.
+    fn note_result(&self, server: usize, failure: Option<String>, is_starting: bool) {
+        let status = &mut self.statuses.lock()[server];
+        status.probes += 1;
+        let has_been_given_up = status.is_starting && !is_starting && status.is_down && failure.is_some();
+        status.is_starting = is_starting;
+        if failure.is_some() {
+            status.failures += 1;
+            status.last_failure = failure;
+        }
+        if has_been_given_up {
+            let Plan { service, servers, .. } = &self.plan;
+            let why = status.last_failure.as_deref().unwrap_or_default();
+            tracing::warn!(
+                "server {} of {service} has not come up: its health check fails: {why}",
+                servers[server].name
+            );
         }
     }
 
@@ -332,7 +349,11 @@ impl Checking {
                 status.last_failure = Some(Failure::TimedOut.to_string());
             }
             let why = status.last_failure.as_deref().unwrap_or("no reason is known");
-            tracing::warn!("server {name} of {service} is down: its health check fails: {why}");
+            if status.is_starting {
+                tracing::info!("server {name} of {service} has not come up yet: {why}");
+            } else {
+                tracing::warn!("server {name} of {service} is down: its health check fails: {why}");
+            }
         }
         self.statuses.lock()[server].is_down = !is_up;
         self.orders.send(ServerOrder::new(service, name, OrderKind::Healthy(is_up)));

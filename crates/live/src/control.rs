@@ -462,6 +462,9 @@ pub struct LinkCounters {
     /// Whether it has a carrier.
     #[serde(default = "yes")]
     pub up: bool,
+    /// Whether somebody has taken it, by [`Request::SetLink`]: it is not only that its device has none.
+    #[serde(default)]
+    pub pulled: bool,
     /// What passed from A to B.
     pub forward: link::Counters,
     /// What passed from B to A.
@@ -472,7 +475,7 @@ impl Default for LinkCounters {
     /// A link without ends, with a carrier, that has done nothing.
     fn default() -> Self {
         let idle = link::Counters::default();
-        Self { a: String::new(), b: String::new(), up: yes(), forward: idle, backward: idle }
+        Self { a: String::new(), b: String::new(), up: yes(), pulled: false, forward: idle, backward: idle }
     }
 }
 

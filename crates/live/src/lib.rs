@@ -75,7 +75,7 @@ pub use device::vhost::{Socketless as SocketlessVhost, message as vhost_message}
 pub use error::Error;
 pub use instance::{CaptureOptions, CaptureStream, Instance, StartOptions, folder_of};
 pub use inventory::{Listed, Presence, inventory};
-pub use named_files::check_named_files;
+pub use named_files::{MissingHypervisor, check_named_files, missing_hypervisors};
 pub use network::{difference, with_countries};
 pub use owner::Owner;
 pub use programs::{Phase, ProgramCommand, ProgramState};

@@ -1,16 +1,18 @@
 //! Files of the machine that a fabric file names: whether they are there, and are what they are taken for. Nothing is unpacked, written or started.
 
 use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use fabric::{Fabric, HostSetup};
+use fabric::{Fabric, HostSetup, Hypervisor};
 
 use crate::checks::Checks;
 use crate::network::countries;
 use crate::owner::Owner;
-use crate::{Error, bundle, capture, files, image};
+use crate::{Error, bundle, capture, files, image, vm};
 
 /// What is wrong with the files that a fabric names: captures, images, kernels and disks of guests, lists of countries, certificates; and with the places of hosts' own files.
 /// Relative paths are of `folder`.
@@ -36,6 +38,33 @@ pub fn check_named_files(fabric: &Fabric, folder: &Path) -> Vec<Error> {
         found.extend(countries::filter(service, folder).err());
     }
     found
+}
+
+/// A guest whose hypervisor is not on this machine: `heddle up` would start it in vain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingHypervisor {
+    /// The host that is a guest.
+    pub host: String,
+    /// The program that there is not.
+    pub program: &'static str,
+    /// The package of Debian that has it.
+    pub package: &'static str,
+}
+
+/// Guests whose hypervisors are in none of the folders of `search`, which is as `PATH` has them. Of those with a kernel of their own for User-Mode Linux, that is the program, and
+/// [`check_named_files`] looks for it.
+pub fn missing_hypervisors(fabric: &Fabric, search: &OsStr) -> Vec<MissingHypervisor> {
+    let is_there = |program: &str| env::split_paths(search).any(|folder| folder.join(program).is_file());
+    let missing = |(host, setup): (&String, &HostSetup)| {
+        let vm = setup.vm.as_ref()?;
+        let (program, package) = match vm.hypervisor {
+            Hypervisor::UserModeLinux if vm.kernel.is_some() => return None,
+            Hypervisor::UserModeLinux => (vm::USER_MODE_LINUX, vm::USER_MODE_LINUX_PACKAGE),
+            Hypervisor::Qemu => (vm::QEMU, vm::QEMU_PACKAGE),
+        };
+        (!is_there(program)).then(|| MissingHypervisor { host: host.clone(), program, package })
+    };
+    fabric.setups.iter().filter_map(missing).collect()
 }
 
 fn check_image(fabric: &Fabric, (host, setup): (&str, &HostSetup), folder: &Path) -> Option<Error> {
@@ -64,4 +93,32 @@ fn check_guest(host: &str, setup: &HostSetup, folder: &Path) -> Option<Error> {
         };
         Some(Error::GuestFile { host: host.to_owned(), key, path, source })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_without_its_hypervisor_is_found() {
+        let text = "nodes:
+  v1: { kind: vm, run: true }
+  v2: { kind: vm, hypervisor: qemu, image: disk.qcow2 }
+  s1: switch
+links: [{ between: [v1, s1] }, { between: [v2, s1] }]
+";
+        let fabric = fabric::parse(&fabric::Source { name: "net.yaml".to_owned(), text: text.to_owned() });
+        let fabric = fabric.expect("a network");
+        let folder = std::env::temp_dir().join(format!("heddle-hypervisors-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let found = |fabric: &Fabric| {
+            let missing = missing_hypervisors(fabric, folder.as_os_str());
+            missing.into_iter().map(|it| (it.host, it.program)).collect::<Vec<_>>()
+        };
+        let both = [("v1".to_owned(), vm::USER_MODE_LINUX), ("v2".to_owned(), vm::QEMU)];
+        assert_eq!(found(&fabric), both);
+        fs::write(folder.join(vm::USER_MODE_LINUX), "").expect("a file");
+        assert_eq!(found(&fabric), both[1..]);
+        fs::remove_dir_all(&folder).expect("the folder goes");
+    }
 }

@@ -551,6 +551,11 @@ impl Network {
                 }
             }
         }
+        if let Some(fabric) = self.plane.as_ref().map(|plane| plane.plan().fabric()) {
+            for (link, counted) in fabric.topology.links.keys().zip(&mut counters.links) {
+                counted.pulled = self.pulled.contains(&link_key(fabric, link));
+            }
+        }
         self.checks.describe(&mut counters.services);
         self.describe_paths(&mut counters.services);
         counters

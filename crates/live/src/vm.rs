@@ -16,10 +16,16 @@ const INIT: &str = include_str!("vm/init.sh");
 const PROGRAM: &str = "vm";
 
 /// Debian's name of User-Mode Linux.
-const USER_MODE_LINUX: &str = "linux.uml";
+pub const USER_MODE_LINUX: &str = "linux.uml";
+
+/// What Debian has it in.
+pub const USER_MODE_LINUX_PACKAGE: &str = "user-mode-linux";
 
 /// QEMU for the processors that this program is compiled for.
-const QEMU: &str = if cfg!(target_arch = "aarch64") { "qemu-system-aarch64" } else { "qemu-system-x86_64" };
+pub const QEMU: &str = if cfg!(target_arch = "aarch64") { "qemu-system-aarch64" } else { "qemu-system-x86_64" };
+
+/// What Debian has it in.
+pub const QEMU_PACKAGE: &str = "qemu-system";
 
 /// The beginning of an image of QEMU's own format.
 const QCOW: &[u8; 4] = b"QFI\xfb";
@@ -128,7 +134,8 @@ impl Guest<'_> {
         // Its memory is a file, which may be shared only on tmpfs.
         // What another start of it has changed is not there any more.
         let changes = format!("{own}/changes");
-        let mut line = started("user-mode-linux", &format!("rm -f {}; TMPDIR=/dev/shm ", quoted(&changes)), kernel);
+        let mut line =
+            started(USER_MODE_LINUX_PACKAGE, &format!("rm -f {}; TMPDIR=/dev/shm ", quoted(&changes)), kernel);
         line.push(format!("mem={}K", self.vm.memory_bytes >> 10));
         line.extend([format!("uml_dir={own}"), "umid=guest".to_owned()]);
         if let Some(image) = &self.vm.image {
@@ -150,7 +157,7 @@ impl Guest<'_> {
 
     fn qemu(&self, has_kvm: bool) -> Vec<String> {
         let Vm { memory_bytes, cpus, .. } = self.vm;
-        let mut line = started("qemu-system", "", QEMU.to_owned());
+        let mut line = started(QEMU_PACKAGE, "", QEMU.to_owned());
         line.extend(["-name", self.name, "-nodefaults", "-display", "none", "-serial", "stdio"].map(str::to_owned));
         let mut add = |option: &str, value: String| line.extend([option.to_owned(), value]);
         // The other side maps it: it has to be shared.

@@ -102,7 +102,9 @@ fn a_host_is_behind_a_tunnel_of_linux() {
         let _server = Running::iperf3_server(network.command("h1", "iperf3", ["-s"]));
         let h1 = of_file.address(of_file.node("h1").unwrap()).unwrap().ipv4;
         for reverse in ["", " -R"] {
-            machine.run(&format!("iperf3 -c {h1} -n 20M{reverse}"));
+            // It may still be busy with the one before.
+            let transfer = format!("iperf3 -c {h1} -n 20M{reverse}");
+            bed::wait_until(&transfer, || machine.attempt(&transfer).status.success());
         }
         // Of another network nothing comes.
         machine.run("ip link add vx1 type vxlan id 43 remote 10.9.0.1 dstport 4789 dev right");

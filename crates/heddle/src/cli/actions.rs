@@ -12,30 +12,44 @@ use super::{Bench, CheckPerf, Endpoints, Tls};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Servers and shards are named by their names or their numbers, as `heddle cluster status` and `heddle cluster shards` list
-them.
+Servers and shards are named by their names or their numbers, as `heddle
+cluster status` and `heddle cluster shards` list them.
 
 EXIT STATUS
   0  it worked
-  1  `check` or `alarms` found something; or the data said no: nothing is at the path, or --create, --replace or --if-etag did not hold; nothing was changed
-  2  an error; nothing was changed unless the message says so, or that it may still be done
+  1  `check` or `alarms` found something; or the data said no: nothing is at
+     the path, or --create, --replace or --if-etag did not hold; nothing was
+     changed
+  2  an error; nothing was changed unless the message says so, or that it may
+     still be done
 
 ENVIRONMENT
   HEDDLE_ENDPOINTS   controllers to ask, as after --endpoints
   HEDDLE_TOKEN       the token to log in with, unless --token-file names one
 
 EXAMPLES
-  heddle controller                                    start a cluster of one, on this machine
-  heddle cluster put /car:cars/car-entry=17 red        write a value
-  heddle cluster get /car:cars/car-entry=17            read it
-  heddle cluster watch /car:cars -o json               follow changes, one JSON object a line
-  heddle cluster lock /job:jobs/job=night -- ./backup  one at a time
-  heddle cluster shards create cars --module car       give a module a Raft group of its own, while running
-  heddle cluster add n2                                how to start a second controller
-  heddle cluster check health                          is it well?
-  heddle cluster check perf --load m                   does it take 1,000 writes a second?
-  heddle cluster backup monday.heddle                  all data, into one file
-  heddle cluster restore monday.heddle                 into a new, empty cluster")]
+  heddle controller
+      start a cluster of one, on this machine
+  heddle cluster put /car:cars/car-entry=17 red
+      write a value
+  heddle cluster get /car:cars/car-entry=17
+      read it
+  heddle cluster watch /car:cars -o json
+      follow changes, one JSON object a line
+  heddle cluster lock /job:jobs/job=night -- ./backup
+      one at a time
+  heddle cluster shards create cars --module car
+      give a module a Raft group of its own, while running
+  heddle cluster add n2
+      how to start a second controller
+  heddle cluster check health
+      is it well?
+  heddle cluster check perf --load m
+      does it take 1,000 writes a second?
+  heddle cluster backup monday.heddle
+      all data, into one file
+  heddle cluster restore monday.heddle
+      into a new, empty cluster")]
 pub struct Cluster {
     #[command(flatten)]
     pub access: Access,

@@ -15,22 +15,27 @@ EXAMPLES
   heddle controller                      one node: nothing to configure
   heddle controller --node c2 --listen 127.0.0.1:6642 --join 127.0.0.1:6640
                                          a second one on this machine joins it
-  heddle controller certificates --out tls c1.example.org c2.example.org c3.example.org
-  heddle controller --node c1 --listen 0.0.0.0:6640 --advertise c1.example.org:6640 \\
-      --tls-cert tls/c1.example.org.pem --tls-key tls/c1.example.org.key --tls-ca tls/ca.pem
+  heddle controller certificates --out tls c1.example.org c2.example.org
+  heddle controller --node c1 --listen 0.0.0.0:6640 \\
+      --advertise c1.example.org:6640 --tls-cert tls/c1.example.org.pem \\
+      --tls-key tls/c1.example.org.key --tls-ca tls/ca.pem
 
 EXIT STATUS
   0  it got SIGTERM or SIGINT and has handed over what it led
-  2  it could not start, or had to stop; the message says why, and nothing that was confirmed is lost
+  2  it could not start, or had to stop; the message says why, and nothing that
+     was confirmed is lost
 
 FILES
-  DIR/identity, DIR/*    cluster and server, the log, snapshots: only the controller changes them
-  DIR/LOCK               held while a controller uses the folder
-  DIR/STARTED            the log was there: without it the controller refuses to start again
+  DIR/identity, DIR/*  cluster and server, the log, snapshots: only the
+                       controller changes them
+  DIR/LOCK             held while a controller uses the folder
+  DIR/STARTED          the log was there: without it the controller refuses to
+                       start again
 
-A controller of one node needs no configuration. More nodes join it with --join; three of them
-survive the loss of one. The same command line starts a node again: once it has joined, --join
-only makes sure that it still means the same cluster."
+A controller of one node needs no configuration. More nodes join it with --join;
+three of them survive the loss of one. The same command line starts a node
+again: once it has joined, --join only makes sure that it still means the same
+cluster."
 )]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct Controller {

@@ -45,6 +45,7 @@ pub enum FlowAction {
     Del(FlowsMeant),
     /// Show flows, as `ovs-ofctl dump-flows` does: those that match no more than is said; without any, all
     #[command(
+        alias = "list",
         after_help = "Examples:\n  heddle flow show leaf1\n  heddle flow show leaf1 'table=0,tcp' -o json\n  heddle flow show leaf1 out_port=spine1"
     )]
     Show(FlowsShown),
@@ -53,9 +54,9 @@ pub enum FlowAction {
 const ADD_EXAMPLES: &str = "\
 Examples:
   heddle flow add leaf1 'priority=10,tcp,tp_dst=80,actions=drop'
-  heddle flow add leaf1 'ip,nw_dst=10.0.1.9,actions=mod_dl_dst:02:00:0a:00:01:02,mod_nw_dst:10.0.1.2,normal'
+  heddle flow add leaf1 'ip,nw_dst=10.0.1.9,actions=mod_nw_dst:10.0.1.2,normal'
   heddle flow add leaf1 'idle_timeout=60,in_port=h1,udp,actions=output:spine1'
-  heddle flow add leaf1 flows.txt                          # as ovs-ofctl add-flows
+  heddle flow add leaf1 flows.txt               # as ovs-ofctl add-flows
   heddle flow show leaf1 | heddle flow add leaf2 -";
 
 #[derive(Debug, Args)]
@@ -103,7 +104,7 @@ pub struct Group {
 pub enum GroupAction {
     /// Add groups, as `ovs-ofctl add-group` does
     #[command(
-        after_help = "Example: heddle group add leaf1 'group_id=1,type=select,bucket=output:spine1,bucket=output:spine2'"
+        after_help = "Examples:\n  heddle group add leaf1 \\\n    'group_id=1,type=select,bucket=output:spine1,bucket=output:spine2'"
     )]
     Add(Groups),
     /// Give groups other buckets, as `ovs-ofctl mod-group` does
@@ -113,6 +114,7 @@ pub enum GroupAction {
     #[command(visible_alias = "delete", after_help = "Example: heddle group del leaf1 group_id=1")]
     Del(GroupsMeant),
     /// Show groups, as `ovs-ofctl dump-groups` does
+    #[command(alias = "list")]
     Show(GroupsShown),
     /// Show what groups and their buckets have counted, as `ovs-ofctl dump-group-stats` does
     ///
@@ -160,7 +162,7 @@ pub struct Meter {
 pub enum MeterAction {
     /// Add meters, as `ovs-ofctl add-meter` does; the flow `actions=meter:1,normal` has packets pass one
     #[command(
-        after_help = "Examples:\n  heddle meter add leaf1 'meter=1,kbps,burst,band=type=drop,rate=1000,burst_size=100'\n  heddle meter add leaf1 'meter=2,pktps,band=type=drop,rate=500'"
+        after_help = "Examples:\n  heddle meter add leaf1 \\\n    'meter=1,kbps,burst,band=type=drop,rate=1000,burst_size=100'\n  heddle meter add leaf1 'meter=2,pktps,band=type=drop,rate=500'"
     )]
     Add(Meters),
     /// Give meters other bands, as `ovs-ofctl mod-meter` does; they begin anew
@@ -170,6 +172,7 @@ pub enum MeterAction {
     #[command(visible_alias = "delete", after_help = "Example: heddle meter del leaf1 meter=1")]
     Del(MetersMeant),
     /// Show meters and what they have counted, as `ovs-ofctl dump-meters` and `meter-stats` do
+    #[command(alias = "list")]
     Show(GroupsShown),
 }
 

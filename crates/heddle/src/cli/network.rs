@@ -106,9 +106,9 @@ pub struct Show {
     #[command(flatten)]
     pub from: FromArg,
     /// Of `flows`, `caches`, `connections`, `macs` and `rstp`: those of one switch; its name may stand in place of the network's, if only one is up
-    #[arg(short, long, value_name = "SWITCH", conflicts_with = "watch", add = nodes())]
+    #[arg(short, long, value_name = "SWITCH", add = nodes())]
     pub switch: Option<String>,
-    /// Show it again and again, every so many seconds (1 when not given), until interrupted
+    /// Show it again and again, every so many seconds (1 when not given), until interrupted: on a terminal in place, elsewhere one after the other
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
     pub watch: Option<u32>,
 }
@@ -258,6 +258,9 @@ pub struct Capture {
     /// Write pcapng into this file; `-` is standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub write: Option<PathBuf>,
+    /// Print a line a frame, also where standard output is no terminal
+    #[arg(short, long, conflicts_with = "write")]
+    pub text: bool,
     /// End after so many frames
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
@@ -339,10 +342,30 @@ Examples:
   heddle link set h1 leaf1 rate=50Mbit back.rate=10Mbit
   heddle link set leaf1-spine1:2 delay=20ms";
 
-/// The keys of links, and what each of them says.
+/// The keys of links, and what each of them says, in lines of 80 columns.
 fn link_keys() -> String {
-    let keys = LinkChange::KEYS.iter().map(|(key, says)| format!("\n  {key:<10}{}", says.trim()));
-    format!("Keys:{}\n\n{LINK_EXAMPLES}", keys.collect::<String>())
+    const INDENT: usize = 13;
+    const COLUMNS: usize = 80;
+    let mut keys = String::new();
+    for (key, says) in LinkChange::KEYS {
+        let mut length = INDENT;
+        keys.extend([format!("\n  {key:<10} ")]);
+        for (number, word) in says.split_whitespace().enumerate() {
+            let own = word.chars().count();
+            let before = if number == 0 {
+                String::new()
+            } else if length + 1 + own > COLUMNS {
+                length = INDENT;
+                format!("\n{:INDENT$}", "")
+            } else {
+                length += 1;
+                " ".to_owned()
+            };
+            keys.extend([&before, word]);
+            length += own;
+        }
+    }
+    format!("Keys:{keys}\n\n{LINK_EXAMPLES}")
 }
 
 /// The links between two nodes.

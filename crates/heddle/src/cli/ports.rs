@@ -40,7 +40,7 @@ pub enum PortAction {
     #[command(visible_alias = "delete", after_help = "Example: heddle port del leaf1 vm1")]
     Del(PortRemoved),
     /// Show the ports of a switch, or of all: number, where each leads, type, device, carrier, queues that there are and that a guest uses, rate, VLANs, and what has passed
-    #[command(after_help = "Examples:\n  heddle port show leaf1\n  heddle port show -o json")]
+    #[command(alias = "list", after_help = "Examples:\n  heddle port show leaf1\n  heddle port show -o json")]
     Show {
         /// The switch; if left out, all
         #[arg(add = nodes())]
@@ -53,13 +53,14 @@ Examples:
   heddle port add leaf1 vm1 vhost-user:/run/vm1.sock tag=10
   heddle port add leaf1 vm2 vhost-user:/run/vm2.sock,queues=4
   heddle port add leaf1 uplink eth1 trunks=10,20
-  heddle port add leaf1 lan tap0 vlan-mode=native-untagged tag=1 storm-control=1000/s";
+  heddle port add leaf1 lan tap0 vlan-mode=native-untagged tag=1
+  heddle port add leaf1 vm3 tap1 storm-control=1000/s";
 
 const SET_EXAMPLES: &str = "\
 Examples:
-  heddle port set leaf1 h1 tag=10                                          # an access port of VLAN 10
+  heddle port set leaf1 h1 tag=10           # an access port of VLAN 10
   heddle port set leaf1 h1 vlan-mode=native-untagged tag=10 trunks=20,30
-  heddle port set leaf1 h1 tag=none vlan-mode=none trunks=none             # all VLANs again
+  heddle port set leaf1 h1 tag=none vlan-mode=none trunks=none  # all VLANs
   heddle port set leaf1 h1 rate=100Mbit";
 
 #[derive(Debug, Args)]

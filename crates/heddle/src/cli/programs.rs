@@ -163,7 +163,11 @@ pub struct Load {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("where").required(true).multiple(true).args(["check", "http", "socket"]))]
+#[command(
+    group = clap::ArgGroup::new("where").required(true).multiple(true).args(["check", "http", "socket"]),
+    // What is made of the group is wider than a terminal.
+    override_usage = "heddle agent [OPTIONS] <--check <PORT>|--http <PORT>|--socket <PATH>>"
+)]
 pub struct Agent {
     /// Answer agent-checks of haproxy there
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen, value_delimiter = ',')]

@@ -57,24 +57,27 @@ pub struct LeaseName {
 #[command(after_long_help = "\
 A TRANSACTION, one step a line; `#` begins a comment
 
-  if                                        all of these, or `else`; may be left out
-    /car:cars/car-entry=1 is absent           or: is present
-    /car:cars/car-entry=2 = red               the value; or: !=
-    /car:cars/car-entry=3 etag = 17           or: !=, <, >
+  if                                      all of these, or `else`; may be left
+                                          out
+    /car:cars/car-entry=1 is absent       or: is present
+    /car:cars/car-entry=2 = red           the value; or: !=
+    /car:cars/car-entry=3 etag = 17       or: !=, <, >
   then
-    put /car:cars/car-entry=1 blue            or: create, replace
+    put /car:cars/car-entry=1 blue        or: create, replace
     put --lease 2f /car:cars/car-entry=4 \"\\u0000 and spaces \"
-    delete /car:cars/car-entry=5              refused if nothing is there; or: remove
-    get /car:cars/car-entry=2                 read as the transaction left it
+    delete /car:cars/car-entry=5          refused if it is not there; or: remove
+    get /car:cars/car-entry=2             read as the transaction left it
   else
     get /car:cars/car-entry=1
 
-A value reaches to the end of its line, or is a string as in JSON. --datastore may stand before any path. Everything is done
-or nothing, and all of it must be in one shard.
+A value reaches to the end of its line, or is a string as in JSON. --datastore
+may stand before any path. Everything is done or nothing, and all of it must be
+in one shard.
 
 EXIT STATUS
   0  the conditions held, and `then` was done
-  1  a condition did not hold: `else` was done if there is one; or the data refused a change, and nothing was done
+  1  a condition did not hold: `else` was done if there is one; or the data
+     refused a change, and nothing was done
   2  an error")]
 pub struct Txn {
     /// The file; `-`, or none: standard input
@@ -85,14 +88,16 @@ pub struct Txn {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 COMMAND gets these in its environment:
-  HEDDLE_LOCK_TOKEN   the fencing token: larger for each holder than for the one before
-  HEDDLE_LOCK_ENTRY   the path of the entry that has it as its entity tag, as a condition of transactions
-  HEDDLE_LOCK_LEASE   the lease
+  HEDDLE_LOCK_TOKEN  the fencing token: larger for each holder than for the one
+                     before
+  HEDDLE_LOCK_ENTRY  the path of the entry that has it as its entity tag, as a
+                     condition of transactions
+  HEDDLE_LOCK_LEASE  the lease
 
 EXIT STATUS
   that of COMMAND; 128 and the signal's number if it was killed by one
-  125  the lock could not be had, within --timeout if that was given, or was lost: then COMMAND was ended first (SIGTERM, after
-       5 s SIGKILL)
+  125  the lock could not be had, within --timeout if that was given, or was
+       lost: then COMMAND was ended first (SIGTERM, after 5 s SIGKILL)
   126  COMMAND cannot be run
   127  there is no such COMMAND")]
 pub struct Lock {

@@ -26,6 +26,9 @@ const LISTEN: Duration = Duration::from_millis(50);
 /// Ports that the first line names; more are counted.
 const NAMED_MAX: usize = 6;
 
+/// What is said where a capture goes to a pipe: who looks at it there would see bytes.
+const BINARY: &str = " as pcapng (`| tcpdump -r -`; --text for lines)";
+
 /// How a capture ended, and what came of it.
 #[derive(Debug, Default)]
 struct Outcome {
@@ -41,7 +44,7 @@ struct Outcome {
 
 /// Captures until a signal, so many frames, or the reader's end.
 pub fn capture(args: &Capture, format: Format) -> Result<(), Report> {
-    let is_text = args.write.is_none() && (format != Format::Table || std::io::stdout().is_terminal());
+    let is_text = args.write.is_none() && (args.text || format != Format::Table || std::io::stdout().is_terminal());
     if args.write.as_ref().is_some_and(|path| path.as_os_str() == "-") && std::io::stdout().is_terminal() {
         return Err(miette!(
             help = "name a file, `-w FILE`, or hand it on, `| tshark -r -`; without -w a terminal gets a line a frame",
@@ -66,7 +69,8 @@ pub fn capture(args: &Capture, format: Format) -> Result<(), Report> {
     let stream = instance.capture(&wanted).map_err(explain)?;
     // A file that is there stays as it is if there is nothing to capture.
     let mut output = if is_text { Output::text(format) } else { Output::open(args.write.as_deref())? };
-    eprintln!("Capturing at {}; Ctrl-C ends it", listed(&stream.ports));
+    let hint = if !is_text && args.write.is_none() { BINARY } else { "" };
+    eprintln!("Capturing at {}{hint}; Ctrl-C ends it", listed(&stream.ports));
     let outcome = copy(stream, &mut output, &interrupted)?;
     report(&outcome, args.count, interrupted.load(Ordering::Relaxed));
     Ok(())

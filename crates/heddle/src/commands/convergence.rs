@@ -1,8 +1,11 @@
-//! Waiting until the bonds of a network carry all that they can.
+//! Waiting until the bonds of a network carry all that they can, and its services are served.
 
 use std::io::Write;
+use std::time::{Duration, Instant};
 
+use fabric::Fabric;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use live::control::ServerStatus;
 use live::{CONVERGENCE_MAX, Instance, UnconvergedBond};
 use miette::{Report, Severity, miette};
 
@@ -35,6 +38,37 @@ pub fn wait_converged(instance: &Instance) -> Result<(), Report> {
         ));
     }
     Ok(())
+}
+
+/// Servers are waited for no longer.
+const SERVERS_MAX: Duration = Duration::from_secs(3);
+
+/// From look to look.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Waits for servers of services whose programs the file has started: until health checks have found each well once, so that the first request is answered. One
+/// that takes longer than [`SERVERS_MAX`] is not waited for: `heddle show services` says why.
+pub fn wait_served(instance: &Instance, fabric: &Fabric) -> Result<(), Report> {
+    let has_programs = |server: &str| fabric.setups.get(server).is_some_and(|setup| !setup.programs.is_empty());
+    let is_checked = fabric.services.iter().any(|service| {
+        service.health.is_some() && service.spec.servers.iter().any(|server| has_programs(&server.name))
+    });
+    let began = Instant::now();
+    while is_checked && began.elapsed() < SERVERS_MAX {
+        let services = instance.counters().map_err(explain)?.services;
+        let mut servers = services.iter().flat_map(|service| &service.servers);
+        if !servers.any(|server| has_programs(&server.server) && is_starting(server)) {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Whether nothing is known of a server yet, or what is known has not reached its service.
+fn is_starting(server: &ServerStatus) -> bool {
+    let Some(health) = &server.health else { return false };
+    health.is_starting || (!health.is_down && server.out.as_deref() == Some("down"))
 }
 
 /// Nobody may listen any more; the network is up all the same.

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::{explain_all, file, located};
 use crate::Ending;
 use crate::cli::{FileArg, Format, New, Plan, Topology};
-use crate::output::{Rows, print_json, put};
+use crate::output::{Rows, print_json, put, put_written};
 
 /// Writes a commented file to start from.
-pub fn new(args: &New) -> Result<(), Report> {
+pub fn new(args: &New, format: Format) -> Result<(), Report> {
     let topology = match args.topology {
         Topology::FatTree => fabric::Template::FatTree,
         Topology::LeafSpine => fabric::Template::LeafSpine,
@@ -49,7 +49,7 @@ pub fn new(args: &New) -> Result<(), Report> {
         },
     )?;
     eprintln!("Wrote {path}. Next: heddle run {path}");
-    Ok(())
+    put_written(&path, format)
 }
 
 /// Whether a fabric's name is that of a file.
@@ -163,7 +163,19 @@ fn notes(source: &Source, fabric: &Fabric) -> Vec<Note> {
         .into_iter()
         .map(|error| Note::new(source, &error.place_in_file(), "not-simulated", (error.to_string(), error.hint())));
     let crowded = lab::crowded_buffers(fabric).map(|doubt| of_doubt(source, doubt));
-    refused.chain(doubts(source, fabric)).chain(crowded).collect()
+    let guests = missing_hypervisors(source, fabric);
+    refused.chain(doubts(source, fabric)).chain(crowded).chain(guests).collect()
+}
+
+/// Guests that this machine cannot start: another one may.
+fn missing_hypervisors(source: &Source, fabric: &Fabric) -> Vec<Note> {
+    let missing = live::missing_hypervisors(fabric, &std::env::var_os("PATH").unwrap_or_default());
+    let note = |live::MissingHypervisor { host, program, package }| {
+        let message = format!("guest {host} can't be started on this machine: there is no {program}");
+        let hint = Some(format!("install it, as with `apt-get install {package}`"));
+        Note::new(source, &["nodes".to_owned(), host], "missing-program", (message, hint))
+    };
+    missing.into_iter().map(note).collect()
 }
 
 fn of_doubt(source: &Source, doubt: lab::Doubt) -> Note {

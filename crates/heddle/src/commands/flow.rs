@@ -16,7 +16,7 @@ use vswitch::flow_table::PRIORITY;
 use super::explain;
 use super::instance::{connect, definition, running};
 use crate::cli::{Flow, FlowAction, FlowsShown, Format, Group, GroupAction, Meter, MeterAction};
-use crate::output::{Rows, print_json, put};
+use crate::output::{Rows, fitting, print_json, put};
 
 /// Changes or shows flows.
 pub fn flow(args: &Flow, format: Format) -> Result<(), Report> {
@@ -63,7 +63,9 @@ pub fn meter(args: &Meter, format: Format) -> Result<(), Report> {
         MeterAction::Add(meters) => change(&meters.switch, FlowCommand::AddMeter, &meters.meters),
         MeterAction::Mod(meters) => change(&meters.switch, FlowCommand::ModifyMeter, &meters.meters),
         MeterAction::Del(meters) => change(&meters.switch, FlowCommand::DeleteMeter, &all_if_none(&meters.meters)),
-        MeterAction::Show(shown) => show_meters(&instance.flows(shown.switch.as_deref(), "").map_err(explain)?, format),
+        MeterAction::Show(shown) => {
+            put(&meters(&instance.flows(shown.switch.as_deref(), "").map_err(explain)?, format))
+        }
     }
 }
 
@@ -168,20 +170,25 @@ fn change(
     }
 }
 
-/// Shows flows as `ovs-ofctl dump-flows` prints them, or as rows.
+/// Shows flows; where there are none, it says what gives a switch some.
 pub fn show_flows(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
     if all.is_empty() {
         eprintln!(
             "No switch has tables of flows: `flows:` in the file gives it some, or `heddle flow add SWITCH ..`; routes are in `heddle show routes`"
         );
     }
+    put(&flows(all, format))
+}
+
+/// Flows as `ovs-ofctl dump-flows` prints them, or as rows.
+pub fn flows(all: &[SwitchFlows], format: Format) -> String {
     if format == Format::Table {
         let mut lines = String::new();
         for SwitchFlows { switch, entries, .. } in all {
             let _ = writeln!(lines, "{switch}:");
             lines.extend(entries.iter().map(dump));
         }
-        return put(&lines);
+        return fitting(&lines);
     }
     let mut rows = Rows::new(&[
         "switch",
@@ -213,7 +220,7 @@ pub fn show_flows(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
             json!(entry.idle_ms as f64 / 1e3),
         ]);
     }
-    put(&rows.render(format))
+    rows.render(format)
 }
 
 /// A line of `ovs-ofctl dump-flows`.
@@ -240,10 +247,10 @@ fn dump(entry: &FlowEntry) -> String {
     line
 }
 
-/// Shows connections as `ovs-appctl dpctl/dump-conntrack` prints them, or as rows.
-pub fn show_connections(all: &[SwitchConnections], format: Format) -> Result<(), Report> {
+/// Connections as `ovs-appctl dpctl/dump-conntrack` prints them, or as rows.
+pub fn connections(all: &[SwitchConnections], format: Format) -> String {
     if format == Format::Json {
-        return print_json(&all);
+        return serde_json::to_string_pretty(all).expect("plain values") + "\n";
     }
     if format == Format::Table {
         let mut lines = String::new();
@@ -257,7 +264,7 @@ pub fn show_connections(all: &[SwitchConnections], format: Format) -> Result<(),
                 let _ = writeln!(lines, " and {left} more");
             }
         }
-        return put(&lines);
+        return fitting(&lines);
     }
     let mut rows = Rows::new(&["switch", "connection", "expires-s"]);
     for SwitchConnections { switch, connections, .. } in all {
@@ -265,7 +272,7 @@ pub fn show_connections(all: &[SwitchConnections], format: Format) -> Result<(),
             rows.push([json!(switch), json!(connection.text), json!(connection.expires_ms / 1_000)]);
         }
     }
-    put(&rows.render(format))
+    rows.render(format)
 }
 
 fn show_groups(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
@@ -277,7 +284,7 @@ fn show_groups(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
                 let _ = writeln!(lines, " {group}");
             }
         }
-        return put(&lines);
+        return put(&fitting(&lines));
     }
     let mut rows = Rows::new(&["switch", "group"]);
     for (switch, group) in all.iter().flat_map(|flows| flows.groups.iter().map(move |group| (&flows.switch, group))) {
@@ -304,7 +311,7 @@ fn show_group_counters(all: &[SwitchFlows], format: Format) -> Result<(), Report
                 lines.push('\n');
             }
         }
-        return put(&lines);
+        return put(&fitting(&lines));
     }
     let mut rows = Rows::new(&["switch", "group", "bucket", "flows", "packets", "bytes", "duration-s"]);
     for SwitchFlows { switch, group_counters, .. } in all {
@@ -321,8 +328,8 @@ fn show_group_counters(all: &[SwitchFlows], format: Format) -> Result<(), Report
     put(&rows.render(format))
 }
 
-/// Shows meters as `ovs-ofctl dump-meters` and `meter-stats` print them, or as rows.
-pub fn show_meters(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
+/// Meters as `ovs-ofctl dump-meters` and `meter-stats` print them, or as rows.
+pub fn meters(all: &[SwitchFlows], format: Format) -> String {
     if format == Format::Table {
         let mut lines = String::new();
         for SwitchFlows { switch, meters, .. } in all.iter().filter(|flows| !flows.meters.is_empty()) {
@@ -331,7 +338,7 @@ pub fn show_meters(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
                 let _ = write!(lines, " {}\n{}", meter.text, stats(meter));
             }
         }
-        return put(&lines);
+        return fitting(&lines);
     }
     let mut rows = Rows::new(&[
         "switch",
@@ -358,7 +365,7 @@ pub fn show_meters(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
             json!(meter.duration_ms as f64 / 1e3),
         ]);
     }
-    put(&rows.render(format))
+    rows.render(format)
 }
 
 /// The lines of `ovs-ofctl meter-stats` about a meter.

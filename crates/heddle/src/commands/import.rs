@@ -8,8 +8,8 @@ use fabric::{Imported, Source};
 use miette::{Report, WrapErr as _, miette};
 
 use super::file;
-use crate::cli::Import;
-use crate::output::{harmless, put};
+use crate::cli::{Format, Import};
+use crate::output::{harmless, put, put_written};
 
 /// The longest file that goes into the fabric file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -24,7 +24,7 @@ fn text_beside(file: &Path, path: &str) -> Option<String> {
 }
 
 /// Makes a fabric file of another tool's, and says what is not in it.
-pub fn import(args: &Import) -> Result<(), Report> {
+pub fn import(args: &Import, format: Format) -> Result<(), Report> {
     let source = file::read_text(&args.file)?;
     let Imported { text, notes } = fabric::import_with(&source, &|path| text_beside(&args.file, path))?;
     let stem = |path: &str| Source { name: path.to_owned(), text: String::new() }.stem();
@@ -49,5 +49,5 @@ pub fn import(args: &Import) -> Result<(), Report> {
         _ => miette!("cannot write {path}: {error}"),
     })?;
     eprintln!("Wrote {path}. Next: heddle up {path}");
-    Ok(())
+    put_written(&path, format)
 }

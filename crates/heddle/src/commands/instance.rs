@@ -13,7 +13,7 @@ use miette::{Report, miette};
 use serde_json::json;
 use topology::{NodeId, Topology};
 
-use super::convergence::wait_converged;
+use super::convergence::{wait_converged, wait_served};
 use super::describe::note_crowded;
 use super::{explain, explain_of, file, measure};
 use crate::cli::{Daemon, Down, Exec, Format, FromArg, Up};
@@ -58,6 +58,7 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
         wait_converged(&instance)?;
         if fabric.setups.values().any(|setup| !setup.programs.is_empty() || setup.vm.is_some()) {
             note_failures(&instance)?;
+            wait_served(&instance, &fabric)?;
         }
     }
     match format {
@@ -109,11 +110,11 @@ fn note_failures(instance: &Instance) -> Result<(), Report> {
 /// So many links that are down are named, one by one.
 const LINKS_NAMED: usize = 5;
 
-/// Says which links have no carrier, and which servers of services are not as the file has them, since somebody has said otherwise with `heddle link` or `heddle service`: that holds
-/// until he says something else.
+/// Says which links somebody has taken down, and which servers of services are not as the file has them, since somebody has said otherwise with `heddle link` or `heddle service`: that holds
+/// until he says something else. A link whose device has lost its carrier is none of those: `heddle link up` would not bring it back.
 fn note_kept(instance: &Instance, fabric: &Fabric) -> Result<(), Report> {
     let counters = instance.counters().map_err(explain)?;
-    let down: Vec<_> = counters.links.iter().filter(|link| !link.up).collect();
+    let down: Vec<_> = counters.links.iter().filter(|link| link.pulled).collect();
     for LinkCounters { a, b, .. } in down.iter().take(LINKS_NAMED) {
         eprintln!("note: link {a}-{b} is still down (hint: heddle link up {a} {b})");
     }
@@ -177,18 +178,47 @@ pub fn definitions(instance: &Instance) -> Result<(Fabric, Fabric), Report> {
 }
 
 /// Stops one network, or all.
-pub fn down(args: &Down) -> Result<(), Report> {
+pub fn down(args: &Down, format: Format) -> Result<(), Report> {
     let names = if args.all {
         Instance::list().map_err(explain)?
     } else {
         let name = args.network.as_deref().or(args.at.name.as_deref());
         vec![running(name, "`heddle down NETWORK`, or `heddle down --all`")?]
     };
+    let mut rows = Rows::new(&["name", "fabric", "file", "hosts", "switches", "links"]);
+    let mut outcome = Ok(());
     for name in names {
-        connect(&name)?.down().map_err(explain)?;
-        put(&format!("{name} is down\n"))?;
+        outcome = stop(&name).map(|was| {
+            let hosts = was.hosts.len();
+            rows.push([
+                json!(name),
+                json!(was.fabric),
+                json!(was.file),
+                json!(hosts),
+                json!(was.switches),
+                json!(was.links),
+            ]);
+        });
+        if outcome.is_err() {
+            break;
+        }
+        if format == Format::Table {
+            put(&format!("{name} is down\n"))?;
+        }
     }
-    Ok(())
+    // What has been stopped is said, whatever came of the next one.
+    if format != Format::Table {
+        put(&rows.render(format))?;
+    }
+    outcome
+}
+
+/// Stops a network; what it was.
+fn stop(name: &str) -> Result<live::Status, Report> {
+    let instance = connect(name)?;
+    let was = instance.status().map_err(explain)?;
+    instance.down().map_err(explain)?;
+    Ok(was)
 }
 
 /// Becomes a program in a host.

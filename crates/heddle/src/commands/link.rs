@@ -37,8 +37,8 @@ pub fn link(args: &Link, format: Format) -> Result<(), Report> {
 /// The nodes at both ends of links, and which of parallel ones is meant.
 type LinkEnds<'a> = (&'a str, &'a str, Option<u32>);
 
-/// Both ends of what is named by its nodes, or by the name that `show links` prints.
-fn ends<'a>(topology: &Topology, link: &'a LinkArg) -> Result<LinkEnds<'a>, Report> {
+/// Both ends of what is named by its nodes, by the name that `show links` prints, or by a node that has one link.
+fn ends<'a>(topology: &'a Topology, link: &'a LinkArg) -> Result<LinkEnds<'a>, Report> {
     let is_node = |name: &str| topology.node(name).is_some();
     let number = match link.b.as_deref() {
         None => None,
@@ -48,18 +48,35 @@ fn ends<'a>(topology: &Topology, link: &'a LinkArg) -> Result<LinkEnds<'a>, Repo
     };
     match link_ends(topology, &link.a) {
         Some((a, b, of_name)) if !is_node(&link.a) || (is_node(a) && is_node(b)) => Ok((a, b, of_name.or(number))),
-        _ => Err(nameless(topology, &link.a)),
+        _ => match &links_of_node(topology, &link.a)[..] {
+            [(_, peer)] if link.b.is_none() => Ok((&link.a, peer, None)),
+            links => Err(nameless(topology, &link.a, links)),
+        },
     }
 }
 
+/// The links of a node, those of all of its interfaces: their names, and the nodes at their other ends.
+fn links_of_node<'a>(topology: &'a Topology, name: &str) -> Vec<(String, &'a str)> {
+    let Some(node) = topology.node(name) else { return Vec::new() };
+    let ends = topology.interfaces_of(node).flat_map(|interface| &topology.nodes[interface].ports);
+    let peer = |&(link, side): &(LinkId, Side)| {
+        let peer = topology.owner(topology.links[link].end(side.other()).node);
+        (topology.numbered_link_name(link), topology.nodes[peer].name.as_str())
+    };
+    ends.map(peer).collect()
+}
+
+/// So many links of a node are named.
+const LINKS_NAMED: usize = 6;
+
 /// Why a single word is no link.
-fn nameless(topology: &Topology, word: &str) -> Report {
+fn nameless(topology: &Topology, word: &str, links: &[(String, &str)]) -> Report {
     if let Err(error @ NoSuchLink::Node { .. }) = find_links(topology, word, word, None) {
         return explain(error.into());
     }
-    let peer = topology.node(word).and_then(|node| topology.peers(node).next());
-    let peer = peer.map_or("OTHER", |peer| topology.nodes[peer].name.as_str());
-    miette!(help = format!("name both ends: `{word} {peer}` or `{word}-{peer}`"), "`{word}` is a node, and no link")
+    let named: Vec<String> = links.iter().take(LINKS_NAMED).map(|(name, _)| format!("`{name}`")).collect();
+    let more = if links.len() > LINKS_NAMED { ", and more (`heddle show links`)" } else { "" };
+    miette!(help = format!("name one: {}{more}", named.join(", ")), "`{word}` is a node, and has {} links", links.len())
 }
 
 fn set_carrier(instance: &Instance, link: &LinkArg, up: bool, format: Format) -> Result<(), Report> {

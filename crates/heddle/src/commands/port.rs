@@ -180,7 +180,8 @@ fn show(
         "tx-bytes",
         "drops",
     ])
-    .with_rare(&["queues", "queues-used"]);
+    .with_rare(&["device", "queues", "queues-used", "rate-bps", "vlan"])
+    .with_spare(&["rx-bytes", "tx-bytes", "queues", "type", "rate-bps", "queues-used", "carrier", "drops"]);
     for switch in switches.filter(|id| wanted.is_none_or(|wanted| wanted == *id)) {
         for port in now.topology.nodes[switch].ports.keys().filter(|port| is_wanted(switch, *port)) {
             rows.push(row(&now, &counters, switch, port));

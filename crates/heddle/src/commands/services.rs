@@ -47,7 +47,7 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
             let mut row = server_row(service, was, server, seconds);
             // Why is too long for a table's cell.
             if let (Format::Table, Some(why)) = (format, why(server)) {
-                let state = server.out.as_deref().unwrap_or("up");
+                let state = state(server);
                 rows.remark(format!("{}: {} is {state}: {why}", service.service, server.server));
                 row[COLUMNS.len() - 1] = Value::Null;
             }
@@ -127,7 +127,7 @@ fn server_row(
         json!(service.scheduler),
         json!(service.forward),
         json!(server.server),
-        json!(server.out.as_deref().unwrap_or("up")),
+        json!(state(server)),
         json!(server.weight),
         json!(server.active),
         json!(server.inactive),
@@ -142,6 +142,16 @@ fn server_row(
         Value::Null,
         json!(why(server)),
     ]
+}
+
+/// What a server does: `up`, or why it gets no connections. One whose checks fail since its program has begun just now is not taken for broken.
+fn state(server: &ServerStatus) -> &str {
+    let is_starting = server.health.as_ref().is_some_and(|it| it.is_down && it.is_starting);
+    match server.out.as_deref() {
+        Some("down") if is_starting => "starting",
+        Some(out) => out,
+        None => "up",
+    }
 }
 
 /// Why a server is out, where somebody knows more than that.
@@ -204,7 +214,20 @@ fn stands(change: ServerChange, now: &ServerStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use live::control::HealthStatus;
+
     use super::*;
+
+    #[test]
+    fn a_server_whose_program_begins_is_starting() {
+        let health = |is_starting| HealthStatus { is_down: true, is_starting, ..HealthStatus::default() };
+        let with = |out: &str, is_starting| {
+            let health = Some(health(is_starting));
+            state(&ServerStatus { out: Some(out.to_owned()), health, ..ServerStatus::default() }).to_owned()
+        };
+        assert_eq!([with("down", true), with("down", false), with("draining", true)], ["starting", "down", "draining"]);
+        assert_eq!(state(&ServerStatus::default()), "up");
+    }
 
     #[test]
     fn a_server_that_still_gets_nothing_is_not_said_to_get_connections() {

@@ -1,8 +1,10 @@
 //! `show`: rows about a running network or a file.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 use fabric::{Fabric, link_keys, link_keys_both};
 use link::LinkSpec;
 use live::Instance;
@@ -14,14 +16,15 @@ use topology::{Link, LinkId, NodeKind, Rerouting, Routes};
 
 use super::chains::{chains, chains_of_file};
 use super::explain;
-use super::flow::{show_connections, show_flows, show_meters};
+use super::flow::{connections, flows, meters, show_flows};
 use super::instance::{Subject, connect, definition, is_file, running, subject};
 use super::macs::mac_rows;
 use super::names::{names, names_of_file};
 use super::program::{program_rows, programs_of_file};
 use super::rstp::bridges;
 use super::services::{services, services_of_file};
-use crate::cli::{Format, Show, ShowTopic};
+use super::watch::again;
+use crate::cli::{Format, FromArg, Show, ShowTopic};
 use crate::output::{Rows, put};
 
 /// Shows one aspect of a running network or a file.
@@ -32,50 +35,59 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
             "`--switch` is for `flows`, `caches`, `connections`, `macs` and `rstp`: the others are shown of all switches at once"
         ));
     }
-    if let Some(switch) = switch_of_the_only_network(args)? {
-        let instance = connect(&running(None, "`heddle show connections NETWORK --switch SWITCH`")?)?;
-        return match args.topic {
-            ShowTopic::Macs => put(&mac_rows(&instance.macs(Some(&switch)).map_err(explain)?).render(format)),
-            ShowTopic::Flows => show_flows(&instance.flows(Some(&switch), "").map_err(explain)?, format),
-            ShowTopic::Caches => {
-                put(&caches(&instance.flows(Some(&switch), NO_ENTRIES).map_err(explain)?).render(format))
-            }
-            ShowTopic::Rstp => put(&bridges(&instance, Some(&switch), format)?.render(format)),
-            _ => show_connections(&instance.connections(Some(&switch)).map_err(explain)?, format),
-        };
+    let (from, seconds) = interval(args)?;
+    let title = format!("heddle show {}", topic_name(args.topic));
+    if let Some(switch) = switch_of_the_only_network(args, &from)? {
+        let instance = connect(&running(None, "`heddle show TOPIC NETWORK --switch SWITCH`")?)?;
+        let fabric = definition(&instance)?;
+        return show_running((&instance, &fabric), (args.topic, Some(&switch)), (&title, seconds), format);
     }
-    let switch = args.switch.as_deref();
-    let rows = match subject(&args.from, "`heddle show TOPIC --name NETWORK`")? {
+    match subject(&from, "`heddle show TOPIC --name NETWORK`")? {
         Subject::File(fabric, _) => {
-            let file = args.from.topo.as_ref().map(|word| format!("--topo {word}")).or_else(|| args.from.from.clone());
-            of_file(&fabric, args.topic, &file.unwrap_or_default(), format)?
-        }
-        Subject::Running(instance, _) if args.topic == ShowTopic::Flows => {
-            return show_flows(&instance.flows(switch, "").map_err(explain)?, format);
-        }
-        Subject::Running(instance, _) if args.topic == ShowTopic::Connections => {
-            return show_connections(&instance.connections(switch).map_err(explain)?, format);
-        }
-        Subject::Running(instance, _) if args.topic == ShowTopic::Caches && args.watch.is_none() => {
-            caches(&instance.flows(switch, NO_ENTRIES).map_err(explain)?)
-        }
-        Subject::Running(instance, _) if args.topic == ShowTopic::Macs && args.watch.is_none() => {
-            mac_rows(&instance.macs(switch).map_err(explain)?)
-        }
-        Subject::Running(instance, _) if args.topic == ShowTopic::Rstp && args.watch.is_none() => {
-            bridges(&instance, switch, format)?
-        }
-        Subject::Running(instance, _) if args.topic == ShowTopic::Meters => {
-            return show_meters(&instance.flows(None, NO_ENTRIES).map_err(explain)?, format);
+            let file = from.topo.as_ref().map(|word| format!("--topo {word}")).or_else(|| from.from.clone());
+            put(&of_file(&fabric, args.topic, &file.unwrap_or_default(), format)?.render(format))
         }
         Subject::Running(instance, fabric) => {
-            let Some(seconds) = args.watch else {
-                return put(&of_instance(&instance, &fabric, args.topic, format)?.render(format));
-            };
-            return watch(&instance, &fabric, (args.topic, Duration::from_secs(u64::from(seconds.max(1)))), format);
+            let switch = args.switch.as_deref();
+            show_running((&instance, &fabric), (args.topic, switch), (&title, seconds), format)
         }
+    }
+}
+
+/// Shows a topic of a running network once, or again and again as long as it is up.
+fn show_running(
+    (instance, fabric): (&Instance, &Fabric),
+    (topic, switch): (ShowTopic, Option<&str>),
+    (title, seconds): (&str, Option<u32>),
+    format: Format,
+) -> Result<(), Report> {
+    let Some(seconds) = seconds else {
+        // It says more where there are none.
+        if topic == ShowTopic::Flows {
+            return show_flows(&instance.flows(switch, "").map_err(explain)?, format);
+        }
+        return put(&text(instance, fabric, (topic, switch), format)?);
     };
-    put(&rows.render(format))
+    let every = Duration::from_secs(u64::from(seconds.max(1)));
+    again((title, every), format, || text(instance, fabric, (topic, switch), format))
+}
+
+/// What is meant by a file or a network, and how often it is shown. `--watch 2` is what `watch` takes: a number that no network has as its name is the interval.
+fn interval(args: &Show) -> Result<(FromArg, Option<u32>), Report> {
+    let mut from = args.from.clone();
+    let number = from.from.as_deref().filter(|_| args.watch.is_some()).and_then(|word| word.parse().ok());
+    let Some(seconds) = number else { return Ok((from, args.watch)) };
+    let word = from.from.take_if(|word| !Path::new(word).exists());
+    let is_network = Instance::list().map_err(explain)?.iter().any(|name| Some(name) == word.as_ref());
+    if word.is_none() || is_network {
+        return Ok((args.from.clone(), args.watch));
+    }
+    Ok((from, Some(seconds)))
+}
+
+/// As it stands on the command line.
+fn topic_name(topic: ShowTopic) -> String {
+    topic.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Whether a topic may be shown of one switch.
@@ -84,8 +96,8 @@ fn has_switches(topic: ShowTopic) -> bool {
 }
 
 /// The switch that is named where a network's name may stand, if no network has that name.
-fn switch_of_the_only_network(args: &Show) -> Result<Option<String>, Report> {
-    let Some(word) = args.from.from.as_deref().filter(|_| has_switches(args.topic)) else { return Ok(None) };
+fn switch_of_the_only_network(args: &Show, from: &FromArg) -> Result<Option<String>, Report> {
+    let Some(word) = from.from.as_deref().filter(|_| has_switches(args.topic)) else { return Ok(None) };
     if args.switch.is_some() || is_file(word) || Instance::list().map_err(explain)?.iter().any(|name| name == word) {
         return Ok(None);
     }
@@ -93,23 +105,6 @@ fn switch_of_the_only_network(args: &Show) -> Result<Option<String>, Report> {
     let topology = definition(&connect(&network)?)?.topology;
     let is_switch = topology.node(word).is_some_and(|node| !topology.is_host(node));
     Ok(is_switch.then(|| word.to_owned()))
-}
-
-/// Shows it again and again, as long as the network is up. JSON comes as one array a line.
-fn watch(
-    instance: &Instance,
-    fabric: &Fabric,
-    (topic, every): (ShowTopic, Duration),
-    format: Format,
-) -> Result<(), Report> {
-    loop {
-        let rows = of_instance(instance, fabric, topic, format)?;
-        match format {
-            Format::Json => put(&(json!(rows.objects()).to_string() + "\n"))?,
-            Format::Table | Format::Csv => put(&(rows.render(format) + "\n"))?,
-        }
-        std::thread::sleep(every);
-    }
 }
 
 fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str, format: Format) -> Result<Rows, Report> {
@@ -135,23 +130,34 @@ fn of_file(fabric: &Fabric, topic: ShowTopic, path: &str, format: Format) -> Res
     }
 }
 
-fn of_instance(instance: &Instance, fabric: &Fabric, topic: ShowTopic, format: Format) -> Result<Rows, Report> {
-    Ok(match topic {
-        ShowTopic::Nodes => nodes(fabric),
-        ShowTopic::Links => links(fabric, Some(&instance.counters().map_err(explain)?), |_| true, format),
-        ShowTopic::Routes | ShowTopic::Flows | ShowTopic::Connections | ShowTopic::Meters => {
-            routes(fabric, &instance.counters().map_err(explain)?)
+/// A topic of a running network, of one of its switches where that is said.
+fn text(
+    instance: &Instance,
+    fabric: &Fabric,
+    (topic, switch): (ShowTopic, Option<&str>),
+    format: Format,
+) -> Result<String, Report> {
+    let counters = || instance.counters().map_err(explain);
+    let rows = match topic {
+        ShowTopic::Flows => return Ok(flows(&instance.flows(switch, "").map_err(explain)?, format)),
+        ShowTopic::Connections => {
+            return Ok(connections(&instance.connections(switch).map_err(explain)?, format));
         }
-        ShowTopic::Caches => caches(&instance.flows(None, NO_ENTRIES).map_err(explain)?),
-        ShowTopic::Macs => mac_rows(&instance.macs(None).map_err(explain)?),
-        ShowTopic::Rstp => bridges(instance, None, format)?,
-        ShowTopic::Bonds => bonds(&instance.counters().map_err(explain)?),
-        ShowTopic::Counters => counters(&instance.counters().map_err(explain)?),
+        ShowTopic::Meters => return Ok(meters(&instance.flows(None, NO_ENTRIES).map_err(explain)?, format)),
+        ShowTopic::Nodes => nodes(fabric),
+        ShowTopic::Links => links(fabric, Some(&counters()?), |_| true, format),
+        ShowTopic::Routes => routes(fabric, &counters()?),
+        ShowTopic::Caches => caches(&instance.flows(switch, NO_ENTRIES).map_err(explain)?),
+        ShowTopic::Macs => mac_rows(&instance.macs(switch).map_err(explain)?),
+        ShowTopic::Rstp => bridges(instance, switch, format)?,
+        ShowTopic::Bonds => bonds(&counters()?),
+        ShowTopic::Counters => counters_rows(&counters()?),
         ShowTopic::Chains => chains(instance)?,
         ShowTopic::Services => services(instance, format)?,
         ShowTopic::Names => names(instance)?,
         ShowTopic::Programs => program_rows(&instance.programs().map_err(explain)?),
-    })
+    };
+    Ok(rows.render(format))
 }
 
 /// The switches are asked for, and not their flows, of which few stand in the last table.
@@ -229,7 +235,7 @@ fn bonds(counters: &live::Counters) -> Rows {
 
 /// One row for each direction of each link, one for what each host's port took and one for what is wrong with it, one for each reason for which a host's frames went nowhere, and
 /// the same of all hosts together.
-fn counters(counters: &live::Counters) -> Rows {
+fn counters_rows(counters: &live::Counters) -> Rows {
     const LINK: usize = 12;
     let mut rows = Rows::new(&[
         "from",

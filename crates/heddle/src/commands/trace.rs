@@ -1,5 +1,7 @@
 //! `trace`: which entries of a switch's tables a packet meets and why, what the switch does without any, and what becomes of the packet from there on.
 
+mod host_names;
+
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -15,6 +17,7 @@ use vswitch::flow_table::Match;
 use vswitch::{FlowKey, Spread};
 use wire::{ethertype, is_group};
 
+use self::host_names::with_addresses;
 use super::explain;
 use super::instance::{connect, definition, running};
 use super::path::{
@@ -29,12 +32,13 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let instance = connect(&running(args.name.as_deref(), "`heddle trace --name NETWORK ..`")?)?;
     let now = definition(&instance)?;
     let node = find_switch(&now.topology, &args.switch).map_err(|error| explain(Error::from(error)))?;
-    let fields = packet((&now.topology, node), &args.packet)?;
+    let written = with_addresses(&now, &args.packet)?;
+    let fields = packet((&now.topology, node), &written)?;
     let network = Network::running(&instance, now)?;
     let now = &network.fabric;
     let routing = Routing::new(&network, Some(&instance));
     let known = Known::of(&instance, (&network, &routing), node, &fields)?;
-    let traced = instance.trace(&args.switch, &known.packet(&args.packet, &fields)).map_err(explain)?;
+    let traced = instance.trace(&args.switch, &known.packet(&written, &fields)).map_err(explain)?;
     let is_normal = traced.actions.split(',').any(|action| action == "NORMAL");
     let balanced = balanced(&network, &fields, &known);
     let normal = if traced.actions == "NORMAL" {

@@ -87,6 +87,9 @@ pub struct BalancerStatus {
 pub struct HealthStatus {
     /// Whether it gets no connections since its checks fail.
     pub is_down: bool,
+    /// Whether it is new and has had no good probe yet, as while its program starts.
+    #[serde(default)]
+    pub is_starting: bool,
     /// Probes that have had a result.
     pub probes: u64,
     /// Those that have failed.

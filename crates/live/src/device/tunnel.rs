@@ -2,13 +2,15 @@
 //!
 //! With `vni=flow` a tunnel carries frames of all networks: flows match which one a frame has come by (`tun_id`), and write which one it leaves by.
 //!
-//! A socket is of one tunnel, so two of one machine need different ports. What comes from another address than the other end's, or is of another network, is lost and
-//! counted: whoever can forge that address can send frames all the same, as in every tunnel that is not encrypted. Datagrams that are longer than what the way takes are
+//! Tunnels of one machine may have the same address and port, as in Linux, if they differ by network or by their other end ([`shared_socket`]). What comes from another address than the
+//! other end's, or is of a network that no tunnel carries, is lost and counted: whoever can forge that address can send frames all the same, as in every tunnel that is not encrypted. Datagrams that are longer than what the way takes are
 //! cut and put together again by the kernels, which costs; `mtu: 1450` keeps them whole where it takes 1,500 bytes.
 //!
 //! Over virtual devices of one machine (veth) Linux hands over what it has left to a device: frames whose checksums are undone, and large TCP segments
 //! that a device would have cut. They get the virtio-net header that says so. How long Linux wanted the pieces of a segment is not known: they are as
 //! long as the network's links take.
+
+mod shared_socket;
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -16,9 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, SockaddrStorage, sendmsg, setsockopt, socket, sockopt,
-};
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use topology::TunnelDevice;
 use vswitch::segmentation::LargeSegment;
 use wire::{
@@ -26,14 +26,12 @@ use wire::{
     tcp_flags,
 };
 
+use self::shared_socket::{SharedSocket, SocketShare};
 use crate::port::{Port, RxBurst, TxFrames, Unsent};
 use crate::tap::{VNET_HEADER, VNET_LAYOUT};
 
 /// The longest frame, in bytes: jumbo frames with a tag.
 const FRAME_MAX: usize = 9_234;
-
-/// What the kernel keeps of datagrams that have come and have not been read, in bytes.
-const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// So many datagrams that are not of the tunnel are passed over before the worker does something else.
 const PASSED_OVER_MAX: usize = 64;
@@ -60,7 +58,9 @@ const TCP_CHECKSUM: u16 = 16;
 /// The end of a tunnel.
 #[derive(Debug)]
 pub struct TunnelPort {
-    socket: UdpSocket,
+    shared: Arc<SharedSocket>,
+    /// What it has of that socket.
+    share: Arc<SocketShare>,
     kind: Encapsulation,
     /// The only network that it carries, if there is but one.
     vni: Option<u32>,
@@ -87,18 +87,6 @@ fn another(local: SocketAddr) -> String {
     }
 }
 
-/// A socket of this address and of its family alone: a tunnel over IPv4 may have the same port as one over IPv6.
-fn bind(local: SocketAddr) -> io::Result<UdpSocket> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let family = if local.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    let descriptor = socket(family, SockType::Datagram, flags, None)?;
-    if local.is_ipv6() {
-        setsockopt(&descriptor, sockopt::Ipv6V6Only, &true)?;
-    }
-    nix::sys::socket::bind(descriptor.as_raw_fd(), &SockaddrStorage::from(local))?;
-    Ok(descriptor.into())
-}
-
 /// Whether an address is one of this machine, in the calling thread's network namespace: what is for it comes from it.
 fn is_own(address: SocketAddr) -> io::Result<bool> {
     let any = if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
@@ -111,7 +99,7 @@ impl TunnelPort {
     /// Opens the end of a tunnel in the calling thread's network namespace, for a network with this MTU, in bytes.
     ///
     /// # Errors
-    /// If another program, or another tunnel, has the port; or whatever else the kernel says.
+    /// If another program, or another tunnel of the same network to the same other end, has the port; or whatever else the kernel says.
     pub fn open(tunnel: TunnelDevice<'_>, mtu: u32) -> io::Result<Self> {
         let port = tunnel.kind.port();
         let remote = SocketAddr::new(tunnel.remote.address, tunnel.remote.port.unwrap_or(port));
@@ -125,7 +113,8 @@ impl TunnelPort {
                 format!("{} is this machine, so that what is sent comes back: name the other end", remote.ip());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, circle));
         }
-        let socket = bind(local).map_err(|error| match error.kind() {
+        let joined = SharedSocket::join(local, tunnel.kind, (remote.ip(), tunnel.vni));
+        let (shared, share) = joined.map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
                 let taken =
                     format!("UDP port {} is taken: `local={}` has it use another one", local.port(), another(local));
@@ -133,13 +122,10 @@ impl TunnelPort {
             }
             _ => error,
         })?;
-        // Who may not have as much gets what there is.
-        if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
-            setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER)?;
-        }
         let frame = vec![0; VNET_HEADER + FRAME_MAX].into();
         Ok(Self {
-            socket,
+            shared,
+            share,
             kind: tunnel.kind,
             vni: tunnel.vni,
             from: 0,
@@ -157,7 +143,7 @@ impl TunnelPort {
     /// # Errors
     /// If the kernel has no descriptor left.
     pub fn descriptor(&self) -> io::Result<Arc<OwnedFd>> {
-        Ok(Arc::new(self.socket.as_fd().try_clone_to_owned()?))
+        Ok(Arc::new(self.share.as_fd().try_clone_to_owned()?))
     }
 
     /// The datagram of a frame of a network that `fill` writes behind its virtio-net header, which may ask for a checksum, but for nothing else.
@@ -174,7 +160,7 @@ impl TunnelPort {
     /// Sends the frame that `fill` writes by itself.
     fn send(&mut self, vni: u32, fill: impl FnOnce(&mut [u8]) -> Option<usize>) -> io::Result<()> {
         let len = self.datagram(vni, fill)?.len();
-        self.socket.send_to(&self.frame[HEADER_AT..HEADER_AT + len], self.remote).map(drop)
+        self.shared.socket.send_to(&self.frame[HEADER_AT..HEADER_AT + len], self.remote).map(drop)
     }
 
     /// Sends a large segment in pieces, as many at a time as the kernel takes.
@@ -193,7 +179,7 @@ impl TunnelPort {
             }
             if !self.send_joined(each)? {
                 for datagram in self.pieces.chunks(each) {
-                    self.socket.send_to(datagram, self.remote)?;
+                    self.shared.socket.send_to(datagram, self.remote)?;
                 }
             }
         }
@@ -210,7 +196,7 @@ impl TunnelPort {
         let to = SockaddrStorage::from(self.remote);
         let parts = [IoSlice::new(&self.pieces)];
         let control = [ControlMessage::UdpGsoSegments(&size)];
-        match sendmsg(self.socket.as_raw_fd(), &parts, &control, MsgFlags::empty(), Some(&to)) {
+        match sendmsg(self.shared.socket.as_raw_fd(), &parts, &control, MsgFlags::empty(), Some(&to)) {
             Ok(_) => Ok(true),
             Err(Errno::EINVAL | Errno::EIO | Errno::EOPNOTSUPP | Errno::ENOPROTOOPT) => {
                 self.alone = ALONE;
@@ -248,32 +234,59 @@ impl TunnelPort {
         })
     }
 
-    /// The length of the frame in a datagram that came from `from`, and is then where it belongs, behind its virtio-net header, and its network; `None` if it is none of the tunnel.
-    fn unwrap(&self, buffer: &mut [u8], datagram: usize, from: SocketAddr) -> Option<(usize, u32)> {
-        let (vni, at) = self.kind.parse(&buffer[HEADER_AT..HEADER_AT + datagram])?;
-        let len = datagram - at;
+    /// The next datagram, and where it is from: one that another tunnel of the socket has read, or one of the socket's.
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, IpAddr)> {
+        let room = &mut buffer[HEADER_AT..];
+        if let Some(datagram) = self.share.take() {
+            // One that does not fit is cut off, as the kernel does it.
+            let len = datagram.len().min(room.len());
+            room[..len].copy_from_slice(&datagram[..len]);
+            return Ok((len, self.remote.ip()));
+        }
+        let (len, from) = self.shared.socket.recv_from(room)?;
+        Ok((len, from.ip()))
+    }
+
+    /// The length of the frame in a datagram that came from `from`, and is then where it belongs, behind its virtio-net header, and its network; `None` if it is none of the tunnel:
+    /// then another one of the socket may have got it, or it is lost.
+    fn unwrap(&mut self, buffer: &mut [u8], datagram: usize, from: IpAddr) -> Option<(usize, u32)> {
+        let found = self.kind.parse(&buffer[HEADER_AT..HEADER_AT + datagram]);
         // One that was cut off fills the buffer.
         let is_whole = HEADER_AT + datagram < buffer.len();
-        let is_carried = self.vni.is_none_or(|own| own == vni);
-        if !is_carried || from.ip() != self.remote.ip() || len < FRAME_MIN || !is_whole {
-            return None;
+        let (vni, at) = found.filter(|_| is_whole).or_else(|| self.lose())?;
+        if !self.share.is_for(from, vni) {
+            let is_passed_on = self.shared.pass_on(&buffer[HEADER_AT..HEADER_AT + datagram], (from, vni));
+            return if is_passed_on { None } else { self.lose() };
         }
+        let len = datagram - at;
+        let frame = (len >= FRAME_MIN).then(|| self.frame_in(buffer, (datagram, at), len)).flatten();
+        frame.map(|len| (len, vni)).or_else(|| self.lose())
+    }
+
+    /// Counts a datagram as lost.
+    fn lose<T>(&mut self) -> Option<T> {
+        self.lost += 1;
+        None
+    }
+
+    /// Moves a frame behind its virtio-net header; its length, or `None` if it is too long.
+    fn frame_in(&self, buffer: &mut [u8], (datagram, at): (usize, usize), len: usize) -> Option<usize> {
         buffer.copy_within(HEADER_AT + at..HEADER_AT + datagram, VNET_HEADER);
         self.header(&buffer[VNET_HEADER..VNET_HEADER + len])?.emit(buffer);
-        Some((len, vni))
+        Some(len)
     }
 }
 
 impl AsFd for TunnelPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.share.as_fd()
     }
 }
 
 impl Port for TunnelPort {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         for _ in 0..PASSED_OVER_MAX {
-            let (datagram, from) = match self.socket.recv_from(&mut buffer[HEADER_AT..]) {
+            let (datagram, from) = match self.receive(buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error),
@@ -282,7 +295,6 @@ impl Port for TunnelPort {
                 self.from = vni;
                 return Ok(Some(VNET_HEADER + len));
             }
-            self.lost += 1;
         }
         Ok(None)
     }
@@ -331,7 +343,7 @@ impl Port for TunnelPort {
     }
 
     fn new_losses(&mut self) -> io::Result<u64> {
-        Ok(std::mem::take(&mut self.lost))
+        Ok(std::mem::take(&mut self.lost) + self.share.take_lost())
     }
 }
 
@@ -412,7 +424,7 @@ mod tests {
     #[test]
     fn what_is_not_of_the_tunnel_is_lost_and_counted() {
         let [mut one, mut other] = ends("vxlan");
-        let to = other.socket.local_addr().unwrap();
+        let to = other.shared.socket.local_addr().unwrap();
         let [friend, stranger] = [HERE, "127.0.0.3"].map(|from| UdpSocket::bind((from, 0)).unwrap());
         let datagram = |vni: u32, len| [&Encapsulation::Vxlan.emit(vni)[..], &vec![0; len]].concat();
         // Of another network, no frame, no header, too long for who reads it; then the right ones from another address.
@@ -504,28 +516,89 @@ mod tests {
         let undone = wire::checksum::pseudo_header(&pseudo, segment.len());
         segment[16..18].copy_from_slice(&undone.to_be_bytes());
         large.extend(&segment);
-        let to = other.socket.local_addr().unwrap();
-        one.socket.send_to(&[&Encapsulation::Vxlan.emit(7)[..], &large].concat(), to).unwrap();
+        let to = other.shared.socket.local_addr().unwrap();
+        one.shared.socket.send_to(&[&Encapsulation::Vxlan.emit(7)[..], &large].concat(), to).unwrap();
         let came = receive(&mut other);
         assert_eq!(came[VNET_HEADER..], large);
         let cut = LargeSegment::find(&came).unwrap().expect("a segment");
         assert_eq!(cut.count(), 20_000_usize.div_ceil(1_500 - 40));
         // A frame of this length whose checksum is done is nobody's large segment.
         large[50] ^= 1;
-        one.socket.send_to(&[&Encapsulation::Vxlan.emit(7)[..], &large].concat(), to).unwrap();
-        one.socket.send_to(&[&Encapsulation::Vxlan.emit(7)[..], &large[..60]].concat(), to).unwrap();
+        one.shared.socket.send_to(&[&Encapsulation::Vxlan.emit(7)[..], &large].concat(), to).unwrap();
+        one.shared.socket.send_to(&[&Encapsulation::Vxlan.emit(7)[..], &large[..60]].concat(), to).unwrap();
         assert_eq!((receive(&mut other).len(), other.new_losses().unwrap()), (VNET_HEADER + 60, 1));
     }
 
     #[test]
-    fn a_port_is_of_one_tunnel() {
+    fn tunnels_of_several_networks_share_a_port() {
+        let port = free_port();
+        let open = |to: &str, vni: u32, from: &str| {
+            open(&format!("vxlan:{to}:{port},vni={vni},local={from}:{port}")).expect("it can be opened")
+        };
+        let [mut seven, mut eight] = [7, 8].map(|vni| open(THERE, vni, HERE));
+        let mut other_end = open("127.0.0.3", 7, HERE);
+        let [mut far_seven, mut far_eight] = [7, 8].map(|vni| open(HERE, vni, THERE));
+        let mut far_other = open(HERE, 7, "127.0.0.3");
+        // Whoever reads first, each gets its own, in order.
+        for mark in 1..=3 {
+            far_eight.write(&frame(60, mark)).unwrap();
+            far_other.write(&frame(61, mark)).unwrap();
+            far_seven.write(&frame(62, mark)).unwrap();
+        }
+        for mark in 1..=3 {
+            assert_eq!(receive(&mut seven), frame(62, mark));
+        }
+        for mark in 1..=3 {
+            assert_eq!(receive(&mut other_end), frame(61, mark));
+            assert_eq!(receive(&mut eight), frame(60, mark));
+        }
+        let is_readable = |port: &TunnelPort| {
+            poll(&mut [PollFd::new(port.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO).unwrap() > 0
+        };
+        assert!([&seven, &eight, &other_end].into_iter().all(|port| !is_readable(port)), "nothing waits any more");
+        seven.write(&frame(60, 9)).unwrap();
+        eight.write(&frame(60, 8)).unwrap();
+        assert_eq!((receive(&mut far_eight), receive(&mut far_seven)), (frame(60, 8), frame(60, 9)));
+        // What is for a tunnel that has gone is lost.
+        drop(eight);
+        far_eight.write(&frame(60, 1)).unwrap();
+        far_seven.write(&frame(60, 2)).unwrap();
+        assert_eq!(receive(&mut seven), frame(60, 2));
+        assert_eq!((seven.new_losses().unwrap(), other_end.new_losses().unwrap()), (1, 0));
+    }
+
+    #[test]
+    fn what_nobody_fetches_does_not_pile_up() {
+        let port = free_port();
+        let [mut seven, mut eight] =
+            [7, 8].map(|vni| open(&format!("vxlan:{THERE},vni={vni},local={HERE}:{port}")).unwrap());
+        let datagram = [&Encapsulation::Vxlan.emit(8)[..], &[0; 60]].concat();
+        for _ in 0..5_000 {
+            assert!(seven.shared.pass_on(&datagram, (THERE.parse().unwrap(), 8)));
+        }
+        assert_eq!((eight.new_losses().unwrap(), seven.new_losses().unwrap()), (5_000 - 4_096, 0));
+        assert_eq!(receive(&mut eight).len(), VNET_HEADER + 60);
+        assert!(!seven.shared.pass_on(&datagram, (THERE.parse().unwrap(), 9)), "nobody has that network");
+        assert!(seven.read(&mut [0; 2_000]).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_port_has_one_tunnel_of_a_network_and_an_end() {
         let port = free_port();
         let _one = open(&format!("vxlan:{THERE},vni=7,local={HERE}:{port}")).unwrap();
-        let error = open(&format!("vxlan:{THERE},vni=8,local={HERE}:{port}")).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-        assert_eq!(error.to_string(), format!("UDP port {port} is taken: `local={HERE}:PORT` has it use another one"));
+        let taken = format!("UDP port {port} is taken: `local={HERE}:PORT` has it use another one");
+        // The same network, all networks, another kind.
+        for same in ["vxlan:127.0.0.2,vni=7", "vxlan:127.0.0.2,vni=flow", "geneve:127.0.0.2,vni=8"] {
+            let error = open(&format!("{same},local={HERE}:{port}")).unwrap_err();
+            assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::AddrInUse, taken.clone()), "{same}");
+        }
+        let _another = open(&format!("vxlan:{THERE},vni=8,local={HERE}:{port}")).expect("another network");
+        let _of_all = open(&format!("vxlan:127.0.0.3,vni=flow,local={HERE}:{port}")).expect("another end");
         let _other = open(&format!("vxlan:::1,vni=7,local=[::]:{port}")).expect("IPv6 has ports of its own");
-        let error = open(&format!("vxlan:::1,vni=8,local=[::]:{port}")).unwrap_err();
-        assert_eq!(error.to_string(), format!("UDP port {port} is taken: `local=[::]:PORT` has it use another one"));
+        // Another program's port is nobody's to share.
+        let theirs = UdpSocket::bind((HERE, 0)).unwrap();
+        let port = theirs.local_addr().unwrap().port();
+        let error = open(&format!("vxlan:{THERE},vni=7,local={HERE}:{port}")).unwrap_err();
+        assert_eq!(error.to_string(), format!("UDP port {port} is taken: `local={HERE}:PORT` has it use another one"));
     }
 }

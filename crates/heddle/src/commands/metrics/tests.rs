@@ -34,7 +34,7 @@ fn counters() -> Counters {
         hops: vec![hop.clone(), hop],
         ..ChainCounters::default()
     }];
-    let health = HealthStatus { is_down: true, probes: 9, failures: 8, last_failure: None };
+    let health = HealthStatus { is_down: true, is_starting: false, probes: 9, failures: 8, last_failure: None };
     let down = ServerStatus {
         server: "h2".to_owned(),
         out: Some("down".to_owned()),

@@ -1,0 +1,100 @@
+//! `--watch`: the same again and again. A terminal shows it in place, as `watch` and `top` do; what is no terminal gets one after the other.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use miette::{IntoDiagnostic as _, Report};
+use serde_json::Value;
+use terminal_size::{Height, Width, terminal_size};
+
+use crate::cli::Format;
+use crate::output::put;
+
+/// Columns and rows of a terminal that does not say how large it is.
+const SIZE: (usize, usize) = (80, 24);
+
+/// Prints what `text` returns until it fails or somebody ends it; `title` stands above it on a terminal. JSON comes as one value a line.
+pub fn again(
+    (title, every): (&str, Duration),
+    format: Format,
+    mut text: impl FnMut() -> Result<String, Report>,
+) -> Result<(), Report> {
+    let is_screen = format == Format::Table && std::io::stdout().is_terminal();
+    let title = format!("Every {} s: {title} (Ctrl-C ends it)", every.as_secs());
+    let mut is_first = true;
+    loop {
+        let text = text()?;
+        let page = match format {
+            Format::Json => {
+                let value: Value = serde_json::from_str(&text).into_diagnostic()?;
+                format!("{value}\n")
+            }
+            Format::Table if is_screen => {
+                // What stood there before goes up, as with `clear`.
+                let clear = if is_first { "\u{1b}[2J" } else { "" };
+                format!("{clear}{}", screen(&title, &text, size()))
+            }
+            Format::Table | Format::Csv => text + "\n",
+        };
+        put(&page)?;
+        is_first = false;
+        std::thread::sleep(every);
+    }
+}
+
+fn size() -> (usize, usize) {
+    // It may have another size each time.
+    let size = terminal_size().map(|(Width(columns), Height(rows))| (usize::from(columns), usize::from(rows)));
+    size.filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or(SIZE)
+}
+
+/// A page that is drawn over the one before: from the corner, each line to its end, and then to the end of the screen. It is no longer than the screen and no
+/// wider, so that nothing scrolls.
+fn screen(title: &str, text: &str, (columns, rows): (usize, usize)) -> String {
+    // The cursor waits on the last row.
+    let room = rows.saturating_sub(1);
+    let mut lines: Vec<String> = [title, ""].into_iter().chain(text.lines()).map(str::to_owned).collect();
+    if lines.len() > room {
+        let hidden = lines.len() - room.saturating_sub(1);
+        lines.truncate(room.saturating_sub(1));
+        lines.push(format!("{hidden} more lines: the terminal is too low for them"));
+        lines.truncate(room);
+    }
+    let mut page = "\u{1b}[H".to_owned();
+    for line in &lines {
+        let _ = writeln!(page, "{}\u{1b}[K", cut(line, columns));
+    }
+    page + "\u{1b}[J"
+}
+
+/// A line that is no wider than the screen.
+fn cut(line: &str, columns: usize) -> String {
+    if line.chars().count() <= columns {
+        return line.to_owned();
+    }
+    line.chars().take(columns.saturating_sub(1)).chain(['\u{2026}']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_is_drawn_over_the_one_before_and_never_scrolls() {
+        let page = screen("t", "a\nbb\n", (80, 24));
+        assert_eq!(page, "\u{1b}[Ht\u{1b}[K\n\u{1b}[K\na\u{1b}[K\nbb\u{1b}[K\n\u{1b}[J");
+        let text = format!("{}\n", "x".repeat(100)).repeat(50);
+        let page = screen("t", &text, (20, 10));
+        let plain = page.replace("\u{1b}[H", "").replace("\u{1b}[K", "").replace("\u{1b}[J", "");
+        let lines: Vec<&str> = plain.lines().collect();
+        assert_eq!(lines.len(), 9, "{plain}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 20), "{plain}");
+        assert!(lines[8].starts_with("44 more lines"), "{plain}");
+        assert_eq!(lines[2].chars().last(), Some('\u{2026}'));
+        // However low it is.
+        for rows in 0..4 {
+            assert!(screen("t", &text, (20, rows)).lines().count() <= rows.max(1));
+        }
+    }
+}
