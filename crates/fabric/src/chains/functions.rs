@@ -29,6 +29,9 @@ const TIMEOUT: Span = Span::from_ms(20);
 /// What passes frames on where the file names nothing else: this program itself, by this name.
 pub const FORWARDER: &str = "heddle";
 
+/// How it is called.
+const FORWARD: [&str; 4] = [FORWARDER, "forward", "eth0", "eth1"];
+
 /// The functions of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
@@ -290,8 +293,17 @@ fn setup(name: &str, text: &At<FunctionText>, problems: &mut Problems<'_>) -> Op
     let path = |path: &Option<At<FilePath>>| path.as_ref().map(|path| path.value.path().to_owned());
     (setup.image, setup.bundle) = (path(&text.value.image), path(&text.value.bundle));
     if setup.programs.is_empty() && setup.image.is_none() && setup.bundle.is_none() {
-        let run = [FORWARDER, "forward", "eth0", "eth1"].map(str::to_owned).into();
+        let run = FORWARD.map(str::to_owned).into();
         setup.programs.push(Program { name: "forward".to_owned(), run, restart: Restart::Always });
     }
     Some((name.to_owned(), setup))
+}
+
+/// Whether what is in a function passes frames on, and nothing else.
+pub(crate) fn only_forwards(setup: &HostSetup) -> bool {
+    let is_forwarder = |program: &Program| program.run == FORWARD;
+    setup.image.is_none()
+        && setup.bundle.is_none()
+        && setup.programs.len() == 1
+        && setup.programs.iter().all(is_forwarder)
 }

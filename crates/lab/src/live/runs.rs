@@ -203,7 +203,8 @@ impl<'a> LiveRuns<'a> {
         let flows: Vec<LiveFlow> = pairs.into_iter().map(|(from, to)| self.flow(from, to)).collect();
         let traffic = traffic_of(case);
         // It is gone when the run is over.
-        let other = OtherSwitch::start(&self.network, traffic.switched_by, &flows, fabric.mtu);
+        let beside = (&self.network, self.options.program.as_path());
+        let other = OtherSwitch::start(beside, traffic.switched_by, &fabric, &flows);
         let other = other.map_err(|failure| failed(run, failure))?;
         let flows = match &other {
             Some(other) => other.flows(flows),
