@@ -93,6 +93,12 @@ pub enum Error {
         /// Whose bundle it is.
         owner: Owner,
     },
+    /// A program is to begin in a container that does not run.
+    #[error("the container of function {instance} does not run")]
+    ContainerDown {
+        /// The instance of the function.
+        instance: String,
+    },
     /// What carries an uplink is not installed.
     #[error("host {host}: `uplink: nat` needs the program pasta, which is not installed")]
     NoPasta {
@@ -502,6 +508,9 @@ impl Error {
             Self::Image { source, .. } | Self::Bundle { source, .. } => source.hint,
             Self::NoContainerRuntime { .. } => {
                 "their packages are called as they are: `sudo apt install crun`; a network that is up finds it at the next `heddle up`"
+            }
+            Self::ContainerDown { .. } => {
+                "`heddle show programs` says how it has ended, and `heddle logs FUNCTION` what it said; it is started again by itself"
             }
             Self::NoPasta { .. } => {
                 "its package is called passt: `sudo apt install passt`; a network that is up finds it after `heddle down`"
