@@ -255,6 +255,8 @@ pub enum Error {
         key: &'static str,
         /// The file.
         path: PathBuf,
+        /// As [`Error::place_in_file`].
+        at: Vec<String>,
         /// What the kernel says.
         source: io::Error,
     },
@@ -543,13 +545,12 @@ impl Error {
             Self::Image { owner, .. } => owner.key("image"),
             Self::Bundle { owner, .. } | Self::NoContainerRuntime { owner } => owner.key("bundle"),
             Self::NoPasta { host } => ["nodes", host, "uplink"].map(str::to_owned).into(),
-            Self::GuestFile { host, key, .. } => ["nodes", host, key].map(str::to_owned).into(),
             Self::GuestPath { host, .. } => ["nodes", host].map(str::to_owned).into(),
             Self::Countries { service, .. } => ["services", service, "countries", "file"].map(str::to_owned).into(),
             Self::Authorities { service, .. } => ["services", service, "health", "ca"].map(str::to_owned).into(),
             Self::HostSysctl { host, .. } => ["nodes", host, "sysctls"].map(str::to_owned).into(),
             Self::HostRoute { host, route, .. } => ["nodes", host, "routes", route].map(str::to_owned).into(),
-            Self::Refused { at, .. } => at.clone(),
+            Self::Refused { at, .. } | Self::GuestFile { at, .. } => at.clone(),
             _ => Vec::new(),
         }
     }
