@@ -9,7 +9,7 @@ use vswitch::Spread;
 use crate::bonds::BondAxis;
 use crate::document::{File, HostText, NodeLong, NodeText, NodeWord};
 use crate::error::{Error, Problems};
-use crate::experiment::{Block, Context};
+use crate::experiment::{Block, Context, Functions};
 use crate::graph::Graph;
 use crate::host_addresses::{WrittenAddress, override_hosts};
 use crate::links::Links;
@@ -73,7 +73,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
     let mut graph = graph(&file, &node, problems)?;
     switches::add_ports(&file, &mut graph, problems);
     interfaces::split(&file, &mut graph, problems);
-    let functions = chains::add_functions(&file, &mut graph, problems);
+    let added = chains::add_functions(&file, &mut graph, problems);
     if let Some(texts) = &file.bonds {
         bonds::bonds(texts, &varied_modes(&file), &mut graph, problems)?;
     } else if has_key(&node, "bonds") {
@@ -88,8 +88,8 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
     rstp::check(&file, &graph.topology, problems);
     let mut setups = setups(&file, &graph, problems);
     interfaces::check(&file, &graph.topology, &setups, problems);
-    setups.extend(functions.setups);
-    let chains = chains::chains(&file, &graph, functions.all, problems);
+    setups.extend(added.setups);
+    let chains = chains::chains(&file, &graph, added.all, problems);
     let services = services::services(&file, (&graph, &setups), problems);
     let names = services::names(&file, (&graph, &setups), &services, problems);
     let controllers = file.controllers.as_ref().filter(|text| text.sound);
@@ -105,7 +105,8 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
         }
         None => Block::Absent,
     };
-    let experiments = experiments(&file, &Context::new(&graph, mtu, &services, block), problems);
+    let functions = Functions { chains: &chains, setups: &setups };
+    let experiments = experiments(&file, &Context::new((&graph, mtu), &services, functions, block), problems);
     Some(Fabric {
         name: file.name.map_or_else(|| source.stem(), |name| name.value.0),
         description: file.description.map(|text| text.0).unwrap_or_default(),
@@ -118,7 +119,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
         flow_tables,
         switches,
         chains,
-        simulated_functions: functions.simulated,
+        simulated_functions: added.simulated,
         services,
         names,
         setups,

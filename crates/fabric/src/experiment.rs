@@ -6,6 +6,7 @@ use datapath::Service;
 use machine::Span;
 use topology::NodeId;
 use transport::{TransportKind, TransportSpec, linux};
+use vswitch::chain::Chains;
 
 use crate::bonds::BondSetting;
 use crate::cluster::{self, ClusterText};
@@ -21,7 +22,9 @@ use crate::read::Name;
 use crate::source::{At, Place};
 use crate::traffic::{DelayedAck, TrafficSetting, TrafficText};
 use crate::vary::About;
-use crate::{Axis, ClusterLoad, Controllers, Experiment, LinkFault, Pattern, RequestLoad, SwitchedBy, Traffic, Work};
+use crate::{
+    Axis, ClusterLoad, Controllers, Experiment, HostSetup, LinkFault, Pattern, RequestLoad, SwitchedBy, Traffic, Work,
+};
 use crate::{repeat, requests, switched_by, sysctl, time_series, transfers, window};
 
 /// The most pairs of hosts that the cases of one experiment name together.
@@ -41,7 +44,15 @@ pub(crate) struct Context<'a> {
     mtu: u32,
     hosts: BTreeMap<&'a str, NodeId>,
     pub services: &'a [Service],
+    functions: Functions<'a>,
     controllers: Block<'a>,
+}
+
+/// The chains of the file, and by name what runs in their functions.
+#[derive(Clone, Copy)]
+pub(crate) struct Functions<'a> {
+    pub chains: &'a Chains,
+    pub setups: &'a BTreeMap<String, HostSetup>,
 }
 
 /// The `controllers:` block of the file.
@@ -55,9 +66,14 @@ pub(crate) enum Block<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub fn new(graph: &'a Graph, mtu: u32, services: &'a [Service], controllers: Block<'a>) -> Self {
+    pub fn new(
+        (graph, mtu): (&'a Graph, u32),
+        services: &'a [Service],
+        functions: Functions<'a>,
+        controllers: Block<'a>,
+    ) -> Self {
         let hosts = graph.topology.end_hosts().map(|(id, node)| (node.name.as_str(), id)).collect();
-        Self { graph, mtu, hosts, services, controllers }
+        Self { graph, mtu, hosts, services, functions, controllers }
     }
 
     pub fn graph(&self) -> &Graph {
@@ -104,8 +120,8 @@ impl<'a> Context<'a> {
         if let (Some(text), Work::Traffic(traffic)) = (&text.traffic, &work) {
             check_pairs(text, traffic, &axes, problems);
             self.check_flows(text, traffic, &axes, problems);
-            let is_shaped = self.graph.topology.is_shaped();
-            switched_by::check(text, traffic, &axes, (is_shaped, text_step), problems);
+            let network = (&self.graph.topology, self.functions);
+            switched_by::check(text, traffic, &axes, (network, text_step), problems);
             let pairs = self.most_pairs(traffic, &axes);
             transfers::check_number(text, traffic, &axes, (pairs, warm_up + duration), problems);
         }
@@ -458,7 +474,7 @@ pub(crate) fn transports(text: &TrafficText, axes: &[Axis]) -> Vec<TransportKind
 }
 
 /// The patterns that cases have, where that varies.
-fn varied_patterns(axes: &[Axis]) -> impl Iterator<Item = &Pattern> {
+pub(crate) fn varied_patterns(axes: &[Axis]) -> impl Iterator<Item = &Pattern> {
     traffic_settings(axes)
         .filter_map(|setting| if let TrafficSetting::Pattern(pattern) = setting { Some(pattern) } else { None })
 }

@@ -237,3 +237,27 @@ fn a_wrong_built_in_function_is_refused_where_it_is_wrong() {
     ));
     assert!(found.len() == 1 && found[0].contains("`b` and `a` have an address in common"), "{found:?}");
 }
+
+#[test]
+fn a_function_may_be_a_virtual_machine() {
+    let chain = "chains: { web: { from: h1, to: h2, functions: fw } }\n";
+    let text = format!("functions: {{ fw: {{ at: s1, instances: 2, vm: {{ memory: 64MiB }} }} }}\n{chain}");
+    let fabric = read(&text).unwrap_or_else(|error| panic!("{error:?}"));
+    for name in ["fw-1", "fw-1.out", "fw-2", "fw-2.out"] {
+        let node = fabric.topology.node(name).unwrap_or_else(|| panic!("no {name}"));
+        assert_eq!(fabric.topology.nodes[node].devices, ["vhost-user:"], "each port is a socket");
+    }
+    let of = |name: &str| fabric.setups.get(name).and_then(|setup| setup.vm.as_ref()).map(|vm| vm.memory_bytes);
+    assert_eq!((of("fw-1"), of("fw-2"), of("fw-2.out")), (Some(64 << 20), Some(64 << 20), None));
+    for (function, what) in [
+        ("kind: counter, vm: {}", "has no ports and no process: `vm` is for functions that have"),
+        ("at: s1, vm: {}, image: fw.tar", "the disk of a virtual machine is written within `vm`"),
+        ("at: s1, vm: {}, bundle: fw", "a virtual machine or a container, not both"),
+        ("at: s1, vm: {}, programs: { a: b }", "what runs in a virtual machine is written within `vm`"),
+        ("at: s1, vm: {}, devices: ['vhost-user:', 'vhost-user:']", "is given sockets as its devices"),
+        ("at: s1, vm: { cpus: 2 }", "`cpus` is QEMU's"),
+    ] {
+        let found = problems(&format!("functions: {{ fw: {{ {function} }} }}\n{chain}"));
+        assert!(found.iter().any(|problem| problem.contains(what)), "{function}: {found:?}");
+    }
+}

@@ -51,3 +51,38 @@ fn what_another_switch_does_not_do_is_refused() {
     let found = problems(&unshaped, &experiment("", "shaping: [true, false]"));
     assert!(found[0].contains("no link has a rate, a delay or losses"), "{found:?}");
 }
+
+const CHAINED: &str = "\
+nodes: { h1: host, h2: host, h3: host, s1: switch }
+links: [{ between: [h1, s1] }, { between: [h2, s1] }, { between: [h3, s1] }]
+";
+
+/// A chain from h1 to h2 through `function` as it is written, with more of its keys.
+fn chained(function: &str, more: &str) -> String {
+    format!(
+        "functions: {{ f1: {{ {function} }}, f2: {{ at: s1 }} }}\nchains:\n  c: {{ from: h1, to: h2, functions: [f1, f2]{more} }}\n"
+    )
+}
+
+#[test]
+fn chains_of_functions_that_pass_frames_on_are_led_over_other_switches() {
+    let beside = experiment("", "switched-by: [heddle, linux-bridge, openvswitch]");
+    let text = chained("at: s1", "") + &beside;
+    read(CHAINED, &text).unwrap_or_else(|error| panic!("{error:?}"));
+    for (function, more, what) in [
+        ("kind: counter", "", "`f1` is built into Heddle's switches"),
+        ("at: s1, instances: 2", "", "`f1` has several instances"),
+        ("at: s1, programs: { own: sleep inf }", "", "`f1` has programs or devices of its own"),
+        ("at: s1, devices: ['vhost-user:', 'vhost-user:']", "", "`f1` has programs or devices of its own"),
+        ("at: s1", ", both-directions: false", "in both directions"),
+        ("at: s1", ", match: tcp", "no `match` chooses"),
+    ] {
+        let found = problems(CHAINED, &(chained(function, more) + &beside));
+        assert!(found.len() == 1 && found[0].contains(what), "{what}: {found:?}");
+        // What no flow passes is as it may be.
+        let others = chained(function, more) + &beside.replace("[h1, h2]", "[h1, h3]");
+        read(CHAINED, &others).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        let drawn = chained(function, more) + &beside.replace("{ pairs: [[h1, h2]] }", "random");
+        assert_eq!(problems(CHAINED, &drawn).len(), 1, "{what}");
+    }
+}

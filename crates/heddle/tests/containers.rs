@@ -192,6 +192,12 @@ fn a_container_is_a_function_that_dies_hangs_and_comes_back() {
     assert!(!Path::new(&format!("/proc/{first}/root/usr/share")).exists());
     let hosts = fs::read_to_string(format!("/proc/{first}/root/etc/hosts")).expect("it is there");
     assert!(hosts.contains(" h2\n"), "{hosts}");
+    // What `exec` starts is in it as well: its files, its processes, its status.
+    let (said, _) = desk.expect(0, &["exec", "fw", "--", "heddle", "--version"]);
+    assert!(said.starts_with("heddle "), "{said}");
+    let (said, _) = desk.expect(2, &["exec", "fw", "--", "/bin/heddle", "check", "/etc/hosts"]);
+    assert_eq!(said, "", "the file that it sees is none of a network");
+    assert!(!desk.heddle(&["exec", "fw", "--", "/bin/ls"]).status.success(), "the machine's programs are not there");
     // One that dies is down until another one runs.
     signal(&first, "-KILL");
     await_that("a failure", || {
@@ -204,6 +210,12 @@ fn a_container_is_a_function_that_dies_hangs_and_comes_back() {
     assert_ne!(first, second);
     signal(&runtime, "-KILL");
     await_that("the container's end", || !is_alive(&second));
+    await_that("an answer", || answers(desk) && are_up(desk));
+    // Where there is no container, nothing can begin in it.
+    desk.expect(0, &["program", "stop", "fw"]);
+    let said = unframed(&desk.expect(2, &["exec", "fw", "--", "/bin/heddle", "--version"]).1);
+    assert!(said.contains("the container of function fw does not run"), "{said}");
+    desk.expect(0, &["program", "start", "fw"]);
     await_that("an answer", || answers(desk) && are_up(desk));
     let [runtime, last] = processes(desk, "fw");
     let (log, _) = desk.expect(0, &["logs", "fw"]);

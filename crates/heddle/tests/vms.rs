@@ -1,12 +1,13 @@
 //! Virtual machines of the file, by the program: their hypervisors start with the network, attach to its sockets, and end with it. What boots here is a script in place of a
-//! kernel; benches/guests.sh boots Linux.
+//! kernel, but for the last test; benches/guests.sh boots Linux as well.
 
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::chains::{await_that, signal};
-use crate::live::{Guard, may_run};
+use crate::live::{Guard, may_run, up};
 use crate::program::Desk;
 
 const FILE: &str = "\
@@ -101,4 +102,51 @@ fn a_guest_is_refused_where_its_kernel_could_not_be_given_its_paths() {
     let said = said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("takes no space, comma, colon or quote") && said.contains("XDG_RUNTIME_DIR"), "{said}");
+}
+
+/// A chain through a virtual machine: two hosts, and a function between them.
+const CHAIN: &str = "\
+nodes: { h1: host, h2: host, s1: switch }
+links: [{ between: [h1, s1] }, { between: [h2, s1] }]
+functions: { f1: { at: s1, timeout: 500ms, vm: {} } }
+chains: { all: { from: h1, to: h2, functions: f1 } }
+";
+
+/// Whether a kernel can be booted here that is an ordinary process.
+fn may_boot() -> bool {
+    if !may_run() {
+        return false;
+    }
+    let is_there = |program: &str| {
+        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+        found.is_ok_and(|found| found.status.success())
+    };
+    let may = is_there("linux.uml") && is_there("modprobe") && nix::unistd::geteuid().is_root();
+    if !may {
+        eprintln!("SKIPPED: it needs root, and Debian's packages user-mode-linux and kmod");
+    }
+    may
+}
+
+#[test]
+fn a_virtual_machine_is_a_function_of_a_chain() {
+    if !may_boot() {
+        return;
+    }
+    let Guard(desk) = &up(CHAIN);
+    let answers = || desk.heddle(&["exec", "h1", "ping", "-c", "1", "-W", "1", "h2"]).status.success();
+    await_that("an answer through the guest", answers);
+    let hop = || -> Value {
+        let rows = desk.expect(0, &["show", "chains", "-o", "json"]).0;
+        let rows: Vec<Value> = serde_json::from_str(&rows).expect("it is JSON");
+        rows.into_iter().find(|row| row["hop"] == "f1").expect("a row")
+    };
+    let row = hop();
+    assert!(row["out-packets"].as_u64().is_some_and(|packets| packets > 0), "{row}");
+    // One that dies takes the chain with it until another one has booted.
+    let first = program(desk)["pid"].as_i64().expect("it runs");
+    signal(&first.to_string(), "-KILL");
+    await_that("a failure", || hop()["state"] != "up");
+    await_that("an answer through another guest", answers);
+    assert_ne!(program(desk)["pid"].as_i64(), Some(first));
 }

@@ -202,7 +202,7 @@ pub fn read(written: &str, folder: &Path) -> Result<Bundle, Unusable> {
     let document = Blobs::Folder(path.clone()).document(CONFIG);
     let document = document.map_err(|error| cannot("its config.json cannot be read", &error))?;
     let is_root = nix::unistd::geteuid().is_root() && is_first_user_namespace();
-    taken(&document, &path, is_root)
+    take(&document, &path, is_root)
 }
 
 fn cannot(what: &str, error: &std::io::Error) -> Unusable {
@@ -213,8 +213,11 @@ fn wrong(reason: impl Into<String>, hint: &'static str) -> Unusable {
     Unusable::new("its config.json ".to_owned() + &reason.into(), hint)
 }
 
-/// What of a configuration is taken.
-fn taken(document: &[u8], bundle: &Path, is_root: bool) -> Result<Bundle, Unusable> {
+/// What of a configuration is taken. `bundle` is the bundle's folder, as an absolute path without symbolic links. `is_root`: whether root of its container would be the machine's.
+///
+/// # Errors
+/// As [`read()`].
+pub fn take(document: &[u8], bundle: &Path, is_root: bool) -> Result<Bundle, Unusable> {
     let config: Result<Config, _> = serde_json::from_slice(document);
     let mut config = config.map_err(|error| wrong(format!("is not one of an OCI bundle: {error}"), WRITE_ONE))?;
     if config.hooks.take().is_some_and(|hooks| holds_something(&hooks)) {
@@ -303,8 +306,9 @@ fn take_mount(mount: &mut Mount, bundle: &Path, is_root: bool) -> Result<(), Unu
         if mount.destination != place {
             return Err(wrong(format!("mounts {kind} at {}", shown(&mount.destination)), "mount it at /proc or /sys"));
         }
+        // Of the bundle's own none are taken: which of them take `ro` back (`rrw` of crun may) is a runtime's affair.
+        *options = ["nosuid", "noexec", "nodev"].map(str::to_owned).into();
         if kind == "sysfs" {
-            options.retain(|option| option != "rw");
             options.push("ro".to_owned());
         }
     }
@@ -406,7 +410,7 @@ mod tests {
             "mounts": [
                 { "destination": "/proc", "type": "proc", "source": "proc" },
                 { "destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": ["gid=5", "newinstance"] },
-                { "destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["rw"] },
+                { "destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["rw", "rrw"] },
                 { "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup" },
                 { "destination": "/rules", "type": "none", "source": "rules", "options": ["rbind", "rw"] },
                 { "destination": "/etc/resolv.conf", "type": "bind", "source": "/etc/resolv.conf", "options": ["rbind"] },
@@ -426,8 +430,8 @@ mod tests {
         (folder, config)
     }
 
-    fn take(folder: &Path, config: &Value, is_root: bool) -> Result<Bundle, Unusable> {
-        taken(config.to_string().as_bytes(), &folder.canonicalize().unwrap(), is_root)
+    fn take_of(folder: &Path, config: &Value, is_root: bool) -> Result<Bundle, Unusable> {
+        take(config.to_string().as_bytes(), &folder.canonicalize().unwrap(), is_root)
     }
 
     #[test]
@@ -435,7 +439,7 @@ mod tests {
         let (folder, config) = folder();
         let path = folder.path().canonicalize().unwrap();
         for is_root in [true, false] {
-            let bundle = take(folder.path(), &config, is_root).unwrap_or_else(|error| panic!("{error}"));
+            let bundle = take_of(folder.path(), &config, is_root).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(bundle.root, path.join("rootfs"));
             let text = bundle.config(Path::new("/run/fw/root"), "fw", Path::new("/run/hosts-mark"));
             let given: Value = serde_json::from_str(&text).unwrap();
@@ -465,7 +469,9 @@ mod tests {
                 (&json!(path.join("rules")), &json!(["bind", "ro"]))
             );
             assert_eq!(mounts[1]["options"].as_array().unwrap().contains(&json!("gid=5")), is_root);
-            assert_eq!(mounts[2]["options"], if is_root { json!(["ro"]) } else { json!(["rw"]) });
+            // What the bundle asks for is not held against `ro`.
+            let of_sysfs = if is_root { json!(["nosuid", "noexec", "nodev", "ro"]) } else { json!(["rw", "rrw"]) };
+            assert_eq!(mounts[2]["options"], of_sysfs);
             assert_eq!((&mounts[4]["type"], &mounts[4]["source"]), (&json!("sysfs"), &json!("/sys")));
             let kinds: Vec<&Value> =
                 given["linux"]["namespaces"].as_array().unwrap().iter().map(|namespace| &namespace["type"]).collect();
@@ -521,7 +527,7 @@ mod tests {
             let (section, key) = place.rsplit_once('/').unwrap();
             config.pointer_mut(section).unwrap()[key] = value.clone();
             for is_root in [true, false] {
-                let error = take(folder.path(), &config, is_root).expect_err(place);
+                let error = take_of(folder.path(), &config, is_root).expect_err(place);
                 assert!(error.reason.contains(reason) && error.reason.contains(CONFIG), "{place} {value}: {error}");
             }
         }
@@ -539,10 +545,10 @@ mod tests {
         ] {
             let mut config = sound.clone();
             *config.pointer_mut(place).unwrap() = value;
-            let error = take(folder.path(), &config, true).expect_err(place);
+            let error = take_of(folder.path(), &config, true).expect_err(place);
             assert!(error.reason.contains(reason), "{place}: {error}");
             // Root of a network of an ordinary user is nobody outside of it.
-            take(folder.path(), &config, false).unwrap_or_else(|error| panic!("{place}: {error}"));
+            take_of(folder.path(), &config, false).unwrap_or_else(|error| panic!("{place}: {error}"));
         }
     }
 

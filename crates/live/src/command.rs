@@ -44,7 +44,7 @@ pub struct RootView<'a> {
 }
 
 /// What programs of an image hear of the terminal that they write to.
-const KEPT: [&str; 3] = ["TERM", "COLORTERM", "LANG"];
+pub const KEPT: [&str; 3] = ["TERM", "COLORTERM", "LANG"];
 
 /// Where programs of an image are looked for that does not say it itself.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

@@ -3,19 +3,22 @@
 //! The runtime finds a bundle of its own in a mount namespace that nobody else sees: the configuration that is written anew, and the root file system with what is written to it kept in
 //! memory. So nothing is left on a disk, and the user's bundle stays as it is. It is held by a descriptor, as the function's network is.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use serde::{Deserialize, Serialize};
 
 use crate::bundle::{Bundle, CONFIG};
-use crate::command::RootView;
+use crate::command::{KEPT, RootView};
 use crate::image;
 use crate::namespace::Namespace;
 use crate::uplink::find_program;
@@ -120,6 +123,11 @@ impl Container {
         self.command(&["run", "--bundle", &self.folder.to_string_lossy(), &self.id])
     }
 
+    /// How programs are started in it.
+    pub fn entrance(&self) -> ContainerView {
+        ContainerView { exec: self.command(&["exec"]), id: self.id.clone() }
+    }
+
     /// The command that ends what is left of it: all of its processes if its runtime was killed, and its control groups if there are any.
     pub fn remove(&self) -> Vec<String> {
         self.command(&["delete", "--force", &self.id])
@@ -131,6 +139,32 @@ impl Container {
         let options = self.runtime.kind.options().iter().map(|option| (*option).to_owned());
         let state = ["--root".to_owned(), state.to_string_lossy().into_owned()];
         program.into_iter().chain(options).chain(state).chain(words.iter().map(|word| (*word).to_owned())).collect()
+    }
+}
+
+/// The command of a runtime that starts a program in a container that runs: words, options of `exec`, the container's name, the program and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerView {
+    /// Up to `exec`.
+    pub exec: Vec<String>,
+    /// The container's name.
+    pub id: String,
+}
+
+impl ContainerView {
+    /// The beginning of the command: what comes behind are the program's arguments. It is at this terminal, if there is one.
+    pub fn start(&self, program: &OsStr) -> Option<Command> {
+        let (runtime, words) = self.exec.split_first()?;
+        let mut command = Command::new(runtime);
+        command.args(words);
+        if io::stdin().is_terminal() && io::stdout().is_terminal() {
+            command.arg("--tty");
+            for (name, value) in KEPT.iter().filter_map(|name| Some((name, std::env::var(name).ok()?))) {
+                command.args(["--env", &format!("{name}={value}")]);
+            }
+        }
+        command.arg(&self.id).arg(program);
+        Some(command)
     }
 }
 

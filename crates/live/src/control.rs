@@ -19,6 +19,7 @@ use fabric::{AddedPort, ChangedLink, ChangedPort, FlowCommand, LinkChange, Overr
 use machine::{Span, nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::container::ContainerView;
 use crate::convergence::UnconvergedBond;
 use crate::files::FileMount;
 use crate::port::Unsent;
@@ -38,7 +39,7 @@ pub use rstp::SwitchBridge;
 pub use services::{BalancerStatus, EjectionStatus, HealthStatus, ServerChange, ServerStatus, ServiceStatus};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -270,9 +271,9 @@ pub enum Reply {
         hosts_file: String,
         /// What else its programs see in place of what the machine has.
         mounts: Vec<FileMount>,
-        /// Of a host that is an image: the last one of the descriptors is that of its mount namespace.
+        /// Of a host with files of its own: the last one of the descriptors is that of a mount namespace.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        image: Option<ImageView>,
+        own: Option<OwnFiles>,
     },
     /// The answer to [`Request::Programs`], and to [`Request::CommandPrograms`]: those that were meant.
     Programs(Vec<ProgramState>),
@@ -559,6 +560,16 @@ pub struct Forwarded {
     pub host: String,
     /// Frames that were forwarded.
     pub packets: u64,
+}
+
+/// How programs come to see the files of a host that has its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnFiles {
+    /// They are in the mount namespace.
+    Image(ImageView),
+    /// A runtime, which is called there, has them begin in a container that runs.
+    Container(ContainerView),
 }
 
 /// What programs of a host that is an image start with.

@@ -28,8 +28,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, sendmsg};
 use vswitch::Pipelines;
 
 pub use crate::clock::LIMIT as CLOCK_LIMIT;
-use crate::control::{self, ImageView, Lines, ProtocolError, REQUEST_LIMIT, Reply, Request, StartupStatus, VERSION};
-use crate::image::{Image, Root};
+use crate::control::{self, Lines, ProtocolError, REQUEST_LIMIT, Reply, Request, StartupStatus, VERSION};
 use crate::namespace::Namespace;
 use crate::network::Network;
 use crate::runtime::{self, Folder, State};
@@ -349,12 +348,8 @@ impl Shared {
             Request::Enter { host } => {
                 network.host(&host)?;
                 let hosts_file = network.hosts_file().to_string_lossy().into_owned();
-                let view = |root: &Arc<Root>| {
-                    let Image { folder, environment, .. } = &root.image;
-                    ImageView { folder: folder.clone(), environment: environment.clone() }
-                };
-                let image = network.root(&host).map(view);
-                Reply::Enter { hosts_file, mounts: network.mounts(&host).to_vec(), image }
+                let own = network.own_files(&host)?;
+                Reply::Enter { hosts_file, mounts: network.mounts(&host).to_vec(), own }
             }
             // It is answered by what comes behind its reply: see `capture.rs`.
             Request::Capture { .. } => return Err(ProtocolError::Unexpected("capture here").into()),
@@ -374,8 +369,9 @@ impl Shared {
         };
         let net = copy(network.host(host)?.namespace().as_fd())?;
         let user = self.user_namespace.as_ref().map(|user| copy(user.as_fd())).transpose()?;
-        let root = network.root(host).map(|root| copy(root.as_fd())).transpose()?;
-        Ok([Some(net), user, root].into_iter().flatten().collect())
+        let root = network.root(host).map(|root| copy(root.as_fd()));
+        let own = root.or_else(|| network.container(host).map(|container| copy(container.as_fd()))).transpose()?;
+        Ok([Some(net), user, own].into_iter().flatten().collect())
     }
 }
 

@@ -93,6 +93,12 @@ pub enum Error {
         /// Whose bundle it is.
         owner: Owner,
     },
+    /// A program is to begin in a container that does not run.
+    #[error("the container of function {instance} does not run")]
+    ContainerDown {
+        /// The instance of the function.
+        instance: String,
+    },
     /// What carries an uplink is not installed.
     #[error("host {host}: `uplink: nat` needs the program pasta, which is not installed")]
     NoPasta {
@@ -249,6 +255,8 @@ pub enum Error {
         key: &'static str,
         /// The file.
         path: PathBuf,
+        /// As [`Error::place_in_file`].
+        at: Vec<String>,
         /// What the kernel says.
         source: io::Error,
     },
@@ -503,6 +511,9 @@ impl Error {
             Self::NoContainerRuntime { .. } => {
                 "their packages are called as they are: `sudo apt install crun`; a network that is up finds it at the next `heddle up`"
             }
+            Self::ContainerDown { .. } => {
+                "`heddle show programs` says how it has ended, and `heddle logs FUNCTION` what it said; it is started again by itself"
+            }
             Self::NoPasta { .. } => {
                 "its package is called passt: `sudo apt install passt`; a network that is up finds it after `heddle down`"
             }
@@ -534,13 +545,12 @@ impl Error {
             Self::Image { owner, .. } => owner.key("image"),
             Self::Bundle { owner, .. } | Self::NoContainerRuntime { owner } => owner.key("bundle"),
             Self::NoPasta { host } => ["nodes", host, "uplink"].map(str::to_owned).into(),
-            Self::GuestFile { host, key, .. } => ["nodes", host, key].map(str::to_owned).into(),
             Self::GuestPath { host, .. } => ["nodes", host].map(str::to_owned).into(),
             Self::Countries { service, .. } => ["services", service, "countries", "file"].map(str::to_owned).into(),
             Self::Authorities { service, .. } => ["services", service, "health", "ca"].map(str::to_owned).into(),
             Self::HostSysctl { host, .. } => ["nodes", host, "sysctls"].map(str::to_owned).into(),
             Self::HostRoute { host, route, .. } => ["nodes", host, "routes", route].map(str::to_owned).into(),
-            Self::Refused { at, .. } => at.clone(),
+            Self::Refused { at, .. } | Self::GuestFile { at, .. } => at.clone(),
             _ => Vec::new(),
         }
     }

@@ -21,8 +21,8 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recv, recvmsg}
 use crate::Error;
 use crate::command::{self, RootView, Seen};
 use crate::control::{
-    self, Applied, Counters, Lines, LinksSet, ProtocolError, REPLY_LIMIT, Reply, Request, StartupStatus, Status,
-    SwitchBridge, VERSION,
+    self, Applied, Counters, ImageView, Lines, LinksSet, OwnFiles, ProtocolError, REPLY_LIMIT, Reply, Request,
+    StartupStatus, Status, SwitchBridge, VERSION,
 };
 use crate::convergence::UnconvergedBond;
 use crate::programs::{ProgramCommand, ProgramState};
@@ -314,10 +314,10 @@ impl Instance {
         self.command_seeing(host, false, program, args)
     }
 
-    /// A command of a host: as [`Self::command`], but one of its image, if the host has one.
+    /// A command of a host: as [`Self::command`], but one of its image, if the host has one, or one that begins in its container.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is no such host.
+    /// [`Error::Refused`] if there is no such host, or its container does not run.
     pub fn command_of_host(
         &self,
         host: &str,
@@ -327,37 +327,41 @@ impl Instance {
         self.command_seeing(host, true, program, args)
     }
 
-    /// Whether a host has an image as its root.
+    /// Whether a host has files of its own: an image as its root, or a container.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is no such host.
-    pub fn has_image(&self, host: &str) -> Result<bool, Error> {
+    /// [`Error::Refused`] if there is no such host, or its container does not run.
+    pub fn has_own_files(&self, host: &str) -> Result<bool, Error> {
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let reply = connection.ask(&Request::Enter { host: host.to_owned() })?;
         connection.descriptors.clear();
-        Ok(matches!(reply, Reply::Enter { image: Some(_), .. }))
+        Ok(matches!(reply, Reply::Enter { own: Some(_), .. }))
     }
 
     fn command_seeing(
         &self,
         host: &str,
-        sees_image: bool,
+        sees_own: bool,
         program: impl AsRef<OsStr>,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Command, Error> {
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let reply = connection.ask(&Request::Enter { host: host.to_owned() })?;
         let mut descriptors = std::mem::take(&mut connection.descriptors);
-        let Reply::Enter { hosts_file, mounts, image } = reply else { return Err(unexpected("enter")) };
-        let root = image.as_ref().and_then(|image| Some((descriptors.pop()?, image)));
-        let root = root.as_ref().filter(|_| sees_image).map(|(namespace, image)| RootView {
-            namespace: namespace.as_fd(),
-            folder: &image.folder,
-            environment: &image.environment,
-        });
+        let Reply::Enter { hosts_file, mounts, own } = reply else { return Err(unexpected("enter")) };
+        let own = own.as_ref().and_then(|own| Some((descriptors.pop()?, own))).filter(|_| sees_own);
+        let (root, mut command) = match &own {
+            Some((namespace, OwnFiles::Image(ImageView { folder, environment }))) => {
+                (Some(RootView { namespace: namespace.as_fd(), folder, environment }), Command::new(program))
+            }
+            Some((namespace, OwnFiles::Container(view))) => {
+                let command = view.start(program.as_ref()).ok_or(Error::Gone)?;
+                (Some(RootView { namespace: namespace.as_fd(), folder: "/", environment: &[] }), command)
+            }
+            None => (None, Command::new(program)),
+        };
         // Found missing only after the fork, it would look as if the program were missing.
         std::fs::metadata("/etc/hosts").map_err(Error::path("/etc/hosts", "lay the hosts' names over it"))?;
-        let mut command = Command::new(program);
         command.args(args);
         command::enter(&mut command, host, descriptors, Seen { hosts_file: &hosts_file, mounts: &mounts, root })?;
         Ok(command)

@@ -20,7 +20,7 @@
 //! `heddle cluster lock` starts a program. So is [`end_with_parent`]: programs that `heddle iperf` starts must not outlive it.
 
 mod bpf;
-mod bundle;
+pub mod bundle;
 pub mod capture;
 mod checks;
 mod clean;

@@ -28,7 +28,7 @@ pub fn check_named_files(fabric: &Fabric, folder: &Path) -> Vec<Error> {
         }
         found.extend(check_image(fabric, (host, setup), folder));
         found.extend(check_bundle(fabric, (host, setup), folder));
-        found.extend(check_guest(host, setup, folder));
+        found.extend(check_guest(fabric, (host, setup), folder));
         // Those of an image are written into its own root.
         let of_machine = setup.files.iter().filter(|_| setup.image.is_none());
         found.extend(of_machine.filter_map(|file| files::check(host, file).err()));
@@ -81,7 +81,7 @@ fn check_bundle(fabric: &Fabric, (host, setup): (&str, &HostSetup), folder: &Pat
 }
 
 /// The first file of a guest that is none.
-fn check_guest(host: &str, setup: &HostSetup, folder: &Path) -> Option<Error> {
+fn check_guest(fabric: &Fabric, (host, setup): (&str, &HostSetup), folder: &Path) -> Option<Error> {
     let vm = setup.vm.as_ref()?;
     let named = [("kernel", &vm.kernel), ("initrd", &vm.initrd), ("image", &vm.image)];
     named.into_iter().find_map(|(key, file)| {
@@ -91,7 +91,12 @@ fn check_guest(host: &str, setup: &HostSetup, folder: &Path) -> Option<Error> {
             Ok(_) => return None,
             Err(source) => source,
         };
-        Some(Error::GuestFile { host: host.to_owned(), key, path, source })
+        let at = match Owner::of(fabric, host) {
+            owner @ Owner::Host(_) => owner.key(key),
+            // Its keys are those of the function's machine.
+            owner @ Owner::Function(_) => [owner.key("vm"), vec![key.to_owned()]].concat(),
+        };
+        Some(Error::GuestFile { host: host.to_owned(), key, path, at, source })
     })
 }
 

@@ -39,6 +39,8 @@ pub struct Guest<'a> {
     pub vm: &'a Vm,
     /// What the network knows the host by.
     pub address: &'a HostAddress,
+    /// Of a function, which has no address: the program that passes frames on from device to device, called as `PROGRAM forward eth0 eth1`.
+    pub forwarder: Option<&'a str>,
     /// Bytes of a packet.
     pub mtu: u32,
     /// The socket of each of its links.
@@ -95,7 +97,7 @@ impl Guest<'_> {
             let _ =
                 writeln!(script, "until ip link set eth{device} mtu {} up 2>/dev/null; do sleep 0.05; done", self.mtu);
         }
-        if self.sockets.len() == 1 {
+        if self.sockets.len() == 1 && self.forwarder.is_none() {
             let mac = mac_text(*mac);
             let _ = writeln!(script, "ip link set eth0 address {mac}");
             let _ = writeln!(script, "ip addr add {ipv4}/{ipv4_prefix} dev eth0");
@@ -107,7 +109,12 @@ impl Guest<'_> {
 
     /// A script that does what the guest is for.
     fn run(&self) -> String {
-        let Some(run) = &self.vm.run else { return "exec sleep infinity\n".to_owned() };
+        let Some(run) = &self.vm.run else {
+            return match self.forwarder {
+                Some(program) => format!("exec {} forward eth0 eth1\n", quoted(program)),
+                None => "exec sleep infinity\n".to_owned(),
+            };
+        };
         let words: Vec<String> = run.iter().map(|word| quoted(word)).collect();
         format!("cd {} 2>/dev/null || cd /\n{}\n", quoted(&self.folder.to_string_lossy()), words.join(" "))
     }
@@ -120,6 +127,9 @@ impl Guest<'_> {
     /// What a guest with an image can find out from `/proc/cmdline`.
     fn about_guest(&self) -> String {
         let HostAddress { mac, ipv4, ipv4_prefix, ipv6, ipv6_prefix, .. } = self.address;
+        if self.forwarder.is_some() {
+            return format!("heddle.name={} heddle.mtu={}", self.name, self.mtu);
+        }
         format!(
             "heddle.name={} heddle.mac={} heddle.ipv4={ipv4}/{ipv4_prefix} heddle.ipv6={ipv6}/{ipv6_prefix} heddle.mtu={}",
             self.name,
@@ -270,6 +280,7 @@ mod tests {
             name: "vm1",
             vm,
             address: &address,
+            forwarder: None,
             mtu: 1500,
             sockets: &sockets,
             own: &folder.path().join("vm1"),
@@ -320,6 +331,17 @@ mod tests {
             assert_eq!(found(uml, image, own).as_deref(), Some(path));
             assert_eq!(found(Hypervisor::Qemu, image, own), None);
         }
+    }
+
+    #[test]
+    fn a_function_has_no_address_and_passes_frames_on() {
+        let vm = Vm { hypervisor: Hypervisor::UserModeLinux, ..VM };
+        let text = with_guest(&vm, &["/run/f1.sock", "/run/f1.out.sock"], |guest| {
+            let function = Guest { forwarder: Some("/opt/my heddle"), ..guest };
+            let line = function.user_mode_linux().join("\n").replace(&*guest.own.to_string_lossy(), "OWN");
+            format!("{line}\n---\n{}---\n{}", function.network(), function.run())
+        });
+        insta::assert_snapshot!(text);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use link::LinkSpec;
 use machine::Span;
-use topology::{DeviceName, HostAddress, NodeId};
+use topology::{DeviceName, HostAddress, NodeId, VhostUserDevice};
 use vswitch::chain::{Function, FunctionKind};
 
 use super::built_in::{built_in, note_keys_of_kinds};
@@ -28,6 +28,9 @@ const TIMEOUT: Span = Span::from_ms(20);
 
 /// What passes frames on where the file names nothing else: this program itself, by this name.
 pub const FORWARDER: &str = "heddle";
+
+/// How it is called.
+const FORWARD: [&str; 4] = [FORWARDER, "forward", "eth0", "eth1"];
 
 /// The functions of a file.
 #[derive(Debug, Default)]
@@ -111,6 +114,11 @@ impl Functions {
         let mut taken: BTreeSet<String> = BTreeSet::new();
         for (name, text) in texts {
             let Some(function) = self.all.iter().find(|function| function.name == name.value.0) else { continue };
+            if text.vm.is_some() {
+                for port in function.instances().iter().flatten() {
+                    graph.topology.nodes[*port].devices = vec![VhostUserDevice::PREFIX.to_owned()];
+                }
+            }
             let devices = text.devices.iter().flat_map(|devices| &devices.value);
             for (port, device) in function.instances().iter().flatten().zip(devices) {
                 if let Some(single) = DeviceName::parse(&device.value.0).ok().and_then(DeviceName::exclusive)
@@ -133,6 +141,7 @@ impl Functions {
 fn check(At { value: text, sound, .. }: &At<FunctionText>, instances: usize, problems: &mut Problems<'_>) -> bool {
     let before = problems.noted();
     check_container(text, problems);
+    check_machine(text, problems);
     if let (Some(devices), Some(place)) = (&text.devices, text.setup.place()) {
         problems.add(
             place,
@@ -196,6 +205,28 @@ fn check_container(text: &FunctionText, problems: &mut Problems<'_>) {
             "besides `bundle`",
             "write it into the bundle's config.json and root file system",
         );
+    }
+}
+
+/// A virtual machine is that alone.
+fn check_machine(text: &FunctionText, problems: &mut Problems<'_>) {
+    if text.vm.is_none() {
+        return;
+    }
+    let others = [
+        (text.devices.as_ref().map(|it| it.place), "devices"),
+        (text.image.as_ref().map(|it| it.place), "image"),
+        (text.bundle.as_ref().map(|it| it.place), "bundle"),
+        (text.setup.place(), "programs"),
+    ];
+    for (place, key) in others.into_iter().filter_map(|(place, key)| Some((place?, key))) {
+        let message = match key {
+            "devices" => "a virtual machine is given sockets as its devices",
+            "image" => "the disk of a virtual machine is written within `vm`",
+            "bundle" => "a function is a virtual machine or a container, not both",
+            _ => "what runs in a virtual machine is written within `vm`, as `run`, or is in its image",
+        };
+        problems.add(place, message, "besides `vm`", format!("keep one of the two: take `{key}` or `vm` away"));
     }
 }
 
@@ -286,12 +317,24 @@ fn setup(name: &str, text: &At<FunctionText>, problems: &mut Problems<'_>) -> Op
     if text.value.devices.is_some() {
         return None;
     }
+    if let Some(vm) = &text.value.vm {
+        return Some((name.to_owned(), HostSetup { vm: Some(vm.value.vm(problems)), ..HostSetup::default() }));
+    }
     let mut setup = text.value.setup.setup(problems);
     let path = |path: &Option<At<FilePath>>| path.as_ref().map(|path| path.value.path().to_owned());
     (setup.image, setup.bundle) = (path(&text.value.image), path(&text.value.bundle));
     if setup.programs.is_empty() && setup.image.is_none() && setup.bundle.is_none() {
-        let run = [FORWARDER, "forward", "eth0", "eth1"].map(str::to_owned).into();
+        let run = FORWARD.map(str::to_owned).into();
         setup.programs.push(Program { name: "forward".to_owned(), run, restart: Restart::Always });
     }
     Some((name.to_owned(), setup))
+}
+
+/// Whether what is in a function passes frames on, and nothing else.
+pub(crate) fn only_forwards(setup: &HostSetup) -> bool {
+    let is_forwarder = |program: &Program| program.run == FORWARD;
+    setup.image.is_none()
+        && setup.bundle.is_none()
+        && setup.programs.len() == 1
+        && setup.programs.iter().all(is_forwarder)
 }

@@ -21,4 +21,4 @@ pub(crate) use text::{ChainText, FunctionText, Names};
 mod functions;
 
 pub use functions::FORWARDER;
-pub(crate) use functions::add as add_functions;
+pub(crate) use functions::{add as add_functions, only_forwards};

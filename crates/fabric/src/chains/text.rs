@@ -14,7 +14,7 @@ use crate::quantity::{Bytes, Length, Rate, Whole};
 use crate::read::{Device, Fields, Name, Read, Text, expected, section};
 use crate::source::At;
 use crate::tree::{Node, Value};
-use crate::vm::FilePath;
+use crate::vm::{FilePath, VmText};
 use crate::words::{Choice, Words, words};
 
 /// The most instances of a function.
@@ -25,7 +25,7 @@ const BURST_MAX: u64 = 1 << 30;
 
 section! {
     /// A function of service chains: what has two ports, and passes on by one what comes by the other; or, with `kind`, what is built in. With none of `kind`, `programs`,
-    /// `image`, `bundle` and `devices`, Heddle passes frames on.
+    /// `image`, `bundle`, `vm` and `devices`, Heddle passes frames on.
     FunctionText {
         /// What it is, if it is built in: it needs no port and no process then, and its place is where packets leave what stands before it in its chain. `counter` counts
         /// packets and bytes by protocol, `rate-limit` drops what is faster than `rate`, `mirror` has copies go `to` a host, `firewall` lets connections in by `outbound` and
@@ -58,6 +58,9 @@ section! {
         /// An OCI bundle: a folder with `config.json` and a root file system. Its container runs in the function's network, by crun or runc, and is started again
         /// when it ends. Nothing is written to the folder.
         "bundle" => bundle: Option<At<FilePath>>,
+        /// The virtual machine that it is, with the keys of nodes of kind `vm`: `{}` is one of User-Mode Linux in which Heddle passes frames on. It starts with the network, and is behind a
+        /// vhost-user socket for its ingress (in the guest `eth0`) and one for its egress (`eth1`).
+        "vm" => vm: Option<At<VmText>>,
         /// What the links to its ports do to packets.
         "links" => links: Option<At<LinkText>>,
         /// What it does to packets itself when it is simulated, those of both directions together: keys of links. Nothing when not given.

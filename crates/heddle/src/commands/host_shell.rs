@@ -44,10 +44,10 @@ const OTHERS: [&str; 2] = ["/bin/bash", "/bin/sh"];
 pub fn host_shell(args: &Shell) -> Result<(), Report> {
     let name = running(args.network.name.as_deref(), "`heddle shell --name NETWORK HOST`")?;
     let instance = connect(&name)?;
-    // What the user has on this machine, an image has not.
-    let has_image = instance.has_image(&args.host).map_err(explain)?;
-    let own = std::env::var_os("SHELL").map(PathBuf::from).filter(|_| !has_image);
-    let program = shell(own, |path| if has_image { path == Path::new(OTHERS[1]) } else { path.is_file() });
+    // What the user has on this machine, an image or a container has not.
+    let has_own_files = instance.has_own_files(&args.host).map_err(explain)?;
+    let own = std::env::var_os("SHELL").map(PathBuf::from).filter(|_| !has_own_files);
+    let program = shell(own, |path| if has_own_files { path == Path::new(OTHERS[1]) } else { path.is_file() });
     let kind = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let arguments = arguments(kind, &instance)?;
     let mut command = instance.command_of_host(&args.host, &program, &arguments).map_err(explain)?;

@@ -32,6 +32,7 @@ macro_rules! targets {
 targets! {
     agent_text
     bond_hash
+    bundle_config
     capture
     capture_filter
     certificate_name

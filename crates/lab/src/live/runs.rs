@@ -14,7 +14,7 @@ use machine::Span;
 use topology::{BondEndId, LinkId, NodeId, Side};
 use transport::{TransportKind, TransportSpec};
 
-use super::convergence::wait_converged;
+use super::convergence::{wait_booted, wait_converged};
 use super::datagrams::{self, Pace, Stream, Times};
 use super::during::During;
 use super::flow::{FlowFailure, Hosts, LiveFlow};
@@ -120,6 +120,7 @@ impl<'a> LiveRuns<'a> {
         let start = StartOptions { name, ephemeral: true, program: options.program.clone(), workers: None };
         let network = Instance::start(&start)?;
         network.apply(source, &Overrides::default())?;
+        wait_booted(&network, fabric)?;
         let own_buffers = own_buffers(&network, fabric)?;
         Ok(Self {
             network,
@@ -203,7 +204,8 @@ impl<'a> LiveRuns<'a> {
         let flows: Vec<LiveFlow> = pairs.into_iter().map(|(from, to)| self.flow(from, to)).collect();
         let traffic = traffic_of(case);
         // It is gone when the run is over.
-        let other = OtherSwitch::start(&self.network, traffic.switched_by, &flows, fabric.mtu);
+        let beside = (&self.network, self.options.program.as_path());
+        let other = OtherSwitch::start(beside, traffic.switched_by, &fabric, &flows);
         let other = other.map_err(|failure| failed(run, failure))?;
         let flows = match &other {
             Some(other) => other.flows(flows),

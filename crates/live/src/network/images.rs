@@ -12,9 +12,11 @@ use super::setups::files_of;
 use crate::Error;
 use crate::bundle::{self, Bundle};
 use crate::container::{Container, Runtime};
+use crate::control::{ImageView, OwnFiles};
 use crate::host::Host;
 use crate::image::{self, Image, Root};
 use crate::owner::Owner;
+use crate::programs::{Phase, ProgramState};
 
 /// What images and bundles are, and what is made of them.
 #[derive(Debug, Default)]
@@ -124,8 +126,26 @@ impl Network {
     }
 
     /// The container of an instance of a function, if it has one.
-    pub(super) fn container(&self, instance: &str) -> Option<&Arc<Container>> {
+    pub fn container(&self, instance: &str) -> Option<&Arc<Container>> {
         self.roots.made.containers.get(instance)
+    }
+
+    /// How programs come to see the files of a host that has its own; `None`: it has the machine's.
+    ///
+    /// # Errors
+    /// [`Error::ContainerDown`] if that is a container, and it does not run.
+    pub fn own_files(&self, host: &str) -> Result<Option<OwnFiles>, Error> {
+        if let Some(root) = self.root(host) {
+            let Image { folder, environment, .. } = &root.image;
+            let view = ImageView { folder: folder.clone(), environment: environment.clone() };
+            return Ok(Some(OwnFiles::Image(view)));
+        }
+        let Some(container) = self.container(host) else { return Ok(None) };
+        let is_running = |state: &ProgramState| state.host == host && state.phase == Phase::Running;
+        if !self.programs().iter().any(is_running) {
+            return Err(Error::ContainerDown { instance: host.to_owned() });
+        }
+        Ok(Some(OwnFiles::Container(container.entrance())))
     }
 }
 

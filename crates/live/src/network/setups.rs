@@ -237,15 +237,25 @@ impl Network {
 
     /// The hypervisors of hosts that are virtual machines.
     fn guests(&self, fabric: &Fabric, folder: &Path, outputs: &Path) -> Vec<Launch> {
+        let forwarder = std::env::current_exe().unwrap_or_else(|_| PathBuf::from(fabric::FORWARDER));
+        let forwarder = forwarder.to_string_lossy();
         let guest = |(name, devices): &ExternalHost| {
             let vm = fabric.setups.get(name)?.vm.as_ref()?;
-            let address = fabric.topology.address(fabric.topology.node(name)?)?;
-            let sockets: Vec<PathBuf> =
-                devices.iter().filter_map(|device| device.vhost_path().map(Path::to_owned)).collect();
+            let node = fabric.topology.node(name)?;
+            let address = fabric.topology.address(node)?;
+            let mut functions = fabric.chains.functions.iter();
+            let ports = functions.find_map(|it| it.instances().iter().find(|[ingress, _]| *ingress == node));
+            let egress = ports.map(|[_, egress]| fabric.topology.nodes[*egress].name.as_str());
+            // The second of a function's ports is another host.
+            let behind = self.external.iter().filter(|(other, _)| Some(other.as_str()) == egress);
+            let devices = devices.iter().chain(behind.flat_map(|(_, devices)| devices));
+            let sockets: Vec<PathBuf> = devices.filter_map(|device| device.vhost_path().map(Path::to_owned)).collect();
+            let forwarder = egress.map(|_| &*forwarder);
             let hosts_file = self.hosts_path.to_string_lossy().into_owned();
             let own = self.below_runtime_folder("guests").join(name);
             let mtu = fabric.mtu;
-            let guest = Guest { name, vm, address, mtu, sockets: &sockets, own: &own, folder, hosts_file: &hosts_file };
+            let (sockets, hosts_file) = (&*sockets, &*hosts_file);
+            let guest = Guest { name, vm, address, forwarder, mtu, sockets, own: &own, folder, hosts_file };
             match guest.prepare() {
                 Ok((program, files)) => Some(Launch {
                     host: name.clone(),
@@ -254,7 +264,7 @@ impl Network {
                     namespace: None,
                     root: None,
                     container: None,
-                    hosts_file: hosts_file.clone(),
+                    hosts_file: hosts_file.to_owned(),
                     mounts: Vec::new(),
                     files,
                     folder: folder.to_owned(),
