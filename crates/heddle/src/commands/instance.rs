@@ -10,7 +10,7 @@ use fabric::{Fabric, Overrides, Source};
 use live::control::{Counters, LinkCounters};
 use live::{Instance, Phase, Presence, ProgramState, StartOptions};
 use miette::{Report, miette};
-use serde_json::json;
+use serde_json::{Value, json};
 use topology::{NodeId, Topology};
 
 use super::convergence::{wait_converged, wait_served};
@@ -189,14 +189,14 @@ pub fn down(args: &Down, format: Format) -> Result<(), Report> {
     let mut outcome = Ok(());
     for name in names {
         outcome = stop(&name).map(|was| {
-            let hosts = was.hosts.len();
+            let of = |value: fn(&live::Status) -> Value| json!(was.as_ref().map(value));
             rows.push([
                 json!(name),
-                json!(was.fabric),
-                json!(was.file),
-                json!(hosts),
-                json!(was.switches),
-                json!(was.links),
+                of(|was| json!(was.fabric)),
+                of(|was| json!(was.file)),
+                of(|was| json!(was.hosts.len())),
+                of(|was| json!(was.switches)),
+                of(|was| json!(was.links)),
             ]);
         });
         if outcome.is_err() {
@@ -213,10 +213,10 @@ pub fn down(args: &Down, format: Format) -> Result<(), Report> {
     outcome
 }
 
-/// Stops a network; what it was.
-fn stop(name: &str) -> Result<live::Status, Report> {
+/// Stops a network; what it was, if it has said so: one that cannot is stopped all the same.
+fn stop(name: &str) -> Result<Option<live::Status>, Report> {
     let instance = connect(name)?;
-    let was = instance.status().map_err(explain)?;
+    let was = instance.status().ok();
     instance.down().map_err(explain)?;
     Ok(was)
 }
