@@ -362,6 +362,11 @@ fn shown(text: &str) -> String {
 }
 
 impl Bundle {
+    /// What its program finds in its environment, `NAME=VALUE`.
+    pub fn environment(&self) -> &[String] {
+        self.config.process.as_ref().and_then(|process| process.env.as_deref()).unwrap_or_default()
+    }
+
     /// The configuration that a runtime is given: `root` is the root file system, `name` the function's, and `hosts_file` what is seen as `/etc/hosts`.
     pub fn config(&self, root: &Path, name: &str, hosts_file: &Path) -> String {
         let mut config = self.config.clone();

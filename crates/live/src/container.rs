@@ -125,7 +125,8 @@ impl Container {
 
     /// How programs are started in it.
     pub fn entrance(&self) -> ContainerView {
-        ContainerView { exec: self.command(&["exec"]), id: self.id.clone() }
+        let environment = self.bundle.environment().to_vec();
+        ContainerView { exec: self.command(&["exec"]), id: self.id.clone(), environment }
     }
 
     /// The command that ends what is left of it: all of its processes if its runtime was killed, and its control groups if there are any.
@@ -149,18 +150,28 @@ pub struct ContainerView {
     pub exec: Vec<String>,
     /// The container's name.
     pub id: String,
+    /// The environment of its program, `NAME=VALUE`.
+    pub environment: Vec<String>,
 }
 
 impl ContainerView {
     /// The beginning of the command: what comes behind are the program's arguments. It is at this terminal, if there is one.
     pub fn start(&self, program: &OsStr) -> Option<Command> {
+        let terminal = KEPT.iter().filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?)));
+        let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+        self.start_at(is_terminal.then(|| terminal.collect()), program)
+    }
+
+    /// The same; `terminal`: what a program hears of the terminal that it is at.
+    fn start_at(&self, terminal: Option<Vec<String>>, program: &OsStr) -> Option<Command> {
         let (runtime, words) = self.exec.split_first()?;
         let mut command = Command::new(runtime);
         command.args(words);
-        if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        if let Some(terminal) = terminal {
             command.arg("--tty");
-            for (name, value) in KEPT.iter().filter_map(|name| Some((name, std::env::var(name).ok()?))) {
-                command.args(["--env", &format!("{name}={value}")]);
+            // To crun, variables that are given are all that there are. Of two with one name the last one counts.
+            for variable in self.environment.iter().chain(&terminal) {
+                command.args(["--env", variable]);
             }
         }
         command.arg(&self.id).arg(program);
@@ -193,4 +204,26 @@ fn enter(
         let _ = mount(Some("heddle"), CGROUPS, Some("tmpfs"), MsFlags::MS_RDONLY, nothing);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_at_a_terminal_keeps_the_environment_of_its_container() {
+        let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let view = ContainerView {
+            exec: text(&["crun", "--root", "/run/fw", "exec"]),
+            id: "heddle-1-fw".to_owned(),
+            environment: text(&["PATH=/bin"]),
+        };
+        let words = |terminal: Option<Vec<String>>| {
+            let command = view.start_at(terminal, "sh".as_ref()).expect("there is a runtime");
+            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(words(None), "--root /run/fw exec heddle-1-fw sh");
+        let at_terminal = words(Some(text(&["TERM=xterm"])));
+        assert_eq!(at_terminal, "--root /run/fw exec --tty --env PATH=/bin --env TERM=xterm heddle-1-fw sh");
+    }
 }
