@@ -162,7 +162,7 @@ fn connections_that_go_on_go_by_the_kernel() {
 #[test]
 fn datagrams_that_go_on_go_by_the_kernel() {
     let by_udp = |(forward, number): (&str, u16)| {
-        let often = "{ check: udp, send: who, expect: h, interval: 20ms, timeout: 60s, fall: 1, rise: 1 }";
+        let often = "{ check: udp, send: who, expect: h, interval: 20ms, timeout: 5s, fall: 1, rise: 1 }";
         service(forward, number, "[h2, h3]", "auto").replace(" }\n", &format!(", protocol: udp, health: {often} }}\n"))
     };
     let Some(network) = up("datagrams", &FORWARD.map(by_udp)) else { return };
