@@ -114,7 +114,7 @@ fn form(name: &str) -> String {
         "stride" => "write `stride(i)`: host x sends to host x + i".to_owned(),
         "incast" => "write `incast(n)`: the first host receives from n others".to_owned(),
         "staggered" => "write `staggered(p, q)`: p under the same edge switch, q in the same pod".to_owned(),
-        "pairs" => "write `{ pairs: [[h1, h2]] }`".to_owned(),
+        "pairs" => "write `pattern: { pairs: [[h1, h2]] }`".to_owned(),
         _ => format!("write `{name}`, without arguments"),
     }
 }

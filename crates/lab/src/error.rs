@@ -334,7 +334,7 @@ impl Error {
                 "name an experiment with `traffic:`, or capture in a running network, without --sim"
             }
             Self::NothingToCompare { reasons, .. } if reasons.is_empty() => {
-                "name a fabric file, or a folder of `heddle run` without --sim and --live"
+                "name a fabric file, or a folder of `heddle run` without --sim and --live; `heddle report --compare A B` is of two folders"
             }
             Self::NothingToCompare { .. } => "compare experiments that both drivers can run",
             Self::NothingInCommon { .. } => {

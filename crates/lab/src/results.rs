@@ -178,7 +178,10 @@ fn experiment_result(
         repeat: experiment.repeat,
         precision: Precision::of(experiment),
         comparisons: comparisons(experiment, &cases, drivers, metrics[0], values),
-        verdicts: judge(experiment, &cases, drivers, is_left_out),
+        // Of who was interrupted nothing is expected that was to come.
+        verdicts: judge(experiment, &cases, drivers, |driver, case| {
+            is_left_out(driver, case) || records_of(records, &experiment.name, case, driver).next().is_none()
+        }),
         not_simulated,
         is_routed: false,
         not_live,

@@ -362,9 +362,9 @@ fn shown(text: &str) -> String {
 }
 
 impl Bundle {
-    /// What its program finds in its environment, `NAME=VALUE`.
-    pub fn environment(&self) -> &[String] {
-        self.config.process.as_ref().and_then(|process| process.env.as_deref()).unwrap_or_default()
+    /// What its configuration says of its process, as a runtime is given it.
+    pub fn process(&self) -> Value {
+        serde_json::to_value(&self.config.process).expect("text and numbers can be written")
     }
 
     /// The configuration that a runtime is given: `root` is the root file system, `name` the function's, and `hosts_file` what is seen as `/etc/hosts`.

@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -80,6 +80,18 @@ pub fn enter(command: &mut Command, host: &str, descriptors: Vec<OwnedFd>, seen:
     // strings and descriptors made above, and neither allocates nor locks.
     unsafe { command.pre_exec(move || namespaces.enter().map_err(io::Error::from)) };
     Ok(())
+}
+
+/// Has `command` find this descriptor under its number: it is closed at the exec of all others.
+pub fn keep_descriptor(command: &mut Command, descriptor: OwnedFd) {
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed, and this is one system call. The descriptor is the closure's own, so it is open under its number for as long
+    // as the command is there.
+    unsafe {
+        command.pre_exec(move || match libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0) {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
 }
 
 /// Has `command` keep no descriptor but the standard ones, whatever this process was given by its own parent.

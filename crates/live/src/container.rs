@@ -3,10 +3,10 @@
 //! The runtime finds a bundle of its own in a mount namespace that nobody else sees: the configuration that is written anew, and the root file system with what is written to it kept in
 //! memory. So nothing is left on a disk, and the user's bundle stays as it is. It is held by a descriptor, as the function's network is.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, IsTerminal as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,11 +14,14 @@ use std::thread;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::Error;
 use crate::bundle::{Bundle, CONFIG};
-use crate::command::{KEPT, RootView};
+use crate::command::{self, KEPT, RootView};
 use crate::image;
 use crate::namespace::Namespace;
 use crate::uplink::find_program;
@@ -125,8 +128,7 @@ impl Container {
 
     /// How programs are started in it.
     pub fn entrance(&self) -> ContainerView {
-        let environment = self.bundle.environment().to_vec();
-        ContainerView { exec: self.command(&["exec"]), id: self.id.clone(), environment }
+        ContainerView { exec: self.command(&["exec"]), id: self.id.clone(), process: self.bundle.process() }
     }
 
     /// The command that ends what is left of it: all of its processes if its runtime was killed, and its control groups if there are any.
@@ -143,39 +145,53 @@ impl Container {
     }
 }
 
-/// The command of a runtime that starts a program in a container that runs: words, options of `exec`, the container's name, the program and its arguments.
+/// How a runtime starts a program in a container that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerView {
-    /// Up to `exec`.
+    /// The runtime's command, up to `exec`.
     pub exec: Vec<String>,
     /// The container's name.
     pub id: String,
-    /// The environment of its program, `NAME=VALUE`.
-    pub environment: Vec<String>,
+    /// The `process` of its configuration. What is started gets its user, folder, environment, capabilities and limits: by options alone crun gives it root's.
+    pub process: Value,
 }
 
 impl ContainerView {
-    /// The beginning of the command: what comes behind are the program's arguments. It is at this terminal, if there is one.
-    pub fn start(&self, program: &OsStr) -> Option<Command> {
+    /// The command that starts a program with its arguments. It is at this terminal, if there is one.
+    ///
+    /// # Errors
+    /// If they are no text, or the kernel has no file for them.
+    pub fn start(&self, program: &[OsString]) -> Result<Command, Error> {
         let terminal = KEPT.iter().filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?)));
         let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-        self.start_at(is_terminal.then(|| terminal.collect()), program)
+        let failed = |source| Error::System { step: "hand a command to the container's runtime", source };
+        let process = self.process_at(is_terminal.then(|| terminal.collect()), program).map_err(failed)?;
+        let (runtime, words) = self.exec.split_first().ok_or(Error::Gone)?;
+        let file = memfd_create("heddle-process", MFdFlags::MFD_CLOEXEC).map_err(|errno| failed(errno.into()))?;
+        let mut file = File::from(file);
+        file.write_all(process.to_string().as_bytes()).map_err(failed)?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let mut command = Command::new(runtime);
+        command.args(words).args(["--process", &path, &self.id]);
+        command::keep_descriptor(&mut command, file.into());
+        Ok(command)
     }
 
-    /// The same; `terminal`: what a program hears of the terminal that it is at.
-    fn start_at(&self, terminal: Option<Vec<String>>, program: &OsStr) -> Option<Command> {
-        let (runtime, words) = self.exec.split_first()?;
-        let mut command = Command::new(runtime);
-        command.args(words);
-        if let Some(terminal) = terminal {
-            command.arg("--tty");
-            // To crun, variables that are given are all that there are. Of two with one name the last one counts.
-            for variable in self.environment.iter().chain(&terminal) {
-                command.args(["--env", variable]);
-            }
+    /// What the runtime is to start; `terminal`: what a program hears of the terminal that it is at.
+    fn process_at(&self, terminal: Option<Vec<String>>, program: &[OsString]) -> io::Result<Value> {
+        let no_text = || io::Error::new(io::ErrorKind::InvalidInput, "it is not UTF-8");
+        let words: Option<Vec<&str>> = program.iter().map(|word| word.to_str()).collect();
+        let mut process = self.process.clone();
+        let Some(fields) = process.as_object_mut() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its configuration has no process"));
+        };
+        fields.insert("args".to_owned(), words.ok_or_else(no_text)?.into());
+        fields.insert("terminal".to_owned(), terminal.is_some().into());
+        // Of two variables with one name the last one counts.
+        if let Value::Array(variables) = fields.entry("env").or_insert_with(|| Value::Array(Vec::new())) {
+            variables.extend(terminal.into_iter().flatten().map(Value::from));
         }
-        command.arg(&self.id).arg(program);
-        Some(command)
+        Ok(process)
     }
 }
 
@@ -208,22 +224,31 @@ fn enter(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn a_program_at_a_terminal_keeps_the_environment_of_its_container() {
-        let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    fn what_is_started_in_a_container_is_held_as_its_process_is() {
         let view = ContainerView {
-            exec: text(&["crun", "--root", "/run/fw", "exec"]),
+            exec: ["crun", "exec"].map(str::to_owned).into(),
             id: "heddle-1-fw".to_owned(),
-            environment: text(&["PATH=/bin"]),
+            process: json!({ "user": { "uid": 1000, "gid": 7 }, "args": ["fw"], "env": ["PATH=/bin"], "cwd": "/tmp", "noNewPrivileges": true }),
         };
-        let words = |terminal: Option<Vec<String>>| {
-            let command = view.start_at(terminal, "sh".as_ref()).expect("there is a runtime");
-            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(words(None), "--root /run/fw exec heddle-1-fw sh");
-        let at_terminal = words(Some(text(&["TERM=xterm"])));
-        assert_eq!(at_terminal, "--root /run/fw exec --tty --env PATH=/bin --env TERM=xterm heddle-1-fw sh");
+        let words = ["sh", "-c", "id"].map(OsString::from);
+        let mut expected = view.process.clone();
+        expected["args"] = json!(["sh", "-c", "id"]);
+        expected["terminal"] = json!(false);
+        assert_eq!(view.process_at(None, &words).unwrap(), expected);
+        expected["terminal"] = json!(true);
+        expected["env"] = json!(["PATH=/bin", "TERM=xterm"]);
+        assert_eq!(view.process_at(Some(vec!["TERM=xterm".to_owned()]), &words).unwrap(), expected);
+        let no_text = OsString::from_vec(vec![0xff]);
+        assert_eq!(view.process_at(None, &[no_text]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let command = view.start(&words).unwrap();
+        let given: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        assert_eq!((&*given[0], &*given[1], &*given[3]), ("exec", "--process", "heddle-1-fw"));
     }
 }

@@ -2,9 +2,10 @@
 
 mod switches;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, IoSliceMut, Read, Write};
+use std::iter;
 use std::net::Shutdown;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -350,19 +351,25 @@ impl Instance {
         let mut descriptors = std::mem::take(&mut connection.descriptors);
         let Reply::Enter { hosts_file, mounts, own } = reply else { return Err(unexpected("enter")) };
         let own = own.as_ref().and_then(|own| Some((descriptors.pop()?, own))).filter(|_| sees_own);
+        let words =
+            iter::once(program.as_ref().to_owned()).chain(args.into_iter().map(|word| word.as_ref().to_owned()));
+        let words: Vec<OsString> = words.collect();
+        let by_itself = || {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            command
+        };
         let (root, mut command) = match &own {
             Some((namespace, OwnFiles::Image(ImageView { folder, environment }))) => {
-                (Some(RootView { namespace: namespace.as_fd(), folder, environment }), Command::new(program))
+                (Some(RootView { namespace: namespace.as_fd(), folder, environment }), by_itself())
             }
             Some((namespace, OwnFiles::Container(view))) => {
-                let command = view.start(program.as_ref()).ok_or(Error::Gone)?;
-                (Some(RootView { namespace: namespace.as_fd(), folder: "/", environment: &[] }), command)
+                (Some(RootView { namespace: namespace.as_fd(), folder: "/", environment: &[] }), view.start(&words)?)
             }
-            None => (None, Command::new(program)),
+            None => (None, by_itself()),
         };
         // Found missing only after the fork, it would look as if the program were missing.
         std::fs::metadata("/etc/hosts").map_err(Error::path("/etc/hosts", "lay the hosts' names over it"))?;
-        command.args(args);
         command::enter(&mut command, host, descriptors, Seen { hosts_file: &hosts_file, mounts: &mounts, root })?;
         Ok(command)
     }

@@ -15,7 +15,7 @@ use live::{Instance, StartOptions};
 
 const USAGE: &str = "usage: heddle-live-testbed daemon --instance NAME [--ephemeral]
        heddle-live-testbed up NAME FILE | exec NAME HOST COMMAND... | counters NAME | down NAME | clean
-       heddle-live-testbed serve PORT | serve-once PORT | agent PORT TEXT | ask ADDRESS TIMES | ask-from ADDRESS TIMES | ask-much ADDRESS TIMES | ask-long ADDRESS TIMES | ask-udp ADDRESS TIMES | hold ADDRESS | hold-udp ADDRESS
+       heddle-live-testbed serve PORT | serve-once PORT | agent PORT TEXT | ask ADDRESS TIMES | ask-from ADDRESS TIMES | ask-much ADDRESS TIMES | ask-long ADDRESS TIMES | ask-udp ADDRESS TIMES | hold ADDRESS | hold-udp ADDRESS PORT | send-udp ADDRESS PORT TIMES
        heddle-live-testbed query SERVER NAME TYPE TIMES [SUBNET] | resolve NAME
        heddle-live-testbed segments [SCRIPT|FILE.txt [PLAYS]] | trace SCRIPT | agree SCRIPT | random SEED COUNT";
 
@@ -79,7 +79,8 @@ fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
         }
         ["resolve", name] => queries::resolve(name)?,
         ["hold", address] => served::hold(address)?,
-        ["hold-udp", address] => served::hold_udp(address)?,
+        ["hold-udp", address, port] => served::hold_udp(address, port.parse()?)?,
+        ["send-udp", address, port, times] => served::send_udp(address, port.parse()?, times.parse()?)?,
         ["clean"] => println!("{:?}", live::clean()?),
         _ => return Err(USAGE.into()),
     }

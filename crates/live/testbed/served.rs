@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -105,22 +105,41 @@ pub fn hold(address: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The same by UDP, from one port; what is not answered is asked again.
-pub fn hold_udp(address: &str) -> Result<(), Box<dyn Error>> {
+fn udp_socket(address: &str, port: u16) -> Result<UdpSocket, Box<dyn Error>> {
     let address: SocketAddr = address.parse()?;
     let any = if address.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { IpAddr::from([0, 0, 0, 0]) };
-    let socket = UdpSocket::bind((any, 0))?;
+    let socket = UdpSocket::bind((any, port))?;
     socket.connect(address)?;
+    Ok(socket)
+}
+
+/// Asks so many times from a port, and waits for no answer.
+pub fn send_udp(address: &str, port: u16, times: u32) -> Result<(), Box<dyn Error>> {
+    let socket = udp_socket(address, port)?;
+    for _ in 0..times {
+        socket.send(b"who")?;
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// As [`hold`], by UDP, from one port (0: any); what is not answered is asked again, for half a minute.
+pub fn hold_udp(address: &str, port: u16) -> Result<(), Box<dyn Error>> {
+    let socket = udp_socket(address, port)?;
     socket.set_read_timeout(Some(Duration::from_millis(500)))?;
     let mut bytes = [0; 64];
     for line in std::io::stdin().lines() {
         line?;
+        // An answer that is late is one to the next question.
+        let asked_at = Instant::now();
         let length = loop {
-            // An answer that is late is one to the next question.
             if socket.send(b"who").is_ok()
                 && let Ok(length) = socket.recv(&mut bytes)
             {
                 break length;
+            }
+            if asked_at.elapsed() > Duration::from_secs(30) {
+                return Err("nobody answers".into());
             }
         };
         println!("{}", String::from_utf8_lossy(&bytes[..length]));

@@ -170,7 +170,7 @@ fn datagrams_that_go_on_go_by_the_kernel() {
     let is_up = |name: &str| status(&network, name).servers.iter().all(|it| it.out.is_none());
     bed::wait_until("they are up", || FORWARD.iter().all(|(name, _)| is_up(name)));
     let ask = |name: &str, address: String| {
-        let mut held = Holding::open_udp(&network, "h1", &address);
+        let mut held = Holding::open_udp(&network, "h1", &address, "0");
         let server = held.ask();
         ask_until_carried(&network, name, &mut held);
         ask_until_all_is_counted(&network, name, &server, &mut held);
@@ -184,6 +184,33 @@ fn datagrams_that_go_on_go_by_the_kernel() {
     let (mut held, server) = ask("full-nat", "10.1.0.86:80".to_owned());
     drop(servers[usize::from(server == "h3")].take());
     bed::wait_until("another one answers", || held.ask() != server);
+    assert!(held.ends());
+}
+
+/// Whoever makes up datagrams of another host does not keep that one from the service: what both send under one address and port is not told apart by the kernel.
+#[test]
+fn datagrams_that_others_make_up_keep_nobody_out() {
+    let by_udp = service("nat", 85, "[h2]", "yes").replace(" }\n", ", protocol: udp }\n");
+    let Some(network) = up("made-up", &[by_udp]) else { return };
+    let _server = Running::server(&network, "h2", "80");
+    let address = bed::output(network.command(
+        "h1",
+        "sh",
+        ["-c", "ip -4 -o address show dev eth0 | awk '{ print $4 }' | cut -d/ -f1"],
+    ));
+    let made_up = format!(
+        "ip address add {address}/32 dev lo && ip route add 10.1.0.85 dev eth0 src {address}",
+        address = address.trim()
+    );
+    bed::output(network.command("h3", "sh", ["-c", &made_up]));
+    let send = ["send-udp", "10.1.0.85:80", "5600", "50"];
+    bed::output(network.command("h3", bed::program(), send));
+    bed::wait_until("they are carried", || {
+        bed::output(network.command("h3", bed::program(), send));
+        by_kernel(&network, "nat") > 0
+    });
+    let mut held = Holding::open_udp(&network, "h1", "10.1.0.85:80", "5600");
+    assert!((0..10).all(|_| held.ask() == "h2"));
     assert!(held.ends());
 }
 

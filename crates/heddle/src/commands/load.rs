@@ -168,7 +168,7 @@ impl<'a> Target<'a> {
 
     /// Its address, the first one that its name has.
     fn resolve(&self, text: &str) -> Result<SocketAddr, Report> {
-        let expected = "a target is HOST:PORT, as in h2:80 or http://10.0.0.80/";
+        let expected = "a target is HOST:PORT, as in h2:80 or http://10.0.0.80/; names of a network are known in its hosts: `heddle exec h1 -- heddle load ..`";
         let is_text = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
         if self.authority.is_empty() || text.starts_with("https://") || !is_text(text) {
             return Err(miette!(help = expected, "`{}` is no target", text.escape_debug()));
@@ -220,6 +220,12 @@ fn clients_and_rate(args: &Load) -> (Value, Value) {
     }
 }
 
+/// Without what lies below a millisecond, if there is more.
+fn whole_ms(span: Span) -> Span {
+    let ms = span.as_ns() / 1_000_000;
+    if ms == 0 { span } else { Span::from_ms(ms) }
+}
+
 fn summary(args: &Load, measured: &Measured) -> Rows {
     let latency = measured.latency();
     let (clients, rate) = clients_and_rate(args);
@@ -227,7 +233,8 @@ fn summary(args: &Load, measured: &Measured) -> Rows {
     if args.warm_up > Span::ZERO {
         rows.remark(format!(
             "Measured for {}, after a warm-up of {} that does not count (`--warm-up`)",
-            measured.window(),
+            // An interrupted one ends at any nanosecond.
+            whole_ms(measured.window()),
             args.warm_up
         ));
     }

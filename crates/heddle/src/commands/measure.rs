@@ -228,13 +228,9 @@ pub fn options(selection: &Selection) -> Result<Options, Report> {
 }
 
 pub(super) fn options_of(drivers: Vec<DriverKind>, choice: &Choice) -> Result<Options, Report> {
-    Ok(Options {
-        drivers,
-        seed: choice.seed,
-        only: choice.experiments.clone(),
-        program: this_program()?,
-        ..Options::default()
-    })
+    // Simulated runs need no other process, so they need not know where this one's program is: they go on without /proc.
+    let program = if drivers == [DriverKind::Sim] { PathBuf::new() } else { this_program()? };
+    Ok(Options { drivers, seed: choice.seed, only: choice.experiments.clone(), program, ..Options::default() })
 }
 
 /// The path of this program: the daemon of a running network is the same one.

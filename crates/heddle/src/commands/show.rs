@@ -151,7 +151,7 @@ fn text(
         ShowTopic::Macs => mac_rows(&instance.macs(switch).map_err(explain)?),
         ShowTopic::Rstp => bridges(instance, switch, format)?,
         ShowTopic::Bonds => bonds(&counters()?),
-        ShowTopic::Counters => counters_rows(&counters()?),
+        ShowTopic::Counters => counters_rows(&counters()?, format),
         ShowTopic::Chains => chains(instance)?,
         ShowTopic::Services => services(instance, format)?,
         ShowTopic::Names => names(instance)?,
@@ -235,7 +235,7 @@ fn bonds(counters: &live::Counters) -> Rows {
 
 /// One row for each direction of each link, one for what each host's port took and one for what is wrong with it, one for each reason for which a host's frames went nowhere, and
 /// the same of all hosts together.
-fn counters_rows(counters: &live::Counters) -> Rows {
+fn counters_rows(counters: &live::Counters, format: Format) -> Rows {
     const LINK: usize = 12;
     let mut rows = Rows::new(&[
         "from",
@@ -293,7 +293,9 @@ fn counters_rows(counters: &live::Counters) -> Rows {
             refuse(&port.host, counted);
         }
     }
-    for counted in reasons(&counters.refused) {
+    // On a terminal they would take more lines than all else.
+    let is_shown = |drops: u64| drops > 0 || format != Format::Table;
+    for counted in reasons(&counters.refused).into_iter().filter(|(_, drops)| is_shown(*drops)) {
         refuse("any host", counted);
     }
     rows

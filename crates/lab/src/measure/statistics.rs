@@ -49,7 +49,7 @@ pub struct Difference {
 }
 
 /// As a fraction of a base, no difference is larger: that base is near nothing, and a fraction of it says nothing.
-const RELATIVE_MAX: f64 = 10.0;
+pub const RELATIVE_MAX: f64 = 10.0;
 
 /// Two sets of samples that do not form pairs, by their ranks (Mann and Whitney, 1947): it looks at which are larger, not at by how much.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

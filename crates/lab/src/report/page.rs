@@ -464,7 +464,11 @@ fn agreement(results: &Results) -> Option<(f64, f64)> {
 
 /// How far live is from simulated, as a share.
 fn apart(case: &CaseResult, metric: Metric) -> Option<f64> {
-    Some(case.cell(metric)?.difference?.relative?.abs())
+    // A table has no share of a mean that may be nothing. Left out here, the worst cases would be.
+    let cell = case.cell(metric)?;
+    let (difference, simulated) = (cell.difference?, cell.sim?.mean);
+    let share = difference.relative.unwrap_or(difference.mean / simulated).abs();
+    (share <= statistics::RELATIVE_MAX).then_some(share)
 }
 
 fn verdict_table(experiment: &ExperimentResult) -> String {

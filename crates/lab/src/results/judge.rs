@@ -6,7 +6,7 @@ use super::model::{CaseResult, Verdict};
 use crate::measure::metric::is_known_to;
 
 /// Holds every expectation against every case that it speaks of, for each driver that ran. Nothing is expected of the
-/// runs of the cases that a driver leaves out: there are none.
+/// runs of the cases that a driver leaves out, or has not come to: there are none.
 pub(crate) fn judge(
     experiment: &Experiment,
     cases: &[CaseResult],

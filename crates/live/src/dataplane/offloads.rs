@@ -8,6 +8,9 @@ use super::flight::Due;
 use super::worker::Worker;
 use crate::kernel_path::{FlowTable, Passed};
 
+/// So many times as much as at a packet is looked for of what has expired, once a second: a flood's connections are gone in half a minute.
+const CLEARINGS: u32 = 8;
+
 impl Worker {
     /// Has connections carried by these flows from now on: those that did so until now.
     #[cold]
@@ -59,6 +62,8 @@ impl Worker {
         if now >= flows.sweeps_at() {
             let again = flows.sweep(now, |flow, passed| self.count(now, flow, passed));
             self.edge.state.flight.add_timer(again, Due::Offloads);
+            // Packets that are carried do not have what has expired found, as others do.
+            (0..CLEARINGS).for_each(|_| self.graph.services.clear_expired(now));
         }
         self.edge.offloads = Some(flows);
         self.drop_withdrawn_offloads(now);

@@ -578,6 +578,11 @@ mod tests {
         }
         assert_eq!((eight.new_losses().unwrap(), seven.new_losses().unwrap()), (5_000 - 4_096, 0));
         assert_eq!(receive(&mut eight).len(), VNET_HEADER + 60);
+        // As many bytes as the kernel would keep, in long ones.
+        while eight.read(&mut [0; 2_000]).unwrap().is_some() {}
+        let long = [&datagram[..], &vec![0; 60_000]].concat();
+        (0..100).for_each(|_| assert!(seven.shared.pass_on(&long, (THERE.parse().unwrap(), 8))));
+        assert_eq!(eight.new_losses().unwrap(), 100 - (4 << 20) / long.len() as u64);
         assert!(!seven.shared.pass_on(&datagram, (THERE.parse().unwrap(), 9)), "nobody has that network");
         assert!(seven.read(&mut [0; 2_000]).unwrap().is_none());
     }

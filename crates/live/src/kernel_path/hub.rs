@@ -35,8 +35,7 @@ pub struct Hub {
     made: u32,
     /// What carries out flows.
     flows: OwnedFd,
-    /// By the number of the device that they lead to: [`programs::departures`] and [`programs::arrivals`].
-    departures: BTreeMap<u32, OwnedFd>,
+    /// By the number of the device that they lead to: [`programs::arrivals`].
     arrivals: BTreeMap<u32, OwnedFd>,
 }
 
@@ -72,8 +71,7 @@ impl Hub {
         };
         let namespace = thread::scope(|scope| scope.spawn(make).join().expect("the hub's thread does not panic"));
         let namespace = namespace.map_err(failed("make a network namespace"))?;
-        let (departures, arrivals) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { namespace, devices: BTreeMap::new(), made: 0, flows, departures, arrivals })
+        Ok(Self { namespace, devices: BTreeMap::new(), made: 0, flows, arrivals: BTreeMap::new() })
     }
 
     /// The number of a host's device.
@@ -162,10 +160,8 @@ impl Hub {
             Ok(if_nametoindex(name.as_str())?)
         });
         let device = device.map_err(at("raise the device"))?;
-        if let Entry::Vacant(entry) = self.departures.entry(device) {
-            let program = programs::departures(table, seed, device);
-            entry.insert(classifier(*b"heddle_depart\0\0\0", &program)?);
-        }
+        let departures = programs::departures(table, seed, (device, index));
+        let departures = classifier(*b"heddle_depart\0\0\0", &departures)?;
         if let Entry::Vacant(entry) = self.arrivals.entry(own.1) {
             entry.insert(classifier(*b"heddle_arrive\0\0\0", &programs::arrivals(own.1))?);
         }
@@ -177,7 +173,7 @@ impl Hub {
         };
         let in_host = inside(host.namespace(), || {
             let arrivals = attach(&self.arrivals[&own.1], device, AttachPoint::Ingress)?;
-            Ok((arrivals, attach(&self.departures[&device], own.1, AttachPoint::Egress)?))
+            Ok((arrivals, attach(&departures, own.1, AttachPoint::Egress)?))
         });
         let in_hub = inside(&self.namespace, || attach(&self.flows, index, AttachPoint::Ingress));
         let (arrivals, departures) = in_host.map_err(at("put programs on devices"))?;

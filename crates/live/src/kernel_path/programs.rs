@@ -80,12 +80,15 @@ const fn of_word(number: usize) -> i16 {
     ((number * 8) as u16).cast_signed()
 }
 
-/// At the egress of a host's device: what is of a flow goes to this device, which leads to the hub.
-pub fn departures(table: BorrowedFd<'_>, seed: u64, device: u32) -> Vec<Instruction> {
+/// At the egress of a host's device: what is of a flow of this host goes to `device`, which leads to `in_hub`. Another host may have made up its addresses and ports before: then the flow is
+/// that one's, and what this host sends is the worker's to judge.
+pub fn departures(table: BorrowedFd<'_>, seed: u64, (device, in_hub): (u32, u32)) -> Vec<Instruction> {
     let mut program = Assembler::default();
     let none = program.label();
     program.alu_by(Alu::Move, R6, R1);
     find(&mut program, (table, seed), true, none);
+    program.load(Size::Double, R1, R9, of_word(word::FROM));
+    program.jump_if(Condition::NotEqual, R1, in_hub.cast_signed(), none);
     program.alu(Alu::Move, R1, device.cast_signed());
     program.alu(Alu::Move, R2, 0);
     program.call(helper::REDIRECT);

@@ -143,9 +143,9 @@ impl Holding {
         Self::start(network.command(host, program(), ["hold", address]))
     }
 
-    /// The same with datagrams, from one port.
-    pub fn open_udp(network: &Instance, host: &str, address: &str) -> Self {
-        Self::start(network.command(host, program(), ["hold-udp", address]))
+    /// The same with datagrams, from one port (`0`: any).
+    pub fn open_udp(network: &Instance, host: &str, address: &str, port: &str) -> Self {
+        Self::start(network.command(host, program(), ["hold-udp", address, port]))
     }
 
     fn start(command: Result<Command, live::Error>) -> Self {

@@ -20,7 +20,7 @@ use wire::Encapsulation;
 /// What the kernel keeps of datagrams that have come and have not been read, in bytes.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// So many datagrams wait for a tunnel that others have read; what comes on top is lost, and counted.
+/// So many datagrams wait for a tunnel that others have read, of as many bytes as the kernel would keep; what comes on top is lost, and counted.
 const QUEUE_MAX: usize = 4_096;
 
 /// Sockets by their network namespace (its inode) and their address, as long as a tunnel has one.
@@ -45,11 +45,18 @@ pub struct SocketShare {
     /// The only network that it carries, if there is but one.
     vni: Option<u32>,
     waiting: AtomicUsize,
-    queue: Mutex<VecDeque<Vec<u8>>>,
+    queue: Mutex<Queue>,
     lost: AtomicU64,
     wake: EventFd,
     /// Readable when the socket or the queue is.
     readable: Epoll,
+}
+
+/// Datagrams that others have read, and their bytes.
+#[derive(Debug, Default)]
+struct Queue {
+    datagrams: VecDeque<Vec<u8>>,
+    bytes: usize,
 }
 
 impl SharedSocket {
@@ -121,12 +128,13 @@ impl SocketShare {
 
     fn put(&self, datagram: &[u8]) {
         let mut queue = lock(&self.queue);
-        if queue.len() >= QUEUE_MAX {
+        if queue.datagrams.len() >= QUEUE_MAX || queue.bytes + datagram.len() > RECEIVE_BUFFER {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        queue.push_back(datagram.to_vec());
-        self.waiting.store(queue.len(), Ordering::Release);
+        queue.bytes += datagram.len();
+        queue.datagrams.push_back(datagram.to_vec());
+        self.waiting.store(queue.datagrams.len(), Ordering::Release);
         // It fails only if it is as loud as it can be.
         let _ = self.wake.write(1);
     }
@@ -137,9 +145,10 @@ impl SocketShare {
             return None;
         }
         let mut queue = lock(&self.queue);
-        let datagram = queue.pop_front();
-        self.waiting.store(queue.len(), Ordering::Release);
-        if queue.is_empty() {
+        let datagram = queue.datagrams.pop_front();
+        queue.bytes -= datagram.as_ref().map_or(0, Vec::len);
+        self.waiting.store(queue.datagrams.len(), Ordering::Release);
+        if queue.datagrams.is_empty() {
             let _ = self.wake.read();
         }
         datagram
