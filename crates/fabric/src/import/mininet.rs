@@ -234,7 +234,7 @@ fn add_node<'a>(call: &Call<'a>, is_host: bool, reading: &mut Reading<'a>, netwo
         };
         let what = match what {
             "ip" | "mac" => "addresses of hosts that are computed: `ipv4:` and `mac:` of a host set them",
-            "defaultRoute" => "routes of hosts: all are neighbours",
+            "defaultRoute" => "routes of hosts: in the file, `routes: [default via ADDRESS]` of a host",
             "cpu" | "cores" | "sched" => "limits of CPU",
             "dpid" | "protocols" | "failMode" | "stp" => "options of Open vSwitch",
             _ => "options of nodes that nothing here stands for",
@@ -325,6 +325,7 @@ fn link_key(option: &str, value: &str) -> Result<Option<(&'static str, String)>,
             _ => return Err("no number of packets that is written out"),
         },
         "cls" | "intf" | "port1" | "port2" | "intfName1" | "intfName2" | "use_htb" => None,
+        "params1" | "params2" => return Err("addresses of further interfaces are `interfaces:` of a host in the file"),
         _ => return Err("nothing here stands for it"),
     })
 }

@@ -93,14 +93,19 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             if let Some(balanced) = &balanced {
                 text.push_str(&balanced.words());
             }
-            if let Some(chain) = chain {
+            if let Some(chain) = &chain {
                 text.push_str(&chain.words());
             }
-            if let Some(why) = before {
+            if let Some(why) = &before {
                 let _ = writeln!(text, "It does not come here: {why}");
             }
             if let Some(way) = way {
-                let _ = write!(text, "From here:\n{}", summary(&network, &way, None));
+                let from_here = match (&before, &chain) {
+                    (Some(_), _) => "If it did, from here",
+                    (None, Some(_)) => "Once it has passed the chain, from here",
+                    (None, None) => "From here",
+                };
+                let _ = write!(text, "{from_here}:\n{}", summary(&network, &way, None));
             }
             put(&text)
         }
