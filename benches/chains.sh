@@ -17,28 +17,15 @@ longest=4
 
 # Heddle with a chain of $1 functions. Sets `sockets`.
 up() {
-    local functions='' names='' number
-    sockets=("$work/a.sock")
+    local functions='' names='' number chain='' between=()
     for number in $(seq "$1"); do
         functions+="  f$number: { at: s1, timeout: 1s, devices: ['vhost-user:$work/f$number.sock', 'vhost-user:$work/f$number-out.sock'] }"$'\n'
         names+="${names:+, }f$number"
-        sockets+=("$work/f$number.sock" "$work/f$number-out.sock")
+        between+=("$work/f$number.sock" "$work/f$number-out.sock")
     done
-    sockets+=("$work/b.sock")
-    {
-        cat <<EOF2
-name: bench
-nodes:
-  s1: switch
-  a: { kind: host, mac: '${macs[0]}', devices: ['vhost-user:$work/a.sock'] }
-  b: { kind: host, mac: '${macs[1]}', devices: ['vhost-user:$work/b.sock'] }
-links:
-  - { between: [a, s1] }
-  - { between: [b, s1] }
-EOF2
-        [[ $1 = 0 ]] || printf 'functions:\n%schains:\n  all: { from: a, to: b, functions: [%s] }\n' "$functions" "$names"
-    } >"$work/bench.fabric.yaml"
-    HEDDLE_WORKERS=1 taskset -c "$core" "$heddle" up "$work/bench.fabric.yaml" --name bench >"$work/up" 2>&1 || { cat "$work/up" >&2; return 1; }
+    [[ $1 = 0 ]] || chain=$(printf 'functions:\n%schains:\n  all: { from: a, to: b, functions: [%s] }\n' "$functions" "$names")
+    heddle_up "$chain"
+    sockets=("${sockets[0]}" "${between[@]}" "${sockets[1]}")
 }
 
 ours() {

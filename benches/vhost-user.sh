@@ -50,6 +50,23 @@ front() {
     awk '/Rx-pps:/ { pps[++n] = $2 } END { if (n < 2 || pps[n] == 0) exit 1; printf "%.3f\n", pps[n] / 1e6 }' "$work/program" || { cat "$work/program" >&2; return 1; }
 }
 
+# heddle_up MORE: Heddle with one worker: two hosts at vhost-user sockets, a switch between them, and what else its file has. Sets `sockets`.
+heddle_up() {
+    sockets=("$work/a.sock" "$work/b.sock")
+    cat >"$work/bench.fabric.yaml" <<EOF2
+name: bench
+nodes:
+  s1: switch
+  a: { kind: host, mac: '${macs[0]}', devices: ['vhost-user:$work/a.sock'] }
+  b: { kind: host, mac: '${macs[1]}', devices: ['vhost-user:$work/b.sock'] }
+links:
+  - { between: [a, s1] }
+  - { between: [b, s1] }
+$1
+EOF2
+    HEDDLE_WORKERS=1 taskset -c "$core" "$heddle" up "$work/bench.fabric.yaml" --name bench >"$work/up" 2>&1 || { cat "$work/up" >&2; return 1; }
+}
+
 # await SOCKET
 await() {
     local _
@@ -61,9 +78,10 @@ await() {
     return 1
 }
 
-# relay SECONDS FUNCTIONS: the limit. Another testpmd's net_vhost ports in place of a switch, in its `io` mode, which looks at nothing.
-relay() {
-    local ports=$((2 * $2 + 2)) fifo=$work/fifo pid status=0 number devices=() sockets=()
+# with_relay FUNCTIONS COMMAND...: the limit. Another testpmd's net_vhost ports in place of a switch, in its `io` mode, which looks at nothing. The command gets the sockets behind its other arguments.
+with_relay() {
+    local ports=$((2 * $1 + 2)) fifo=$work/fifo pid status=0 number devices=() sockets=()
+    shift
     for number in $(seq 0 $((ports - 1))); do
         devices+=(--vdev "net_vhost$number,iface=$work/relay$number")
         sockets+=("$work/relay$number")
@@ -75,7 +93,7 @@ relay() {
     {
         printf '%s\n' 'set fwd io' start >&3
         for number in "${sockets[@]}"; do await "$number" || status=1; done
-        front "$1" "${sockets[@]}" || status=1
+        "$@" "${sockets[@]}" || status=1
         printf '%s\n' stop quit >&3
     } 3>"$fifo"
     wait "$pid" || true
@@ -83,9 +101,15 @@ relay() {
     return "$status"
 }
 
-# ovs SECONDS FUNCTIONS: OVS-DPDK with one PMD thread, and a flow for each port.
-ovs() {
-    local run=$work/ovs schema=/usr/share/openvswitch/vswitch.ovsschema ports=$((2 * $2 + 2)) number sockets=()
+# relay SECONDS FUNCTIONS
+relay() {
+    with_relay "$2" front "$1"
+}
+
+# ovs_up FUNCTIONS: OVS-DPDK with one PMD thread, and a flow for each port. Sets `sockets`.
+ovs_up() {
+    local run=$work/ovs schema=/usr/share/openvswitch/vswitch.ovsschema ports=$((2 * $1 + 2)) number
+    sockets=()
     mkdir -p "$run"
     export OVS_RUNDIR=$run OVS_LOGDIR=$run OVS_DBDIR=$run
     rm -f "$run/conf.db"
@@ -106,10 +130,21 @@ ovs() {
         ovs-ofctl add-flow "$run/br0.mgmt" "in_port=p$number,actions=output:p$((number + 1))"
         ovs-ofctl add-flow "$run/br0.mgmt" "in_port=p$((number + 1)),actions=output:p$number"
     done
-    local status=0
-    front "$1" "${sockets[@]}" || status=1
+}
+
+# with_ovs FUNCTIONS COMMAND...: what the command finds at its sockets, which it gets behind its other arguments.
+with_ovs() {
+    local status=0 sockets
+    ovs_up "$1"
+    shift
+    "$@" "${sockets[@]}" || status=1
     end_ovs
     return "$status"
+}
+
+# ovs SECONDS FUNCTIONS
+ovs() {
+    with_ovs "$2" front "$1"
 }
 
 end_ovs() {

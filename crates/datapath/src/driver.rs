@@ -9,7 +9,7 @@ use rstp::PortState;
 use topology::{BondEndId, NetPort, NodeId};
 use vswitch::{Action, Field, Forwarding};
 
-use crate::services::OffloadedFlow;
+use crate::offload::OffloadedFlow;
 
 /// What an end of a bond writes on what it sends, as a tag would before the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,7 +158,7 @@ pub trait Driver {
         vswitch::chain::signature(self.headers(packet))
     }
 
-    /// Carries one direction of a connection by itself from now on, until [`ServiceState::take_withdrawn`](crate::ServiceState::take_withdrawn) says otherwise; whether it
+    /// Carries one direction of a connection by itself from now on, until [`Graph::take_withdrawn`](crate::Graph::take_withdrawn) says otherwise; whether it
     /// does.
     fn offload(&mut self, now: Time, flow: &OffloadedFlow) -> bool {
         let _ = (now, flow);

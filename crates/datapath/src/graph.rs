@@ -13,6 +13,7 @@ use vswitch::{Action, FLOOD, HostTable, Pipelines, Seeds, Spread, Switch};
 use crate::bridges::{BridgeState, bridges};
 use crate::bursts::Bursts;
 use crate::chains::{ChainState, Steering};
+use crate::direct::DirectFlows;
 use crate::driver::{Driver, Loss, Tag};
 use crate::ends::{EndSpec, EndState};
 use crate::flood::{Passed, StormControl};
@@ -133,6 +134,8 @@ pub struct Graph<P> {
     pub(crate) spread: Spread,
     /// Where packets have gone that came in a burst.
     pub(crate) paths: Paths,
+    /// What hosts say to each other that a driver carries.
+    pub(crate) direct: DirectFlows,
     /// Buffers of bursts.
     pub(crate) bursts: Bursts<P>,
 }
@@ -280,6 +283,7 @@ impl<P> Default for Graph<P> {
             unknown: StormControl::default(),
             spread: Spread::default(),
             paths: Paths::default(),
+            direct: DirectFlows::default(),
             bursts: Bursts::default(),
         }
     }

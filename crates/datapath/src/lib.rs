@@ -20,6 +20,7 @@ mod bursts;
 mod carrier;
 mod chains;
 mod changeover;
+mod direct;
 mod driver;
 mod ends;
 mod flood;
@@ -27,11 +28,13 @@ mod graph;
 mod map;
 mod multi_homed;
 mod observation;
+mod offload;
 mod parts;
 mod paths;
 mod pipeline;
 mod port_table;
 mod rewrite;
+mod segment;
 mod services;
 mod tracer;
 mod vlan;
@@ -44,13 +47,14 @@ pub use ends::{EndSpec, EndState, Role};
 pub use flood::{StormControl, storm_limit};
 pub use graph::{Egress, Graph, Moment, Tables};
 pub use map::{Map, Taker};
+pub use offload::{ConnectionId, KernelUse, OffloadedFlow, kernel_path_refusal};
 pub use parts::Owner;
 pub use pipeline::Installed;
 pub use port_table::PortTable;
 pub use services::{
     AddressRange, AgentSpec, BALANCERS_MAX, BalancerRole, BalancerView, BehindRouters, CountriesSpec, ForwardingMethod,
-    HALF_OPEN_MAX, KernelUse, OffloadedFlow, SERVICES_MAX, ServedName, Server, ServerCounters, Service,
-    ServiceCounters, ServiceState, ServiceView, Services, SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage,
-    SyncQuestion, VirtualAddress, VrrpSettings, parse_sync,
+    HALF_OPEN_MAX, SERVICES_MAX, ServedName, Server, ServerCounters, Service, ServiceCounters, ServiceState,
+    ServiceView, Services, SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion, VirtualAddress,
+    VrrpSettings, parse_sync,
 };
 pub use tracer::{ServerState, TraceEnd, TraceStep, TracedPacket, Tracer};

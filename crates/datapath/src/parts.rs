@@ -95,6 +95,7 @@ impl<P> Rebase for Graph<P> {
             unknown,
             spread: _,
             paths: _,
+            direct: _,
             bursts: _,
         } = self;
         egress.raw.rebase(by);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use datapath::KernelUse;
 use link::LinkSpec;
 use topology::{Rerouting, TiVec};
 use vswitch::Spread;
@@ -105,6 +106,13 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
         }
         None => Block::Absent,
     };
+    if let Some(text) = file.kernel.as_ref().filter(|text| text.value.0 == KernelUse::Yes)
+        && let Some(why) = datapath::kernel_path_refusal(graph.topology.is_shaped(), !chains.chains.is_empty())
+    {
+        let message = format!("the kernel carries nothing of this network: {why}");
+        let hint = "take `kernel` away, or write `shaping: false`; `auto` takes it where it can be had";
+        problems.add(text.place, message, "has no effect", hint);
+    }
     let functions = Functions { chains: &chains, setups: &setups };
     let experiments = experiments(&file, &Context::new((&graph, mtu), &services, functions, block), problems);
     Some(Fabric {
@@ -114,6 +122,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
         bonds: graph.bonds,
         spread: file.spread.map_or(Spread::Ecmp, |spread| spread.0),
         rerouting: file.routes.map_or(Rerouting::Follow, |routes| routes.0),
+        kernel: file.kernel.as_ref().map_or(KernelUse::No, |text| text.value.0),
         mtu,
         seed: file.seed.map_or(1, |seed| seed.0),
         flow_tables,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use datapath::KernelUse;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use topology::Rerouting;
 use vswitch::Spread;
@@ -86,6 +87,9 @@ parameters! {
             },
             |fabric, is_shaped| if !is_shaped { fabric.topology.unshape() }
         };
+        /// Whether the kernel carries what hosts say to each other at length, past the process that runs the network, as fast as between two devices of the machine: `no`, `auto` (where it can), `yes`
+        /// (where it can; in a network in which it can't, that is a mistake). `no` when not given. It takes root, and links without rates.
+        "kernel" => kernel: Option<At<Choice<KernelUse>>>;
         /// Flows of switches, by their names, as `ovs-ofctl add-flow` reads them: `leaf1: [ "priority=10,tcp,tp_dst=80,actions=drop" ]`. A switch that is named here
         /// has the flow `priority=0 actions=NORMAL` besides: what no other flow is for goes along the routes.
         "flows" => flows: Option<BySwitch>;

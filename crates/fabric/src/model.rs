@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use datapath::KernelUse;
 use link::LinkSpec;
 use machine::Span;
 use serde::{Deserialize, Serialize, Serializer};
@@ -42,6 +43,8 @@ pub struct Fabric {
     pub spread: Spread,
     /// `routes:` of the file: whether they lead around links that are down.
     pub rerouting: Rerouting,
+    /// Whether the kernel carries what hosts say to each other.
+    pub kernel: KernelUse,
     /// The hosts' maximum transmission unit in bytes, without the Ethernet header.
     pub mtu: u32,
     /// The seed of all randomness when the command line gives none.
@@ -90,6 +93,8 @@ impl Serialize for Fabric {
             bonds: Vec<WrittenBond<'a>>,
             spread: Spread,
             routes: Rerouting,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            kernel: Option<&'static str>,
             mtu: u32,
             seed: u64,
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -124,6 +129,7 @@ impl Serialize for Fabric {
             bonds,
             spread,
             rerouting,
+            kernel,
             mtu,
             seed,
             flow_tables,
@@ -143,7 +149,8 @@ impl Serialize for Fabric {
         let flow_tables = flow_tables.iter().map(|(id, tables)| (topology.nodes[*id].name.as_str(), tables)).collect();
         let switches = switches.iter().map(|(id, settings)| (topology.nodes[*id].name.as_str(), settings)).collect();
         let bonds = topology.bonds.iter().zip(bonds).map(|(place, bond)| WrittenBond { place, bond }).collect();
-        let (spread, routes, mtu, seed) = (*spread, *rerouting, *mtu, *seed);
+        let (spread, routes, kernel, mtu, seed) = (*spread, *rerouting, *kernel, *mtu, *seed);
+        let kernel = (kernel != KernelUse::No).then(|| kernel.name());
         let written = Written {
             name,
             description,
@@ -151,6 +158,7 @@ impl Serialize for Fabric {
             bonds,
             spread,
             routes,
+            kernel,
             mtu,
             seed,
             flow_tables,

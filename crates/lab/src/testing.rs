@@ -65,6 +65,7 @@ pub(crate) fn tree(pods: u32, edges: u32, hosts: u32, with_pods: bool) -> Fabric
         bonds: TiVec::new(),
         spread: Spread::Ecmp,
         rerouting: Rerouting::Follow,
+        kernel: datapath::KernelUse::No,
         mtu: 1_500,
         seed: 7,
         flow_tables: BTreeMap::new(),

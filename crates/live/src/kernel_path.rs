@@ -1,5 +1,5 @@
-//! The kernel path of services: packets of connections that go on as they are go from host to host by programs in the kernel, which write and count them as the worker
-//! would (`docs/decisions/0081-the-kernel-path-carries-what-goes-on.md`).
+//! The kernel path: packets of connections that go on as they are, to services or (with `kernel: yes`) from host to host, go there by programs in the kernel, which write and count them as
+//! the worker would (`docs/decisions/0081-the-kernel-path-carries-what-goes-on.md`, `0090-hosts-conversations-by-the-kernel-path.md`).
 //!
 //! The worker decides about connections, sees their first and last segments, and says which directions of which of them are carried ([`FlowTable`]); [`hub`] is what they are
 //! carried by. Both are gone with this process, however it ends.
@@ -11,7 +11,7 @@ mod programs;
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use datapath::KernelUse;
+use datapath::{KernelUse, kernel_path_refusal};
 use fabric::Fabric;
 use topology::TiVec;
 
@@ -52,7 +52,8 @@ impl KernelPath {
     pub fn set_up(&mut self, fabric: &Fabric, hosts: &[Host], counts_flows: bool) -> Option<Box<FlowTable>> {
         self.refusal = None;
         let wants = |service: &datapath::Service| service.kernel != KernelUse::No;
-        let is_wanted = fabric.services.iter().any(|service| wants(service) && service.offload_refusal().is_none());
+        let is_wanted = fabric.kernel != KernelUse::No
+            || fabric.services.iter().any(|service| wants(service) && service.offload_refusal().is_none());
         let made: Vec<&Host> = hosts.iter().filter(|host| !host.spec().is_function).collect();
         let made = match refusal(fabric, made.len(), counts_flows) {
             _ if !is_wanted => None,
@@ -65,6 +66,8 @@ impl KernelPath {
                 let must = fabric.services.iter().find(|service| service.kernel == KernelUse::Yes);
                 if let Some(service) = must {
                     tracing::warn!("no kernel path for the service {}: {why}", service.name);
+                } else if fabric.kernel == KernelUse::Yes {
+                    tracing::warn!("no kernel path for what hosts say to each other: {why}");
                 }
                 self.refusal = Some(why);
             }
@@ -126,11 +129,8 @@ impl KernelPath {
 
 /// Why a network has no kernel path, whatever its services want.
 fn refusal(fabric: &Fabric, hosts: usize, counts_flows: bool) -> Option<String> {
-    if fabric.topology.is_shaped() {
-        return Some("links have rates, delays, losses or queues".to_owned());
-    }
-    if !fabric.chains.chains.is_empty() {
-        return Some("chains are to see packets".to_owned());
+    if let Some(why) = kernel_path_refusal(fabric.topology.is_shaped(), !fabric.chains.chains.is_empty()) {
+        return Some(why.to_owned());
     }
     if counts_flows {
         return Some("flows are counted".to_owned());

@@ -332,3 +332,87 @@ fn services_say_why_the_kernel_carries_nothing() {
     ];
     assert_eq!(paths, expected);
 }
+
+/// Packets that a host's device of the kernel path has sent.
+fn carried(network: &Instance, host: &str) -> u64 {
+    sent(network, host)[0]
+}
+
+/// What hosts say to each other at length, without a service (`kernel: yes` of the network): both families, TCP and UDP, and large segments; what ports have counted is what devices have sent. A
+/// capture sees all of it.
+#[test]
+fn what_hosts_say_to_each_other_goes_by_the_kernel() {
+    let Some(network) = up("hosts", &[service("nat", 85, "[h2]", "yes"), "kernel: yes\n".to_owned()]) else { return };
+    let _server = Running::server(&network, "h3", "80");
+    let look_up = |family: &str| {
+        let text = format!("getent {family} h3 | awk 'NR == 1 {{ print $1 }}'");
+        bed::output(network.command("h1", "sh", ["-c", &text])).trim().to_owned()
+    };
+    let addresses = [format!("{}:80", look_up("ahostsv4")), format!("[{}]:80", look_up("ahostsv6"))];
+    let ports = || {
+        let ports = network.counters().unwrap().ports;
+        let of = |host: &str| ports.iter().find(|port| port.host == host).unwrap().traffic;
+        [of("h1").sent_packets, of("h3").sent_packets, of("h3").received_packets]
+    };
+    let devices = || [carried(&network, "h1"), carried(&network, "h3"), carried(&network, "h1")];
+    let until_carried = |held: &mut Holding| {
+        let before = devices();
+        bed::wait_until("the kernel carries it", || {
+            assert!((0..20).all(|_| held.ask() == "h3"));
+            devices().iter().zip(before).all(|(after, before)| *after >= before + 40)
+        });
+    };
+    for address in &addresses {
+        for mut held in [Holding::open(&network, "h1", address), Holding::open_udp(&network, "h1", address, "0")] {
+            until_carried(&mut held);
+            bed::wait_until("all is counted", || {
+                let (counted, gone) = (ports(), devices());
+                assert!((0..100).all(|_| held.ask() == "h3"));
+                let (counted_then, gone_then) = (ports(), devices());
+                let more = |before: [u64; 3], after: [u64; 3]| [0, 1, 2].map(|at| after[at] - before[at]);
+                more(gone, gone_then)[0] >= 100 && more(counted, counted_then) == more(gone, gone_then)
+            });
+            assert!(held.ends());
+        }
+        let before = carried(&network, "h1");
+        let much = bed::output(network.command("h1", bed::program(), ["ask-much", address, "2"]));
+        assert_eq!(much, "8000000\n8000000\n", "{address}");
+        assert!(carried(&network, "h3") > before, "{address}");
+    }
+
+    let mut held = Holding::open(&network, "h1", &addresses[0]);
+    until_carried(&mut held);
+    let wanted = CaptureOptions { target: "h1".to_owned(), filter: "tcp".to_owned(), snaplen: 128, count: None };
+    let client = Instance::connect("hosts").unwrap().expect("it runs");
+    let mut capture = client.capture(&wanted).unwrap();
+    let before = devices();
+    assert!((0..100).all(|_| held.ask() == "h3"));
+    assert_eq!(devices(), before);
+    capture.stop();
+    let mut seen = Vec::new();
+    capture.read_to_end(&mut seen).unwrap();
+    assert!(seen.len() > 200 * 60, "it has seen all questions and answers");
+    until_carried(&mut held);
+
+    // To a host that another address leads to now, packets go by the worker.
+    let neighbour = "ip neighbour replace $1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent";
+    let address = look_up("ahostsv4");
+    bed::output(network.command("h1", "sh", ["-c", neighbour, "sh", &address]));
+    let before = carried(&network, "h1");
+    let asking = std::thread::spawn(move || (held.ask(), held));
+    bed::wait_until("the question is lost", || network.counters().unwrap().refused.unknown_destination > 0);
+    assert_eq!(carried(&network, "h1"), before);
+    bed::output(network.command("h1", "ip", ["neighbour", "del", &address, "dev", "eth0"]));
+    let (answer, held) = asking.join().unwrap();
+    assert_eq!(answer, "h3");
+    assert!(held.ends());
+
+    // A file without it: the worker has all of it again.
+    let text = self::network(&[service("nat", 85, "[h2]", "yes")]);
+    network.apply(&source(&text), &Overrides::default()).unwrap();
+    let mut held = Holding::open(&network, "h1", &addresses[0]);
+    let before = devices();
+    assert!((0..100).all(|_| held.ask() == "h3"));
+    assert_eq!(devices(), before);
+    assert!(held.ends());
+}

@@ -1,8 +1,8 @@
 //! Very many packets through flow tables, caches, connection tracking, address translation and changes of the tables: whether every counter adds up and memory stays as it was.
 //!
-//! `cargo run --release -p heddle-vswitch --example soak -- [PACKETS [SEED]]` (10^10 if not said; some 50 minutes). Conversations of TCP begin, talk and end behind a
-//! firewall that translates addresses; other packets meet one of a thousand flows, one of which is taken away or put back every 65,536 packets, so that everything cached
-//! is decided anew. Packets come 100 ns apart. Every tenth of the way it is checked that
+//! `cargo run --release -p heddle-vswitch --example soak -- [PACKETS [SEED [THREADS]]]` (10^10 and as many threads as there are processors, if not said). Each thread has tables of its own
+//! and its share of the packets. Conversations of TCP begin, talk and end behind a firewall that translates addresses; other packets meet one of a thousand flows, one of which is taken away
+//! or put back every 65,536 packets, so that everything cached is decided anew. Packets come 100 ns apart. Every tenth of the way it is checked that
 //!
 //! - each packet has met one flow of the first table, and each one that went on has met one of the second;
 //! - as many have left, and were dropped, as the flows say;
@@ -22,6 +22,8 @@ use vswitch::flow_table::{Flow, FlowTables, Ports, Selection, TableChange};
 use wire::{Coverage, EthernetRepr, Ipv4Repr, TcpRepr, UdpRepr, ethertype, protocol, tcp_flags};
 
 const PACKETS: u64 = 10_000_000_000;
+/// So often it is checked.
+const STEPS: u64 = 10;
 const TALKS: usize = 1 << 15;
 const RULES: u16 = 1_000;
 /// So many packets, and the tables change.
@@ -40,9 +42,39 @@ table=1,priority=1,actions=drop
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let packets = args.next().map_or(Ok(PACKETS), |text| text.parse())?;
-    let seed = args.next().map_or(Ok(1), |text| text.parse())?;
-    Soak::new(seed)?.run(packets)
+    let packets: u64 = args.next().map_or(Ok(PACKETS), |text| text.parse())?;
+    let seed: u64 = args.next().map_or(Ok(1), |text| text.parse())?;
+    let threads = args.next().map_or_else(std::thread::available_parallelism, |text| {
+        text.parse().map_err(|error| std::io::Error::other(format!("THREADS: {error}")))
+    })?;
+    let mut soaks: Vec<Soak> =
+        (0..threads.get() as u64).map(|thread| Soak::new(seed + thread)).collect::<Result<_, _>>()?;
+    let began = Instant::now();
+    let every = (packets / STEPS / soaks.len() as u64).max(1);
+    let mut resident = None;
+    for step in 1..=STEPS {
+        std::thread::scope(|scope| {
+            let running: Vec<_> = soaks.iter_mut().map(|soak| scope.spawn(move || soak.run(step * every))).collect();
+            running.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread has panicked".to_owned())?)
+        })?;
+        soaks.iter().try_for_each(Soak::check)?;
+        let sent: u64 = soaks.iter().map(|soak| soak.sent).sum();
+        let (kib, rate) = (resident_kib()?, sent as f64 / began.elapsed().as_secs_f64() / 1e6);
+        println!("{sent:>14} packets, {rate:.2} M/s, {kib} KiB resident");
+        // Once connections make room for others, everything has grown to what it needs.
+        if soaks.iter().all(Soak::is_full) {
+            let first = *resident.get_or_insert(kib);
+            if kib > first + first / 20 + 1_024 {
+                return Err(format!("memory has grown from {first} to {kib} KiB").into());
+            }
+        }
+    }
+    for soak in &soaks {
+        println!("caches: {:?}", soak.tables.cache_counters());
+        println!("connections: {:?}", soak.tables.conntrack().ok_or("nothing is tracked")?.counters());
+        println!("{} left, {} dropped, nothing is missing", soak.left, soak.dropped);
+    }
+    Ok(())
 }
 
 #[allow(clippy::default_trait_access, reason = "no machine knows another: what a link does has no name here")]
@@ -121,10 +153,8 @@ impl Soak {
         })
     }
 
-    fn run(mut self, packets: u64) -> Result<(), Box<dyn Error>> {
-        let began = Instant::now();
-        let every = (packets / 10).max(1);
-        let mut resident = None;
+    /// Goes on until so many packets have been sent. The error is text, since it goes to another thread.
+    fn run(&mut self, packets: u64) -> Result<(), String> {
         while self.sent < packets {
             if self.rng.bits().is_multiple_of(4) {
                 self.send_to_rule();
@@ -133,27 +163,15 @@ impl Soak {
             }
             self.now += APART;
             if self.sent.is_multiple_of(CHANGE_EVERY) {
-                self.change()?;
-            }
-            if self.sent.is_multiple_of(every) {
-                self.check()?;
-                let kib = resident_kib()?;
-                let rate = self.sent as f64 / began.elapsed().as_secs_f64() / 1e6;
-                println!("{:>14} packets, {rate:.2} M/s, {kib} KiB resident", self.sent);
-                // Once connections make room for others, everything has grown to what it needs.
-                let is_full = self.tables.conntrack().is_some_and(|conntrack| conntrack.counters().evicted > 0);
-                let first = *resident.get_or_insert(kib);
-                if !is_full {
-                    resident = None;
-                } else if kib > first + first / 20 + 1_024 {
-                    return Err(format!("memory has grown from {first} to {kib} KiB").into());
-                }
+                self.change().map_err(|error| error.to_string())?;
             }
         }
-        println!("caches: {:?}", self.tables.cache_counters());
-        println!("connections: {:?}", self.tables.conntrack().ok_or("nothing is tracked")?.counters());
-        println!("{} left, {} dropped, nothing is missing", self.left, self.dropped);
         Ok(())
+    }
+
+    /// Whether connections make room for others.
+    fn is_full(&self) -> bool {
+        self.tables.conntrack().is_some_and(|conntrack| conntrack.counters().evicted > 0)
     }
 
     /// A packet for one of the rules.

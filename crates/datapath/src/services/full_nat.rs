@@ -11,8 +11,8 @@ use topology::NodeId;
 use vswitch::conntrack::{NatRange, TranslatedEnd, Tuple, ct_state};
 
 use super::Service;
-use super::segment::parse;
 use super::state::{EXISTING, ServiceState};
+use crate::segment::parse;
 
 /// The ports of a balancer's own address when nothing is said: all that no service of a system has.
 const PORTS: (u16, u16) = (1_024, u16::MAX);

@@ -18,7 +18,6 @@ mod name_servers;
 mod offload;
 mod opening;
 mod proxied;
-mod segment;
 mod serve;
 mod state;
 mod syn_cookies;
@@ -44,10 +43,11 @@ pub use balancers::{BALANCERS_MAX, BalancerRole, BalancerView, VrrpSettings};
 pub use behind::{AddressRange, BehindRouters};
 pub use counters::{ServerCounters, ServiceCounters};
 pub use name_servers::ServedName;
-pub use offload::{KernelUse, OffloadedFlow};
 pub use state::ServiceState;
 pub use sync::{SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion, parse_sync};
 pub use view::ServiceView;
+
+use crate::offload::KernelUse;
 
 /// Virtual addresses' MAC address, locally administered. All have the same, so that what hosts know of it holds whatever services come and go.
 const MAC: [u8; 6] = [0x06, b'h', b'v', b'a', 0, 1];

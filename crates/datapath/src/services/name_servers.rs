@@ -80,7 +80,7 @@ impl<P> Graph<P> {
         packet: P,
     ) -> Option<P> {
         let services = &moment.tables.services;
-        let asked_at = super::segment::destination(driver.headers(&packet))
+        let asked_at = crate::segment::destination(driver.headers(&packet))
             .filter(|(is_ipv6, address)| services.is_name_server(*is_ipv6, *address));
         let Some((is_ipv6, address)) = asked_at else { return Some(packet) };
         let asked_at = super::ip(is_ipv6, address);

@@ -11,7 +11,7 @@
 
 use machine::Time;
 use topology::{NetPort, NodeId};
-use vswitch::conntrack::{TcpState, Tracked, Tuple};
+use vswitch::conntrack::{TcpState, Tracked};
 use wire::protocol;
 
 use balance::Scheduler;
@@ -20,62 +20,14 @@ use super::state::{SERVER_BITS, ServiceState, of_mark};
 use super::{ForwardingMethod, Service};
 use crate::driver::Driver;
 use crate::graph::{Graph, Moment};
-use crate::paths::{Exit, Hops, Origin};
+use crate::offload::{ConnectionId, KernelUse, OffloadedFlow};
+use crate::paths::{Exit, Origin};
 
 /// A direction of a connection in which so many packets have come is worth it, whatever they say.
 const LONG: u8 = 16;
 
 /// A connection that could not be carried is not tried again for so long.
 const RETRY: machine::Span = machine::Span::from_ms(100);
-
-/// Whether the kernel is to carry connections of a service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KernelUse {
-    /// It is not.
-    #[default]
-    No,
-    /// Where it can, once a connection has been answered.
-    Auto,
-    /// Where it can, from the handshake on; whoever runs the network hears where it can't.
-    Yes,
-}
-
-impl KernelUse {
-    /// All of them.
-    pub const ALL: &[Self] = &[Self::No, Self::Auto, Self::Yes];
-
-    /// Its name in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::No => "no",
-            Self::Auto => "auto",
-            Self::Yes => "yes",
-        }
-    }
-}
-
-/// One direction of a connection, which a driver may carry.
-#[derive(Clone, Copy, Debug)]
-pub struct OffloadedFlow {
-    /// The place of its connection.
-    pub connection: u32,
-    /// Whether it is that of answers.
-    pub is_reply: bool,
-    /// Its packets as they come.
-    pub tuple: Tuple,
-    /// The same as they go on.
-    pub target: Tuple,
-    /// The host that sends them.
-    pub from: NodeId,
-    /// The host that they go to.
-    pub to: NodeId,
-    /// Whom they are for, as they go on.
-    pub mac: [u8; 6],
-    /// The service and the server.
-    mark: u32,
-    /// The ports that they leave from.
-    hops: Hops,
-}
 
 /// What is known of a connection in both directions: that of its first packet, and that of answers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -206,7 +158,7 @@ impl ServiceState {
 
     /// Connections are carried no more, each once. Whoever carries them is to be asked after each burst.
     #[inline]
-    pub fn take_withdrawn(&mut self) -> Option<u32> {
+    pub(crate) fn take_withdrawn(&mut self) -> Option<u32> {
         self.offloads.withdrawn.pop()
     }
 
@@ -253,7 +205,13 @@ impl ServiceState {
     }
 
     /// So much has passed by a flow that is carried, or was.
-    fn count_offloaded(&mut self, now: Time, flow: &OffloadedFlow, packets: u64, bytes: u64) {
+    pub(crate) fn count_offloaded(
+        &mut self,
+        now: Time,
+        place: u32,
+        flow: &OffloadedFlow,
+        (packets, bytes): (u64, u64),
+    ) {
         let (running, server) = of_mark(flow.mark);
         let Some(running) = self.running.get_mut(running) else { return };
         running.offloaded += packets;
@@ -266,14 +224,14 @@ impl ServiceState {
             *of_packets += packets;
             *of_bytes += bytes;
         }
-        let Some(opened) = self.opened.get_mut(flow.connection as usize) else { return };
+        let Some(opened) = self.opened.get_mut(place as usize) else { return };
         if !opened.offloading.is_carried[usize::from(flow.is_reply)] {
             return;
         }
         if flow.tuple.protocol == protocol::UDP && running.machine.is_dead(opened.server) {
-            self.offloads.withdraw(flow.connection, &mut opened.offloading);
+            self.offloads.withdraw(place, &mut opened.offloading);
         } else if let Some(conntrack) = &mut self.conntrack {
-            conntrack.keep_alive(now, flow.connection);
+            conntrack.keep_alive(now, place);
         }
     }
 }
@@ -311,46 +269,35 @@ impl<P> Graph<P> {
         &self,
         moment: Moment<'_>,
         driver: &D,
-        ((connection, is_reply), port): ((u32, bool), NetPort),
+        ((place, is_reply), port): ((u32, bool), NetPort),
         packet: &P,
     ) -> Option<OffloadedFlow> {
         let (from, forwarding) = (moment.tables.map.node(port), driver.forwarding(packet));
         // Whoever makes up a packet of another host's connection does not get it.
-        if !self.services.is_sender((connection, is_reply), from) {
+        if !self.services.is_sender((place, is_reply), from) {
             return None;
         }
         if !moment.tables.steering.is_plain(from) || from == forwarding.to {
             return None;
         }
         let (hops, Exit::Host(_)) = self.path(moment, driver, Origin::port(port), forwarding)? else { return None };
-        let shared = self.services.conntrack()?.shared(moment.now, connection)?;
+        let shared = self.services.conntrack()?.shared(moment.now, place)?;
         let (tuple, target) = if is_reply {
             (shared.reply, shared.original.reversed()?)
         } else {
             (shared.original, shared.reply.reversed()?)
         };
         Some(OffloadedFlow {
-            connection,
+            connection: ConnectionId::OfService(place),
             is_reply,
             tuple,
             target,
             from,
             to: forwarding.to,
             mac: driver.destination(packet),
-            mark: self.services.mark(connection)?,
+            only: None,
+            mark: self.services.mark(place)?,
             hops,
         })
-    }
-
-    /// So much has passed by a flow without being shown here: it is counted where it would have passed.
-    pub fn count_offloaded<D: Driver<Packet = P>>(
-        &mut self,
-        moment: Moment<'_>,
-        driver: &mut D,
-        flow: &OffloadedFlow,
-        (packets, bytes): (u64, u64),
-    ) {
-        self.count_on_path(moment.tables, driver, (flow.hops.ports(), flow.to), (packets, bytes));
-        self.services.count_offloaded(moment.now, flow, packets, bytes);
     }
 }

@@ -5,10 +5,10 @@ use vswitch::conntrack::{Segment, TcpState, Tracked, ct_state};
 use vswitch::{Field, translate};
 use wire::tcp_flags::{ACK, RST, SYN};
 
-use super::segment::is_first_segment;
 use super::state::{Decision, EXISTING, Handshake, Origin, ServiceState, of_mark};
 use super::syn_cookies::{GOOD_FOR, MadeUp, Proxied, is_third_segment, segment_size};
 use super::{Service, Services};
+use crate::segment::is_first_segment;
 
 impl ServiceState {
     /// A segment of TCP that belongs to no connection has come to a service.

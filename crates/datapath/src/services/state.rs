@@ -11,12 +11,13 @@ use wire::{protocol, tcp_flags};
 
 use super::counters::{ServerCounters, ServiceCounters};
 use super::offload::{Offloading, Offloads};
-use super::segment::{destination, is_first_segment, may_be_first, parse};
 use super::syn_cookies::{CookieKey, MadeUp, Proxied};
 use super::sync::Stage;
 use super::validity::FromClient;
-use super::{ForwardingMethod, KernelUse, Service, Services, VirtualAddress};
+use super::{ForwardingMethod, Service, Services, VirtualAddress};
 use crate::driver::Loss;
+use crate::offload::KernelUse;
+use crate::segment::{destination, is_first_segment, may_be_first, parse};
 
 /// Connections of a network's services together.
 const CONNECTIONS_MAX: usize = 1 << 20;
@@ -583,7 +584,7 @@ impl ServiceState {
 
     /// Whether a host may have connections of a service.
     #[inline]
-    pub(super) fn is_server(&self, host: NodeId) -> bool {
+    pub(crate) fn is_server(&self, host: NodeId) -> bool {
         self.is_server.get(host).copied().unwrap_or(false)
     }
 

@@ -20,9 +20,8 @@ mod validity;
 
 use super::state::Decision;
 use super::validity::FromClient;
-use super::{
-    AddressRange, ForwardingMethod, HALF_OPEN_MAX, KernelUse, Server, Service, ServiceState, Services, VirtualAddress,
-};
+use super::{AddressRange, ForwardingMethod, HALF_OPEN_MAX, Server, Service, ServiceState, Services, VirtualAddress};
+use crate::offload::KernelUse;
 
 const VIRTUAL: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 80);
 

@@ -9,10 +9,8 @@ use vswitch::{HostTable, Pipelines};
 use wire::{EthernetRepr, Ipv4Repr, ethertype, protocol};
 
 use super::*;
-use crate::services::{
-    ForwardingMethod, HALF_OPEN_MAX, KernelUse, Server, Service, Services, VirtualAddress, VrrpSettings,
-};
-use crate::{Map, PortTable, Steering};
+use crate::services::{ForwardingMethod, HALF_OPEN_MAX, Server, Service, Services, VirtualAddress, VrrpSettings};
+use crate::{KernelUse, Map, PortTable, Steering};
 
 const CLIENT: NodeId = NodeId(0);
 const SERVER: NodeId = NodeId(1);

@@ -205,6 +205,9 @@ impl Worker {
                     return self.edge.pool.put(packet);
                 }
                 self.edge.stamp(now, &mut packet, forwarding, Tag::None);
+                if self.graph.may_carry_direct() {
+                    self.graph.consider_direct(self.plan.tables().at(now), &mut self.edge, port, &packet);
+                }
                 self.edge.entering.push(packet);
             }
             Ingress::Answer(len) => {

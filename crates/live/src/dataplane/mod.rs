@@ -34,6 +34,7 @@ mod services;
 mod tap_points;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod worker;
 
 use std::collections::BTreeSet;

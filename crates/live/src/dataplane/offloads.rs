@@ -1,6 +1,6 @@
-//! Connections of services that the kernel carries: what has passed is counted here as if it had come this way.
+//! Connections of services, and conversations of hosts, that the kernel carries: what has passed is counted here as if it had come this way.
 
-use datapath::OffloadedFlow;
+use datapath::{ConnectionId, KernelUse, OffloadedFlow};
 use machine::Time;
 
 use super::edge::EdgeState;
@@ -18,6 +18,8 @@ impl Worker {
         let now = self.now();
         self.withdraw_offloads(now);
         self.graph.services.set_offload(flows.is_some());
+        let carries_direct = self.plan.fabric().kernel != KernelUse::No;
+        self.graph.set_direct(flows.as_ref().filter(|_| carries_direct).map(|flows| flows.seed()));
         if let Some(flows) = &flows {
             self.edge.state.flight.add_timer(flows.sweeps_at().max(now), Due::Offloads);
         }
@@ -30,18 +32,19 @@ impl Worker {
         let Some(mut flows) = self.edge.offloads.take() else { return };
         flows.withdraw_all(now, |flow, passed| self.count(now, flow, passed));
         self.graph.services.set_offload(true);
+        self.graph.forget_direct();
         self.edge.offloads = Some(flows);
     }
 
     /// What has ended is carried no more.
     #[inline]
     pub(super) fn drop_withdrawn_offloads(&mut self, now: Time) {
-        while let Some(connection) = self.graph.services.take_withdrawn() {
+        while let Some(connection) = self.graph.take_withdrawn() {
             self.drop_offload(now, connection);
         }
     }
 
-    fn drop_offload(&mut self, now: Time, connection: u32) {
+    fn drop_offload(&mut self, now: Time, connection: ConnectionId) {
         let Some(mut flows) = self.edge.offloads.take() else { return };
         flows.withdraw(now, connection, |flow, passed| self.count(now, flow, passed));
         self.edge.offloads = Some(flows);
@@ -61,6 +64,7 @@ impl Worker {
         // There may be a timer left of those that were there before.
         if now >= flows.sweeps_at() {
             let again = flows.sweep(now, |flow, passed| self.count(now, flow, passed));
+            self.graph.look_at_direct();
             self.edge.state.flight.add_timer(again, Due::Offloads);
             // Packets that are carried do not have what has expired found, as others do.
             (0..CLEARINGS).for_each(|_| self.graph.services.clear_expired(now));

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::Ordering;
 
-use datapath::OffloadedFlow;
+use datapath::{ConnectionId, OffloadedFlow};
 use machine::{Rebase, Span, Time};
 use topology::{NodeId, TiVec};
 use vswitch::conntrack::Tuple;
@@ -65,8 +65,8 @@ pub struct FlowTable {
     live: Vec<u32>,
     /// Places that are left, and when.
     leaving: VecDeque<(Time, u32)>,
-    /// By the place of its connection: where each direction of it is.
-    by_connection: Vec<[u32; 2]>,
+    /// By the place of its connection, those of services and those of hosts apart: where each direction of it is.
+    by_connection: [Vec<[u32; 2]>; 2],
     /// When it is swept next.
     sweeps_at: Time,
 }
@@ -85,7 +85,7 @@ impl FlowTable {
             slots: vec![None; places],
             live: Vec::with_capacity(places),
             leaving: VecDeque::with_capacity(places),
-            by_connection: Vec::new(),
+            by_connection: [Vec::new(), Vec::new()],
             sweeps_at: Time::ZERO,
         })
     }
@@ -111,12 +111,7 @@ impl FlowTable {
         let (Some(from), Some(to), Some(key)) = (device(flow.from), device(flow.to), key(&flow.tuple)) else {
             return false;
         };
-        let connection = flow.connection as usize;
-        if self.by_connection.len() <= connection {
-            self.by_connection.resize(connection + 1, [NONE; 2]);
-        }
-        let direction = usize::from(flow.is_reply);
-        let known = self.by_connection[connection][direction];
+        let known = *self.place_of(flow);
         if known != NONE {
             self.leave(now, known);
         }
@@ -136,6 +131,9 @@ impl FlowTable {
         write(word::FROM, from.into());
         write(word::TO, to.into());
         write(word::MAC, mac_word(flow.mac));
+        let [only, rest] = flow.only.map_or([0; 2], start_of_frame);
+        write(word::ONLY, only);
+        write(word::ONLY_REST, rest);
         let translates = flow.tuple != flow.target;
         write(word::TRANSLATES, translates.into());
         if translates {
@@ -154,13 +152,24 @@ impl FlowTable {
         let live_at = self.live.len() as u32;
         self.live.push(place);
         self.slots[place as usize] = Some(Slot { flow: *flow, read: Passed::default(), live_at, is_counted: true });
-        self.by_connection[connection][direction] = place;
+        *self.place_of(flow) = place;
         true
     }
 
+    /// Where this direction of its connection is.
+    fn place_of(&mut self, flow: &OffloadedFlow) -> &mut u32 {
+        let (kind, connection) = of_kind(flow.connection);
+        let places = &mut self.by_connection[kind];
+        if places.len() <= connection {
+            places.resize(connection + 1, [NONE; 2]);
+        }
+        &mut places[connection][usize::from(flow.is_reply)]
+    }
+
     /// Carries nothing of a connection any more. What has passed is handed to `count`, now and once more when its places are freed.
-    pub fn withdraw(&mut self, now: Time, connection: u32, mut count: impl FnMut(&OffloadedFlow, Passed)) {
-        let Some(places) = self.by_connection.get_mut(connection as usize) else { return };
+    pub fn withdraw(&mut self, now: Time, connection: ConnectionId, mut count: impl FnMut(&OffloadedFlow, Passed)) {
+        let (kind, connection) = of_kind(connection);
+        let Some(places) = self.by_connection[kind].get_mut(connection) else { return };
         for place in std::mem::replace(places, [NONE; 2]).into_iter().filter(|place| *place != NONE) {
             self.leave(now, place);
             self.read(place, &mut count);
@@ -218,7 +227,7 @@ impl FlowTable {
         {
             slot.live_at = live_at;
         }
-        let own = &mut self.by_connection[flow.connection as usize][usize::from(flow.is_reply)];
+        let own = self.place_of(&flow);
         if *own == place {
             *own = NONE;
         }
@@ -287,6 +296,21 @@ fn written(tuple: &Tuple) -> ([u64; 4], u32) {
     }
     let (words, _) = bytes.as_chunks::<8>();
     (std::array::from_fn(|at| u64::from_ne_bytes(words[at])), ports)
+}
+
+/// Which of the two lists a connection is in, and where.
+const fn of_kind(connection: ConnectionId) -> (usize, usize) {
+    match connection {
+        ConnectionId::OfService(place) => (0, place as usize),
+        ConnectionId::Direct(place) => (1, place as usize),
+    }
+}
+
+/// The first twelve bytes of a frame for the one address from the other one, as they stand in memory: eight and four.
+fn start_of_frame((destination, source): ([u8; 6], [u8; 6])) -> [u64; 2] {
+    let [d0, d1, d2, d3, d4, d5] = destination;
+    let [s0, s1, s2, s3, s4, s5] = source;
+    [u64::from_ne_bytes([d0, d1, d2, d3, d4, d5, s0, s1]), u32::from_ne_bytes([s2, s3, s4, s5]).into()]
 }
 
 fn mac_word(mac: [u8; 6]) -> u64 {

@@ -8,7 +8,7 @@ pub const BUCKET_BITS: u32 = 15;
 /// Flows of a bucket.
 pub const WAYS: usize = 4;
 /// Words of a flow.
-pub const FLOW_WORDS: usize = 20;
+pub const FLOW_WORDS: usize = 21;
 
 /// Words of a flow, by what they are.
 pub mod word {
@@ -34,6 +34,9 @@ pub mod word {
     /// What has passed: programs add to it.
     pub const PACKETS: usize = 17;
     pub const BYTES: usize = 18;
+    /// The first twelve bytes of each of its packets: eight here and four there. Zero: any.
+    pub const ONLY: usize = 19;
+    pub const ONLY_REST: usize = 20;
 }
 
 /// Words of a key.

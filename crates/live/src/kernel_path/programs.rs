@@ -84,11 +84,20 @@ const fn of_word(number: usize) -> i16 {
 /// that one's, and what this host sends is the worker's to judge.
 pub fn departures(table: BorrowedFd<'_>, seed: u64, (device, in_hub): (u32, u32)) -> Vec<Instruction> {
     let mut program = Assembler::default();
-    let none = program.label();
+    let (none, any) = (program.label(), program.label());
     program.alu_by(Alu::Move, R6, R1);
     find(&mut program, (table, seed), true, none);
     program.load(Size::Double, R1, R9, of_word(word::FROM));
     program.jump_if(Condition::NotEqual, R1, in_hub.cast_signed(), none);
+    // Who is reached by another address, or sends from one, is the worker's to find.
+    program.load(Size::Double, R1, R9, of_word(word::ONLY));
+    program.jump_if(Condition::Equal, R1, 0, any);
+    program.load(Size::Double, R2, R7, 0);
+    program.jump_if_by(Condition::NotEqual, R1, R2, none);
+    program.load(Size::Double, R1, R9, of_word(word::ONLY_REST));
+    program.load(Size::Word, R2, R7, 8);
+    program.jump_if_by(Condition::NotEqual, R1, R2, none);
+    program.place(any);
     program.alu(Alu::Move, R1, device.cast_signed());
     program.alu(Alu::Move, R2, 0);
     program.call(helper::REDIRECT);

@@ -29,7 +29,7 @@ impl Network {
         }
     }
 
-    /// Has the kernel carry what it can of services that want it.
+    /// Has the kernel carry what it can of services that want it, and of what hosts say to each other.
     pub(super) fn start_offloads(&mut self) {
         let Some(plane) = &mut self.plane else { return };
         let plan = plane.plan();

@@ -29,7 +29,8 @@ pub(super) fn is_same(old: &Fabric, new: &Fabric) -> bool {
         && old.services == new.services
         && old.names == new.names
         && (&old.chains, &old.simulated_functions) == (&new.chains, &new.simulated_functions)
-        && (old.spread, old.rerouting, old.mtu, old.seed) == (new.spread, new.rerouting, new.mtu, new.seed)
+        && (old.spread, old.rerouting, old.kernel) == (new.spread, new.rerouting, new.kernel)
+        && (old.mtu, old.seed) == (new.mtu, new.seed)
 }
 
 /// What distinguishes a node for [`Applied`]: its kind, its devices, where its ports lead, what a switch or a host has besides.
@@ -38,8 +39,8 @@ type NodeView<'a> = (&'a topology::NodeKind, &'a [String], Vec<&'a str>, Option<
 /// What distinguishes a switch besides: how it spreads and routes, whether it forwards, its flows, and what is said about it and its ports.
 type SwitchView<'a> = (Spread, Rerouting, bool, Option<&'a SwitchTables>, Option<&'a SwitchSettings>);
 
-/// What distinguishes a host besides: its MTU, its programs, files and sysctls.
-type HostView<'a> = (u32, Option<&'a HostSetup>);
+/// What distinguishes a host besides: its MTU, whether the kernel carries what it says, its programs, files and sysctls.
+type HostView<'a> = (u32, KernelUse, Option<&'a HostSetup>);
 
 /// What applying `new` to a network that is `old` would do (`None`: to one that has nothing yet).
 pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
@@ -157,12 +158,12 @@ fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
     let mut views = BTreeMap::new();
     for (id, Node { name, kind, devices, ports, .. }) in fabric.topology.nodes.iter_enumerated() {
         let is_switch = !fabric.topology.is_host(id);
-        let mtu = if is_switch { 0 } else { fabric.mtu };
+        let (mtu, kernel) = if is_switch { (0, KernelUse::No) } else { (fabric.mtu, fabric.kernel) };
         let has_switch = is_switch || multi_homed.contains(&id);
         let own = || (fabric.flow_tables.get(&id), fabric.switches.get(&id));
         let policy =
             has_switch.then(|| (fabric.spread, fabric.rerouting, fabric.topology.forwards(id), own().0, own().1));
-        let own = (mtu, fabric.setups.get(name));
+        let own = (mtu, kernel, fabric.setups.get(name));
         views.insert(name.clone(), (kind, devices.as_slice(), ports.iter().map(peer).collect(), policy, own));
     }
     views

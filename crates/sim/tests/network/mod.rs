@@ -39,6 +39,7 @@ pub fn network(hosts: u32, switches: u32, links: &[(u32, u32, LinkSpec)]) -> Fab
         bonds: TiVec::new(),
         spread: Spread::Single,
         rerouting: topology::Rerouting::Follow,
+        kernel: datapath::KernelUse::No,
         mtu: 1_500,
         seed: 1,
         flow_tables: BTreeMap::new(),

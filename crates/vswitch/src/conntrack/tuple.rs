@@ -50,7 +50,7 @@ impl Tuple {
     }
 
     /// Where a table has it that begins its hashes at `seed`.
-    pub(super) fn hash(&self, seed: u64, zone: u16) -> u64 {
+    pub fn hash(&self, seed: u64, zone: u16) -> u64 {
         let Self { src, dst, src_port, dst_port, protocol, is_ipv6 } = *self;
         let ports = u64::from(src_port) << 48 | u64::from(dst_port) << 32;
         let rest = u64::from(zone) << 16 | u64::from(protocol) << 8 | u64::from(is_ipv6);

@@ -17,6 +17,9 @@ const FLOWS: usize = 4_096;
 /// Places in which a flow may be.
 const WAYS: usize = 2;
 
+/// Of flows that find no room there, one in so many takes another one's.
+const REFUSED: u32 = 16;
+
 /// Megaflows of one switch.
 const MEGAFLOWS_MAX: usize = 1 << 17;
 
@@ -90,6 +93,8 @@ pub struct Cache {
     /// What is decided about now.
     scratch: Decision,
     seed: u64,
+    /// How many flows have found no room in the first cache.
+    refused: u32,
     counters: CacheCounters,
 }
 
@@ -118,16 +123,21 @@ impl Cache {
         let is_of_now = |flow: &ExactFlow| {
             megaflows.get(flow.megaflow as usize).is_some_and(|it| (it.epoch, it.serial) == (epoch, flow.serial))
         };
-        let known = self.exact[first..first + WAYS].iter().find(|flow| flow.key == *key && is_of_now(flow));
+        let known = self.exact[first..first + WAYS].iter().find(|flow| flow.key.is(key) && is_of_now(flow));
         let megaflow = if let Some(known) = known {
             self.counters.exact_hits += 1;
             known.megaflow
         } else {
+            // Where flows of now stand already, few of those that come take their place: of more flows than there is room for, each would be gone before it comes again.
+            let is_full = self.exact[first..first + WAYS].iter().all(is_of_now);
             let megaflow = self.find_megaflow(key, decide);
-            // The last one that came moves to the second place.
-            self.exact.swap(first, first + 1);
-            let serial = self.megaflows[megaflow as usize].serial;
-            self.exact[first] = ExactFlow { key: *key, megaflow, serial };
+            self.refused = if is_full { self.refused.wrapping_add(1) } else { self.refused };
+            if !is_full || self.refused.is_multiple_of(REFUSED) {
+                // The last one that came moves to the second place.
+                self.exact.swap(first, first + 1);
+                let serial = self.megaflows[megaflow as usize].serial;
+                self.exact[first] = ExactFlow { key: *key, megaflow, serial };
+            }
             megaflow
         };
         let Megaflow { decision, is_used, .. } = &mut self.megaflows[megaflow as usize];

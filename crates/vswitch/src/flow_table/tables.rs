@@ -136,7 +136,10 @@ impl FlowTables {
         actions: &mut Vec<Action>,
     ) {
         self.has_metered = false;
-        let Ok(mut key) = Key::parse(in_port.0, headers) else { return };
+        let mut key = Key::default();
+        if key.read(in_port.0, headers).is_err() {
+            return;
+        }
         key.set(Slot::TUN_ID, u64::from(tunnel));
         let mut stacks = std::mem::take(&mut self.stacks);
         let has_inquiries = self.decide((now, bytes), &key, |decision| {

@@ -4,7 +4,7 @@ use vswitch::conntrack::{NatRange, TranslatedEnd};
 use vswitch::translate;
 
 use super::*;
-use crate::services::segment::parse;
+use crate::segment::parse;
 
 /// The balancer's own address.
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 200);

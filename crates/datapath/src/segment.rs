@@ -1,10 +1,10 @@
-//! What is read of a packet that may belong to a service.
+//! What is read of a packet that may belong to a connection.
 
 use vswitch::conntrack::Segment;
 use wire::{EthernetPacket, Ipv4Packet, Ipv6Packet, ethertype, protocol, tcp_flags};
 
 /// Reads a frame. `None` for a fragment, which does not say what it belongs to, and for what is malformed or no IP packet.
-pub(super) fn parse(headers: &[u8]) -> Option<Segment> {
+pub(crate) fn parse(headers: &[u8]) -> Option<Segment> {
     let ethernet = EthernetPacket::new_checked(headers).ok()?;
     match ethernet.ethertype() {
         ethertype::IPV4 => Segment::parse(false, ethernet.payload()),
@@ -14,7 +14,7 @@ pub(super) fn parse(headers: &[u8]) -> Option<Segment> {
 }
 
 /// Where a frame with an IP packet goes, a fragment or not, and whether that is an address of IPv6.
-pub(super) fn destination(headers: &[u8]) -> Option<(bool, u128)> {
+pub(crate) fn destination(headers: &[u8]) -> Option<(bool, u128)> {
     let ethernet = EthernetPacket::new_checked(headers).ok()?;
     match ethernet.ethertype() {
         ethertype::IPV4 => Some((false, Ipv4Packet::new_checked(ethernet.payload()).ok()?.dst().to_bits().into())),
@@ -24,12 +24,12 @@ pub(super) fn destination(headers: &[u8]) -> Option<(bool, u128)> {
 }
 
 /// Whether a segment with these flags begins a connection, with or without an offer of ECN (RFC 3168, 6.1.1).
-pub(super) const fn is_first_segment(flags: u8) -> bool {
+pub(crate) const fn is_first_segment(flags: u8) -> bool {
     flags & (tcp_flags::SYN | tcp_flags::ACK | tcp_flags::RST | tcp_flags::FIN) == tcp_flags::SYN
 }
 
 /// Whether a frame may have such a segment in it, by a look at where its flags stand if it has neither tags nor extension headers: false if they stand there and say otherwise.
-pub(super) fn may_be_first(frame: &[u8]) -> bool {
+pub(crate) fn may_be_first(frame: &[u8]) -> bool {
     const IP_AT: usize = 14;
     let Some(start) = frame.first_chunk::<{ IP_AT + 20 }>() else { return true };
     let (flags_at, protocol) = match u16::from_be_bytes([start[12], start[13]]) {
