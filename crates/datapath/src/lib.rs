@@ -49,7 +49,7 @@ pub use pipeline::Installed;
 pub use port_table::PortTable;
 pub use services::{
     AddressRange, AgentSpec, BALANCERS_MAX, BalancerRole, BalancerView, BehindRouters, CountriesSpec, ForwardingMethod,
-    HALF_OPEN_MAX, KernelUse, OffloadedFlow, SERVICES_MAX, ServedName, Server, ServerCounters, Service,
+    HALF_OPEN_MAX, KernelUse, OffloadOutcome, OffloadedFlow, SERVICES_MAX, ServedName, Server, ServerCounters, Service,
     ServiceCounters, ServiceState, ServiceView, Services, SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage,
     SyncQuestion, VirtualAddress, VrrpSettings, parse_sync,
 };

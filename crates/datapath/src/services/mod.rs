@@ -44,7 +44,7 @@ pub use balancers::{BALANCERS_MAX, BalancerRole, BalancerView, VrrpSettings};
 pub use behind::{AddressRange, BehindRouters};
 pub use counters::{ServerCounters, ServiceCounters};
 pub use name_servers::ServedName;
-pub use offload::{KernelUse, OffloadedFlow};
+pub use offload::{KernelUse, OffloadOutcome, OffloadedFlow};
 pub use state::ServiceState;
 pub use sync::{SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion, parse_sync};
 pub use view::ServiceView;
