@@ -15,7 +15,7 @@ use wire::{protocol, tcp_flags};
 
 use crate::driver::Driver;
 use crate::graph::{Graph, Moment};
-use crate::offload::{ConnectionId, OffloadedFlow};
+use crate::offload::{ConnectionId, OffloadOutcome, OffloadedFlow};
 use crate::paths::{Exit, Origin};
 use crate::segment;
 
@@ -192,7 +192,7 @@ impl<P> Graph<P> {
             mark: 0,
             hops,
         };
-        if driver.offload(now, &flow) {
+        if driver.offload(now, &flow) == OffloadOutcome::Carried {
             self.direct.note_carried(place);
         }
     }

@@ -9,7 +9,7 @@ use rstp::PortState;
 use topology::{BondEndId, NetPort, NodeId};
 use vswitch::{Action, Field, Forwarding};
 
-use crate::offload::OffloadedFlow;
+use crate::offload::{OffloadOutcome, OffloadedFlow};
 
 /// What an end of a bond writes on what it sends, as a tag would before the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,9 +160,9 @@ pub trait Driver {
 
     /// Carries one direction of a connection by itself from now on, until [`Graph::take_withdrawn`](crate::Graph::take_withdrawn) says otherwise; whether it
     /// does.
-    fn offload(&mut self, now: Time, flow: &OffloadedFlow) -> bool {
+    fn offload(&mut self, now: Time, flow: &OffloadedFlow) -> OffloadOutcome {
         let _ = (now, flow);
-        false
+        OffloadOutcome::Impossible
     }
 
     /// A function of a chain, by its ingress, has gone down or come back.

@@ -47,7 +47,7 @@ pub use ends::{EndSpec, EndState, Role};
 pub use flood::{StormControl, storm_limit};
 pub use graph::{Egress, Graph, Moment, Tables};
 pub use map::{Map, Taker};
-pub use offload::{ConnectionId, KernelUse, OffloadedFlow, kernel_path_refusal};
+pub use offload::{ConnectionId, KernelUse, OffloadOutcome, OffloadedFlow, kernel_path_refusal};
 pub use parts::Owner;
 pub use pipeline::Installed;
 pub use port_table::PortTable;

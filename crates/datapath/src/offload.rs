@@ -14,6 +14,17 @@ pub enum ConnectionId {
     Direct(u32),
 }
 
+/// What a driver says that is to carry a direction of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffloadOutcome {
+    /// It does so from now on.
+    Carried,
+    /// It would, and has no room for it.
+    NoRoom,
+    /// It can't carry such a one.
+    Impossible,
+}
+
 /// One direction of a connection, which a driver may carry.
 #[derive(Clone, Copy, Debug)]
 pub struct OffloadedFlow {

@@ -181,10 +181,10 @@ pub enum Command {
     /// Ask whether hosts of a running network reach each other
     ///
     /// Two hosts, or with --all every pair of them (Mininet's pingall). Hosts ask each other in rounds, each one other at one time, so the network is not flooded; a round waits
-    /// 50 ms at most, so the dead hold up nobody for long. Answers that come later still count.
+    /// 50 ms at most, so the dead hold up nobody for long. Answers that come later still count. IPv4 is asked by; `heddle exec h1 ping -6 h2` asks by IPv6.
     ///
     /// With --all, prints a matrix of mean round-trip times in milliseconds, a row for each host that asks (above 16 hosts, one line with a summary for each), and `N/M received`.
-    /// With -o json or -o csv, one row a pair: sent, received, the shortest, mean and longest round-trip time, and what kept answers away.
+    /// With -o json or -o csv, one row a pair: the address that was asked, sent, received, the shortest, mean and longest round-trip time, and what kept answers away.
     /// The exit status is 1 if a pair got no answer.
     #[command(
         after_help = "Examples:\n  heddle ping --all\n  heddle ping h1 h2 -c 10\n  heddle ping --all -o json | jq '.[] | select(.received == 0)'"

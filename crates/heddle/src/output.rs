@@ -1,8 +1,9 @@
 //! Rows of data as a table, JSON or CSV.
 
 use std::fmt;
-use std::io::{ErrorKind, IsTerminal as _, Write};
+use std::io::{ErrorKind, Write};
 
+use lab::terminal::{self, broken};
 use miette::{Context, IntoDiagnostic, Report};
 use serde::Serialize;
 use serde_json::Value;
@@ -14,11 +15,19 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Report> {
     put(&(serde_json::to_string_pretty(value).into_diagnostic()? + "\n"))
 }
 
-/// Writes a line to standard error, if anybody takes it.
+/// Writes a line to standard error, if anybody takes it: on a terminal that is too narrow broken between its words.
 pub fn note(words: fmt::Arguments<'_>) {
+    let text = format!("{words}\n");
+    // What is coloured is a report, which is laid out already.
+    let width = terminal::stderr_columns().filter(|_| !text.contains('\u{1b}'));
+    let line = broken(&text, width, INDENT);
     // In one piece: others write there, too.
-    let _ = std::io::stderr().lock().write_all(format!("{words}\n").as_bytes());
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
+
+/// How far the further lines of one that was broken stand from the left; and those of a remark below a table.
+const INDENT: usize = 4;
+const INDENT_OF_REMARK: usize = 2;
 
 /// Writes to standard output for a program that goes on when nobody reads it, and cannot do anything about it.
 pub fn put_best_effort(text: &str) {
@@ -55,6 +64,8 @@ pub struct Rows {
     /// Those that a table never has: what they have stands below it.
     hidden: &'static [&'static str],
     cells: Vec<Vec<Value>>,
+    /// What a table without rows says in place of its headings.
+    nothing: &'static str,
     /// What stands below a table, a line each.
     remarks: Vec<String>,
 }
@@ -62,7 +73,15 @@ pub struct Rows {
 impl Rows {
     /// No rows yet.
     pub fn new(columns: &[&'static str]) -> Self {
-        Self { columns: columns.to_vec(), rare: &[], spare: &[], hidden: &[], cells: Vec::new(), remarks: Vec::new() }
+        Self {
+            columns: columns.to_vec(),
+            rare: &[],
+            spare: &[],
+            hidden: &[],
+            cells: Vec::new(),
+            nothing: "",
+            remarks: Vec::new(),
+        }
     }
 
     /// The same with columns that a table leaves out where every row has nothing or zero there. JSON and CSV have them always.
@@ -78,6 +97,11 @@ impl Rows {
     /// The same with columns that a table never has, as it says the same below.
     pub fn with_hidden(self, hidden: &'static [&'static str]) -> Self {
         Self { hidden, ..self }
+    }
+
+    /// The same with what a table says that has no rows: that there is nothing, and what would make some.
+    pub fn or_say(self, nothing: &'static str) -> Self {
+        Self { nothing, ..self }
     }
 
     /// Says something below a table that is too long for a cell.
@@ -99,19 +123,22 @@ impl Rows {
     /// The text to print, with a final line break.
     pub fn render(&self, format: Format) -> String {
         match format {
-            Format::Table => self.table(terminal_columns()),
+            Format::Table => self.table(terminal::columns()),
             Format::Json => self.json(),
             Format::Csv => self.csv(),
         }
     }
 
     /// As wide as it is, or with as many columns as fit into this many characters.
-    fn table(&self, width: Option<usize>) -> String {
+    pub fn table(&self, width: Option<usize>) -> String {
         let is_shown = |at: &usize| {
             let has_something = |row: &Vec<Value>| !row[*at].is_null() && row[*at] != 0;
             let is_rare = self.rare.contains(&self.columns[*at]);
             !self.hidden.contains(&self.columns[*at]) && (!is_rare || self.cells.iter().any(has_something))
         };
+        if self.cells.is_empty() && !self.nothing.is_empty() {
+            return broken(&format!("{}\n", self.nothing), width, INDENT_OF_REMARK);
+        }
         let mut shown: Vec<usize> = (0..self.columns.len()).filter(is_shown).collect();
         let mut table = self.lines(&shown);
         let mut left_out = Vec::new();
@@ -145,7 +172,7 @@ impl Rows {
             remarks.push(format!("Too narrow for: {} (`-o csv` has all)", left_out.join(", ")));
         }
         for remark in remarks {
-            table += &wrapped(&remark, width);
+            table += &broken(&(remark + "\n"), width, INDENT_OF_REMARK);
         }
         table
     }
@@ -188,63 +215,9 @@ impl Rows {
     }
 }
 
-/// A text in lines of so many characters at most, where its words let it, the further ones of which begin with two blanks.
-fn wrapped(text: &str, width: Option<usize>) -> String {
-    let mut lines = String::new();
-    let mut length = 0;
-    for word in text.split(' ') {
-        let own = word.chars().count();
-        let is_next = length > 0 && width.is_some_and(|width| length + 1 + own > width);
-        let before = match length {
-            0 => "",
-            _ if is_next => "\n  ",
-            _ => " ",
-        };
-        lines.extend([before, word]);
-        length = if is_next { 2 + own } else { length + before.len() + own };
-    }
-    lines + "\n"
-}
-
-/// Lines in the manner of Open vSwitch's tools: as they are, since programs read them, but on a terminal that is too narrow broken between their words, the further lines of each indented.
+/// Lines for standard output: as they are, since programs read them, but on a terminal that is too narrow broken between their words, the further lines of each indented.
 pub fn fitting(lines: &str) -> String {
-    match terminal_columns() {
-        Some(width) => broken(lines, width),
-        None => lines.to_owned(),
-    }
-}
-
-fn broken(lines: &str, width: usize) -> String {
-    const INDENT: &str = "    ";
-    let mut all = String::new();
-    for line in lines.lines() {
-        let mut length = 0;
-        // Words end in blanks, and what has none for long in commas.
-        let words = line.split_inclusive(' ').flat_map(|word| {
-            let is_long = INDENT.len() + word.trim_end().chars().count() > width;
-            if is_long { word.split_inclusive(',').collect::<Vec<_>>() } else { vec![word] }
-        });
-        for word in words {
-            if length > 0 && length + word.trim_end().chars().count() > width {
-                all.truncate(all.trim_end().len());
-                all.extend(["\n", INDENT]);
-                length = INDENT.len();
-            }
-            all.push_str(word);
-            length += word.chars().count();
-        }
-        all.push('\n');
-    }
-    all
-}
-
-/// How many characters fit into a line of standard output, if that is a terminal: one that does not say so has 80.
-fn terminal_columns() -> Option<usize> {
-    if !std::io::stdout().is_terminal() {
-        return None;
-    }
-    let width = comfy_table::Table::new().width().filter(|width| *width > 0);
-    Some(width.map_or(80, usize::from))
+    broken(lines, terminal::columns(), INDENT)
 }
 
 /// A text that somebody else chose, for a terminal: what would move the cursor, colour or turn what follows is shown by its number.
@@ -328,12 +301,11 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_broken_where_they_do_not_fit() {
-        let lines = "s1:\n cookie=0x0, n_packets=0, tcp,tp_dst=80 actions=drop\n";
-        assert_eq!(broken(lines, 80), lines);
-        assert_eq!(broken(lines, 26), "s1:\n cookie=0x0, n_packets=0,\n    tcp,tp_dst=80\n    actions=drop\n");
-        assert_eq!(broken("actions=a:1,b:2,c:3\n", 14), "actions=a:1,\n    b:2,c:3\n");
-        assert_eq!(broken("a_word_without_end\n", 4), "a_word_without_end\n");
+    fn a_table_of_nothing_says_so_in_place_of_its_headings() {
+        let rows = Rows::new(&["name"]).or_say("There is nothing: write some.");
+        assert_eq!(rows.render(Format::Table), "There is nothing: write some.\n");
+        assert_eq!(rows.table(Some(12)), "There is\n  nothing:\n  write\n  some.\n");
+        assert_eq!((rows.render(Format::Csv).as_str(), rows.render(Format::Json).as_str()), ("name\n", "[]\n"));
     }
 
     #[test]

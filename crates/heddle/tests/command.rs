@@ -210,7 +210,7 @@ fn a_reader_that_goes_away_ends_the_program_in_peace() {
 fn a_file_without_experiments_has_a_plan() {
     let desk = desk_with("topology: { fat-tree: { k: 4 } }\nlinks: { rate: 1Gbit }\n");
     let (plan, _) = desk.expect(0, &["plan", "lab.fabric.yaml"]);
-    assert!(plan.contains("up:  create 84 nodes and links, keep 0\n"), "{plan}");
+    assert!(plan.contains("up:  create 36 nodes, 48 links, keep 0\n"), "{plan}");
 }
 
 #[test]

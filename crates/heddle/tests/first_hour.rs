@@ -166,7 +166,7 @@ links: [{ between: [h1, s1] }, { between: [out, s1] }]
 }
 
 /// A command on a terminal of so many columns and rows; what it prints comes through a pipe.
-fn on_a_terminal(desk: &Desk, (columns, rows): (u16, u16), line: &str) -> Command {
+pub(crate) fn on_a_terminal(desk: &Desk, (columns, rows): (u16, u16), line: &str) -> Command {
     let command = format!("stty cols {columns} rows {rows}; exec {} {line}", env!("CARGO_BIN_EXE_heddle"));
     let mut script = Command::new("script");
     script.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -175,7 +175,7 @@ fn on_a_terminal(desk: &Desk, (columns, rows): (u16, u16), line: &str) -> Comman
     script
 }
 
-fn has_script() -> bool {
+pub(crate) fn has_script() -> bool {
     Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok()
 }
 

@@ -32,6 +32,7 @@ mod service_programs;
 mod service_runs;
 mod services;
 mod sysctl;
+mod terminals;
 mod users;
 mod vms;
 

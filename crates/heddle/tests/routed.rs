@@ -168,20 +168,22 @@ fn the_way_back_is_that_of_the_command() {
     );
     let desk = &guard.0;
     let set = |words: &[&str]| desk.expect(0, &[&["link", "set"], words].concat()).0;
-    assert!(set(&["h1", "s1", "back.delay=5ms"]).starts_with("h1-s1 is up: delay=1ms back.delay=5ms;"));
-    assert!(set(&["s1", "h1", "back.delay=7ms"]).starts_with("h1-s1 is up: delay=7ms back.delay=5ms;"));
-    assert!(set(&["s1-h1", "delay=9ms"]).starts_with("h1-s1 is up: delay=7ms back.delay=9ms;"));
+    assert!(set(&["h1", "s1", "back.delay=5ms"]).starts_with("h1-s1 is up: delay=1ms h1 -> s1; delay=5ms s1 -> h1;"));
+    assert!(set(&["s1", "h1", "back.delay=7ms"]).starts_with("h1-s1 is up: delay=7ms h1 -> s1; delay=5ms s1 -> h1;"));
+    assert!(set(&["s1-h1", "delay=9ms"]).starts_with("h1-s1 is up: delay=7ms h1 -> s1; delay=9ms s1 -> h1;"));
     // A port's link begins at its switch.
     let port = desk.expect(0, &["port", "set", "s1", "h1", "back.delay=2ms"]);
     assert!(
-        desk.expect(0, &["link", "show", "h1", "s1"]).0.starts_with("h1-s1 is up: delay=2ms back.delay=9ms;"),
+        desk.expect(0, &["link", "show", "h1", "s1"])
+            .0
+            .starts_with("h1-s1 is up: delay=2ms h1 -> s1; delay=9ms s1 -> h1;"),
         "{port:?}"
     );
-    assert!(set(&["s1", "h1", "back.delay=none"]).starts_with("h1-s1 is up: delay=9ms;"));
+    assert!(set(&["s1", "h1", "back.delay=none"]).starts_with("h1-s1 is up: delay=9ms both ways;"));
     // A key may be there in one direction alone, whichever end is named first.
     assert!(set(&["s1", "h1", "delay=1ms", "back.rate=1Mbit"]).contains("rate=1Mbit"));
     let shown = set(&["s1", "h1"]);
-    assert!(shown.contains("back.rate=off"), "{shown}");
+    assert!(shown.contains("rate=1Mbit h1 -> s1; rate=off s1 -> h1"), "{shown}");
     assert!(set(&["h1", "s1", "rate=none"]).starts_with("h1-s1 is up: delay="));
 }
 

@@ -2,8 +2,13 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
-/// Where nothing is known about the terminal (a pipe), lines may be this long.
-const WIDTH_WITHOUT_TERMINAL: u16 = 140;
+use crate::terminal;
+
+/// Where nothing is known about the terminal (a pipe), lines of tables may be this long.
+pub(crate) const WIDTH_OF_PIPE: u16 = 140;
+
+/// How far the further lines of a line that is broken stand from the left.
+const INDENT: usize = 4;
 
 /// Rows and columns of text.
 pub(crate) struct Grid {
@@ -60,14 +65,12 @@ impl Grid {
     }
 }
 
-/// How many columns the terminal has that stdout is; `None`: it is none.
-pub(crate) fn terminal() -> Option<u16> {
-    Table::new().width()
-}
-
-/// The same, or what suits a pipe.
-pub(crate) fn terminal_width() -> u16 {
-    terminal().unwrap_or(WIDTH_WITHOUT_TERMINAL)
+/// A text for the terminal that stdout is: what `within` makes of so many columns, its other lines broken where they do not fit. Where stdout is no terminal, other programs may
+/// read it: lines stay whole, and tables have `without` columns.
+pub(crate) fn for_terminal(without: u16, within: impl FnOnce(u16) -> String) -> String {
+    let columns = terminal::columns();
+    let width = columns.map_or(without, |columns| u16::try_from(columns).unwrap_or(u16::MAX));
+    terminal::broken(&within(width), columns, INDENT)
 }
 
 /// A CSV field, quoted where it must be.

@@ -10,7 +10,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `labels`, `pattern`, `grid`, `progress`, `options`, `error` | what everybody needs |
+//! | `labels`, `pattern`, `terminal`, `grid`, `progress`, `options`, `error` | what everybody needs |
 //! | `measure` | records of runs, their metrics, statistics over them, the machine they ran on |
 //! | `plan` | which runs there are, and which of them no driver can do |
 //! | `live` | real traffic between the hosts of a network |
@@ -51,6 +51,7 @@ mod results;
 mod run;
 mod simulate;
 mod starts;
+pub mod terminal;
 #[cfg(test)]
 mod testing;
 

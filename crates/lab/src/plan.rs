@@ -23,7 +23,7 @@ use topology::{NodeId, Rerouting};
 
 use self::standstill::Standstill;
 use crate::error::Error;
-use crate::grid::{Grid, quoted};
+use crate::grid::{Grid, for_terminal, quoted};
 use crate::labels::Labels;
 use crate::linux_limits;
 use crate::measure::carried::Excess;
@@ -506,8 +506,13 @@ impl Plan {
         }
     }
 
-    /// The runs for a terminal: a line for each case and driver.
+    /// The runs for the terminal that stdout is, or for a pipe: a line for each case and driver.
     pub fn table(&self) -> String {
+        for_terminal(u16::MAX, |width| self.table_within(width))
+    }
+
+    /// The runs in a table of at most `width` columns.
+    fn table_within(&self, width: u16) -> String {
         let asks = |slot: usize| self.cases[slot].1.first().is_some_and(|case| case.work.cluster().is_some());
         let flows = match (0..self.cases.len()).filter(|&slot| asks(slot)).count() {
             0 => "flows",
@@ -528,7 +533,7 @@ impl Plan {
             let (name, case) = (run.experiment.clone(), run.labels.to_string());
             grid.row(vec![name, case, driver, run.flows.to_string(), runs, each, together]);
         }
-        let mut text = grid.render(&[3, 4, 5, 6]);
+        let mut text = grid.render_within(&[3, 4, 5, 6], width);
         for (slot, number) in &self.not_simulated {
             let case = &self.cases[*slot].1[*number];
             let _ = writeln!(text, "{}: {}", labels_of(case), self.why_not_simulated(*slot, case));

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::plan::PlannedRun;
+use crate::terminal;
 
 /// How runs go.
 #[derive(Clone, Copy, Debug)]
@@ -43,18 +44,16 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(Some(runs.iter().map(|run| weight(run.seconds)).sum()), target);
         let estimate = Arc::new(Mutex::new(Estimate::new(run_time, runs)));
         let started = Instant::now();
-        let (counted, timed) = (Arc::clone(&estimate), Arc::clone(&estimate));
-        let style = ProgressStyle::with_template("{prefix:>10} [{bar:32}] {percent:>3} %  {runs}  {msg}  {time}")
-            .expect("the template is a constant")
-            .with_key("runs", move |_: &ProgressState, text: &mut dyn Write| {
-                let _ = text.write_str(&lock(&counted).count());
-            })
-            .with_key("time", move |_: &ProgressState, text: &mut dyn Write| {
-                let _ = text.write_str(&lock(&timed).left_in_words(started.elapsed()));
-            })
-            .progress_chars("=> ");
+        let shown = Arc::clone(&estimate);
+        let style = ProgressStyle::with_template("{line}").expect("the template is a constant").with_key(
+            "line",
+            move |state: &ProgressState, text: &mut dyn Write| {
+                let columns = terminal::stderr_columns().unwrap_or(usize::MAX);
+                let line = line(columns, what, f64::from(state.fraction()), &lock(&shown), started.elapsed());
+                let _ = text.write_str(&line);
+            },
+        );
         bar.set_style(style);
-        bar.set_prefix(what);
         if visible {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
@@ -63,8 +62,9 @@ impl Progress {
 
     /// A run begins.
     pub fn begin(&self, run: &PlannedRun) {
-        self.bar.set_message(format!("{}: {}", run.experiment, run.labels));
-        lock(&self.estimate).begin(run.number, self.started.elapsed());
+        let mut estimate = lock(&self.estimate);
+        estimate.under_way = format!("{}: {}", run.experiment, run.labels);
+        estimate.begin(run.number, self.started.elapsed());
     }
 
     /// It is over.
@@ -90,6 +90,33 @@ impl Drop for Progress {
 fn lock(estimate: &Mutex<Estimate>) -> MutexGuard<'_, Estimate> {
     estimate.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// The columns of a bar: no more than these, and none at all where it would have less.
+const BAR: std::ops::RangeInclusive<usize> = 6..=32;
+
+/// What is drawn: how far it is, and which case began last, which is cut where `columns` are too few for it, so that no line ever wraps.
+fn line(columns: usize, what: &str, done: f64, estimate: &Estimate, now: Duration) -> String {
+    let percent = (done * 100.0).floor();
+    let figures = format!("{percent:>3} %  {}  {}", estimate.count(), estimate.left_in_words(now));
+    let mut line = format!("{what:>10} ");
+    // For the bar with its brackets, and the case.
+    let room = columns.saturating_sub(line.chars().count() + figures.chars().count() + 3);
+    let bar = (room / 3).min(*BAR.end());
+    if bar >= *BAR.start() {
+        let full = (done * bar as f64) as usize;
+        let head = if full < bar { ">" } else { "" };
+        let _ = write!(line, "[{:<bar$}] ", "=".repeat(full) + head);
+    }
+    line += &figures;
+    let room = columns.saturating_sub(line.chars().count() + 2);
+    if !estimate.under_way.is_empty() && room >= CASE_MIN {
+        let _ = write!(line, "  {}", terminal::cut(&estimate.under_way, room));
+    }
+    terminal::cut(&line, columns)
+}
+
+/// Less of a case's name says nothing.
+const CASE_MIN: usize = 6;
 
 fn weight(seconds: f64) -> u64 {
     (seconds * RESOLUTION).round().max(1.0) as u64
@@ -134,6 +161,8 @@ impl Done {
 #[derive(Debug)]
 struct Estimate {
     run_time: RunTime,
+    /// The case that began last.
+    under_way: String,
     left: BTreeMap<usize, Left>,
     all: Done,
     by_case: BTreeMap<(usize, usize), Done>,
@@ -145,7 +174,8 @@ impl Estimate {
             let is_optional = run.is_optional;
             (run.number, Left { seconds: run.seconds, case: run.at, is_optional, begun: None })
         };
-        Self { run_time, left: runs.iter().map(left).collect(), all: Done::default(), by_case: BTreeMap::new() }
+        let left = runs.iter().map(left).collect();
+        Self { run_time, under_way: String::new(), left, all: Done::default(), by_case: BTreeMap::new() }
     }
 
     fn begin(&mut self, number: usize, now: Duration) {
@@ -251,7 +281,29 @@ mod tests {
 
     fn estimate(run_time: RunTime, runs: &[Left]) -> Estimate {
         let left = runs.iter().copied().enumerate().collect();
-        Estimate { run_time, left, all: Done::default(), by_case: BTreeMap::new() }
+        Estimate { run_time, under_way: String::new(), left, all: Done::default(), by_case: BTreeMap::new() }
+    }
+
+    #[test]
+    fn no_line_is_longer_than_the_terminal_is_wide() {
+        let mut of = estimate(RunTime::Simulated(2), &[left(10.0, 0, false); 120]);
+        of.under_way = "scatter: staggered(0.5, 0.3), packet-scatter, window 2000, reordering 300".to_owned();
+        let drawn = |columns| line(columns, "simulated", 0.5, &of, at(0.0));
+        for columns in 0..200 {
+            assert!(drawn(columns).chars().count() <= columns, "{columns}: {}", drawn(columns));
+        }
+        assert_eq!(
+            drawn(80),
+            " simulated [===>   ]  50 %  0 of 120 runs  time left unknown yet  scatter: stag\u{2026}"
+        );
+        assert!(drawn(200).ends_with("reordering 300"));
+        assert_eq!(drawn(60), " simulated  50 %  0 of 120 runs  time left unknown yet");
+        assert_eq!(drawn(20), " simulated  50 %  0\u{2026}");
+        of.under_way.clear();
+        assert_eq!(
+            line(usize::MAX, "live", 1.0, &of, at(0.0)),
+            format!("      live [{}] 100 %  0 of 120 runs  time left unknown yet", "=".repeat(32))
+        );
     }
 
     fn at(seconds: f64) -> Duration {

@@ -195,9 +195,10 @@ struct Device {
 /// If it is no bundle, can't be read, or asks for what would reach out of its container.
 pub fn read(written: &str, folder: &Path) -> Result<Bundle, Unusable> {
     let path = folder.join(written);
-    let path = path.canonicalize().map_err(|error| cannot(&format!("there is no {}", path.display()), &error))?;
+    let path = path.canonicalize().map_err(|error| missing(&path, &error))?;
     if !path.is_dir() {
-        return Err(Unusable::new("it is a file, and a bundle is a folder with config.json in it", WRITE_ONE));
+        let reason = format!("{} is a file, and a bundle is a folder with config.json in it", path.display());
+        return Err(Unusable::new(reason, WRITE_ONE));
     }
     let document = Blobs::Folder(path.clone()).document(CONFIG);
     let document = document.map_err(|error| cannot("its config.json cannot be read", &error))?;
@@ -207,6 +208,18 @@ pub fn read(written: &str, folder: &Path) -> Result<Bundle, Unusable> {
 
 fn cannot(what: &str, error: &std::io::Error) -> Unusable {
     Unusable::new(format!("{what}: {error}"), WRITE_ONE)
+}
+
+/// Why nothing is found at a path.
+fn missing(path: &Path, error: &std::io::Error) -> Unusable {
+    Unusable::new(not_found(path, error), WRITE_ONE)
+}
+
+fn not_found(path: &Path, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => format!("there is no {}", path.display()),
+        _ => format!("{}: {error}", path.display()),
+    }
 }
 
 fn wrong(reason: impl Into<String>, hint: &'static str) -> Unusable {
@@ -273,8 +286,11 @@ fn check_process(process: Option<&Process>, is_root: bool) -> Result<(), Unusabl
 
 /// The path of something that has to be in the bundle, with all links followed.
 fn within(bundle: &Path, written: &str, key: &str) -> Result<PathBuf, Unusable> {
-    let path = bundle.join(written).canonicalize();
-    let path = path.map_err(|error| wrong(format!("has {key} `{}`: {error}", shown(written)), WRITE_ONE))?;
+    let path = bundle.join(written);
+    let found = path.canonicalize();
+    let path = found.map_err(|error| {
+        wrong(format!("has {key} `{}`, and {}", shown(written), not_found(&path, &error).escape_debug()), WRITE_ONE)
+    })?;
     if path.starts_with(bundle) {
         return Ok(path);
     }
@@ -504,7 +520,7 @@ mod tests {
             ("/root/path", json!("/"), "outside of the bundle"),
             ("/root/path", json!("../.."), "outside of the bundle"),
             ("/root/path", json!("away"), "outside of the bundle"),
-            ("/root/path", json!("gone"), "has `root.path` `gone`"),
+            ("/root/path", json!("gone"), "has `root.path` `gone`, and there is no "),
             ("/mounts", bind("/"), "outside of the bundle"),
             ("/mounts", bind("../"), "outside of the bundle"),
             ("/mounts", bind("away/shadow"), "outside of the bundle"),
@@ -567,8 +583,8 @@ mod tests {
         fs::write(path.join("text/config.json"), "text").unwrap();
         for (written, reason) in [
             ("gone", "there is no "),
-            ("file", "it is a file"),
-            ("empty", "its config.json cannot be read"),
+            ("file", "file is a file, and a bundle is a folder"),
+            ("empty", "empty/config.json"),
             ("text", "its config.json is not one of an OCI bundle"),
         ] {
             let error = read(written, path).expect_err(written);

@@ -3,6 +3,7 @@
 //! Pure: bytes in, values out; no socket. The client speaks first, with [`Request::Hello`]; then each request has one
 //! reply. A line that cannot be read ends the conversation, since nobody knows where the next one would start.
 
+mod applied;
 mod bonds;
 mod chains;
 mod flows;
@@ -13,8 +14,6 @@ mod refusals;
 mod rstp;
 mod services;
 
-use std::fmt;
-
 use fabric::{AddedPort, ChangedLink, ChangedPort, FlowCommand, LinkChange, Overrides, PortChange};
 use machine::{Span, nanos};
 use serde::{Deserialize, Serialize};
@@ -24,6 +23,7 @@ use crate::convergence::UnconvergedBond;
 use crate::files::FileMount;
 use crate::port::Unsent;
 use crate::programs::{ProgramCommand, ProgramState};
+pub use applied::Applied;
 pub use bonds::{BondState, MemberState};
 pub use chains::{ChainCounters, ChainHop, HopCount};
 pub use datapath::Loss;
@@ -39,7 +39,7 @@ pub use rstp::SwitchBridge;
 pub use services::{BalancerStatus, EjectionStatus, HealthStatus, ServerChange, ServerStatus, ServiceStatus};
 
 /// What both ends must agree on. To be raised whenever a request or a reply changes.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// The longest line that a daemon takes, bytes: a fabric file with tens of thousands of explicit links fits.
 pub const REQUEST_LIMIT: usize = 8 << 20;
@@ -334,8 +334,11 @@ pub struct Status {
     pub changed_ports: Vec<PortChange>,
     /// The fabric's name.
     pub fabric: String,
-    /// Its hosts, in the file's order.
+    /// Its hosts in which programs can be started, in the file's order: functions of chains among them, and no host behind devices.
     pub hosts: Vec<String>,
+    /// How many hosts it has, as its file counts them: those behind devices among them, and neither interfaces nor functions.
+    #[serde(default)]
+    pub host_count: usize,
     /// How many switches it has.
     pub switches: usize,
     /// How many links it has.
@@ -359,59 +362,6 @@ pub struct LinksSet {
     pub changed: usize,
     /// Whether they have a carrier.
     pub up: bool,
-}
-
-/// How many names a sentence lists; more are counted.
-const NAMED_MAX: usize = 6;
-
-/// What applying a file did. Links are named `a - b`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applied {
-    /// Nodes and links that were not there before.
-    pub created: Vec<String>,
-    /// Nodes and links that were there and are different now.
-    pub changed: Vec<String>,
-    /// Nodes and links that are gone.
-    pub removed: Vec<String>,
-    /// How many nodes and links are as they were.
-    pub kept: usize,
-}
-
-impl Applied {
-    /// Whether nothing had to be done.
-    pub fn is_empty(&self) -> bool {
-        self.created.is_empty() && self.changed.is_empty() && self.removed.is_empty()
-    }
-}
-
-impl Applied {
-    /// What applying a file would do, as [`fmt::Display`] says what it did.
-    pub fn plan(&self) -> String {
-        let mut text = String::new();
-        self.write(&mut text, ["create", "change", "remove"], &format!("keep {}", self.kept))
-            .expect("a text takes all");
-        text
-    }
-
-    fn write(&self, f: &mut impl fmt::Write, words: [&str; 3], kept: &str) -> fmt::Result {
-        if self.is_empty() {
-            return write!(f, "nothing to change, {} nodes and links kept", self.kept);
-        }
-        let parts = words.into_iter().zip([&self.created, &self.changed, &self.removed]);
-        for (what, names) in parts.filter(|(_, names)| !names.is_empty()) {
-            match names.as_slice() {
-                few if few.len() <= NAMED_MAX => write!(f, "{what} {}, ", few.join(", "))?,
-                many => write!(f, "{what} {} nodes and links, ", many.len())?,
-            }
-        }
-        f.write_str(kept)
-    }
-}
-
-impl fmt::Display for Applied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, ["created", "changed", "removed"], &format!("{} kept", self.kept))
-    }
 }
 
 /// What has been counted since each part came up.

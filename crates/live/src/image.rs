@@ -55,7 +55,9 @@ pub struct Unusable {
     pub hint: &'static str,
 }
 
-const BY_NAME_HINT: &str = "an image of a registry is written with `docker://`: `image: docker://debian:12`";
+const BY_NAME_HINT: &str = "name a folder with an OCI image layout, or an archive of one or of `docker save`; an image of a registry is written with `docker://`: `image: docker://debian:12`";
+
+const MAKE_ONE_OF_ROOT: &str = "it seems to be the files of an image, unpacked: `tar -C FOLDER -c . | docker import - NAME` makes one of them, and `docker save NAME -o FILE` writes it";
 
 const WRITE_ANEW: &str =
     "`skopeo copy docker://debian:12 oci-archive:debian.tar` or `docker save debian:12 -o debian.tar` writes one";
@@ -346,14 +348,16 @@ impl<R: Read> Read for Hashed<R> {
 
 /// Finds the image of a layout or an archive.
 fn find(blobs: &Blobs) -> Result<ImageParts, Unusable> {
-    if let Ok(index) = blobs.document("index.json") {
+    let document = |path: &str| match blobs.document(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).map_err(Unusable::of(format!("its {path}"))),
+    };
+    if let Some(index) = document("index.json")? {
         return find_in_layout(blobs, &index);
     }
-    let Ok(manifest) = blobs.document("manifest.json") else {
-        return Err(Unusable::new("it is no image: it has neither index.json nor manifest.json", WRITE_ANEW));
-    };
+    let Some(manifest) = document("manifest.json")? else { return Err(no_image(blobs)) };
     let saved: Vec<Saved> = serde_json::from_slice(&manifest)
-        .map_err(|error| Unusable::new(format!("its manifest.json: {error}"), WRITE_ANEW))?;
+        .map_err(|error| Unusable::new(format!("its manifest.json is none of `docker save`: {error}"), WRITE_ANEW))?;
     let [Saved { config, layers }] = <[Saved; 1]>::try_from(saved).map_err(|all: Vec<Saved>| {
         Unusable::new(format!("it has {} images", all.len()), "save one image in an archive")
     })?;
@@ -361,11 +365,25 @@ fn find(blobs: &Blobs) -> Result<ImageParts, Unusable> {
     Ok(ImageParts { layers, configuration })
 }
 
+/// That something is no image, and what was expected.
+fn no_image(blobs: &Blobs) -> Unusable {
+    let is_root = blobs.has("etc") && (blobs.has("bin") || blobs.has("usr"));
+    let hint = if is_root { MAKE_ONE_OF_ROOT } else { WRITE_ANEW };
+    let place = blobs.place().display();
+    Unusable::new(
+        format!(
+            "it is no image: expected an OCI image layout, with index.json, or what `docker save` writes, with manifest.json; {place} has neither index.json nor manifest.json"
+        ),
+        hint,
+    )
+}
+
 fn find_in_layout(blobs: &Blobs, index: &[u8]) -> Result<ImageParts, Unusable> {
     let mut document = index.to_vec();
     for _ in 0..INDEXES_MAX {
-        let index: Index = serde_json::from_slice(&document)
-            .map_err(|error| Unusable::new(format!("its index: {error}"), WRITE_ANEW))?;
+        let index: Index = serde_json::from_slice(&document).map_err(|error| {
+            Unusable::new(format!("its index.json is none of an OCI image layout: {error}"), WRITE_ANEW)
+        })?;
         let descriptor = choose(index.manifests)?;
         document = verified(blobs, &descriptor)?;
         if !descriptor.media_type.contains("index") && !descriptor.media_type.contains("manifest.list") {
@@ -420,7 +438,7 @@ fn path_of(digest: &str) -> Result<String, Unusable> {
 /// A small part, which is what its digest says.
 fn verified(blobs: &Blobs, descriptor: &Descriptor) -> Result<Vec<u8>, Unusable> {
     let path = path_of(&descriptor.digest)?;
-    let document = blobs.document(&path).map_err(Unusable::of(path.clone()))?;
+    let document = blobs.document(&path).map_err(Unusable::of("a part that it names".to_owned()))?;
     if path.ends_with(&hex(ring::digest::digest(&SHA256, &document).as_ref())) {
         Ok(document)
     } else {
@@ -550,7 +568,26 @@ mod tests {
         assert!(error.to_string().contains("it is neither a folder nor a file"), "{error}");
         pipe("layout/index.json");
         let error = unpack(&folder.path().join("layout"), &cache).unwrap_err();
-        assert!(error.to_string().contains("it has neither index.json nor manifest.json"), "{error}");
+        assert!(error.to_string().contains("layout/index.json: it is neither a folder nor a file"), "{error}");
+        // What is not there is named with its path, and what was expected is said.
+        let error = unpack(&cache, &cache).unwrap_err();
+        assert!(
+            error.reason.contains("expected an OCI image layout") && error.reason.contains(cache.to_str().unwrap()),
+            "{error}"
+        );
+        fs::create_dir_all(folder.path().join("root/etc")).unwrap();
+        fs::create_dir_all(folder.path().join("root/usr")).unwrap();
+        let error = unpack(&folder.path().join("root"), &cache).unwrap_err();
+        assert!(error.hint.contains("docker import"), "{error}");
+        fs::write(folder.path().join("text"), "hello\n").unwrap();
+        let error = unpack(&folder.path().join("text"), &cache).unwrap_err();
+        assert!(error.reason.contains("text: it is no tar archive"), "{error}");
+        fs::create_dir(folder.path().join("partial")).unwrap();
+        let digest = "a".repeat(64);
+        let index = format!("{{\"manifests\":[{{\"digest\":\"sha256:{digest}\"}}]}}");
+        fs::write(folder.path().join("partial/index.json"), index).unwrap();
+        let error = unpack(&folder.path().join("partial"), &cache).unwrap_err();
+        assert!(error.reason.ends_with(&format!("/partial/blobs/sha256/{digest}")), "{error}");
         let files = layout(&layers(), str::to_owned);
         for (path, bytes) in &files {
             let path = folder.path().join("whole").join(path);
@@ -561,10 +598,9 @@ mod tests {
         fs::remove_file(folder.path().join("whole").join(layer)).unwrap();
         pipe(&format!("whole/{layer}"));
         let error = unpack(&folder.path().join("whole"), &cache).unwrap_err();
-        assert!(
-            error.to_string().contains(&format!("its layer {layer}: it is neither a folder nor a file")),
-            "{error}"
-        );
+        let said = error.to_string();
+        assert!(said.starts_with(&format!("its layer {layer}: ")), "{said}");
+        assert!(said.ends_with("it is neither a folder nor a file"), "{said}");
         assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
     }
 

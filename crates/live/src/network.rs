@@ -259,6 +259,8 @@ impl Network {
             }
             self.unplugged = true;
             let name = &host.spec().name;
+            let topology = &fabric.topology;
+            let name = topology.node(name).map_or(name, |node| &topology.nodes[topology.known_as(node)].name);
             if !applied.changed.contains(name) {
                 applied.changed.push(name.clone());
                 applied.kept = applied.kept.saturating_sub(1);
@@ -493,6 +495,7 @@ impl Network {
                 .filter(|host| host.within.is_none())
                 .map(|host| host.name.clone())
                 .collect(),
+            host_count: fabric.map_or(0, |fabric| fabric.topology.end_hosts().len()),
             switches: fabric.map_or(0, |fabric| fabric.topology.switches().len()),
             links: fabric.map_or(0, |fabric| fabric.topology.links.len()),
             shaped: fabric.is_some_and(|fabric| fabric.topology.is_shaped()),

@@ -80,6 +80,11 @@ pub trait Port: AsFd + Debug + Send {
     fn new_losses(&mut self) -> io::Result<u64> {
         Ok(0)
     }
+
+    /// How many control messages of the other end of a tunnel have come since this was asked last: they are no frames, and go nowhere.
+    fn new_control_messages(&mut self) -> u64 {
+        0
+    }
 }
 
 /// What a port found wrong with what is behind it, so that nothing more comes from there: until that is put right.

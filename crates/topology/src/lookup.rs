@@ -51,6 +51,21 @@ impl Topology {
         self.interface_owner(id).unwrap_or(id)
     }
 
+    /// The node that people know: a further interface belongs to its host, and the egress of a function to its ingress, by whose name the function goes; else the node itself.
+    pub fn known_as(&self, id: NodeId) -> NodeId {
+        let first = self.first_function_port().0;
+        let is_egress = id.0 > first && id.0 < self.hosts && !(id.0 - first).is_multiple_of(2);
+        if is_egress { NodeId(id.0 - 1) } else { self.owner(id) }
+    }
+
+    /// The host of an interface, or the function of a port, and the number of its device there: 1 for `eth1`. Of any other node itself, and 0.
+    pub fn device_of(&self, id: NodeId) -> (NodeId, usize) {
+        let known = self.known_as(id);
+        let is_egress = known != id && self.interface_owner(id).is_none();
+        let number = self.interfaces_of(known).position(|interface| interface == id);
+        (known, number.unwrap_or(usize::from(is_egress)))
+    }
+
     /// A node and its further interfaces, in the order of their links.
     pub fn interfaces_of(&self, id: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
         let first = self.end_host_count();
@@ -398,6 +413,18 @@ mod tests {
         assert_eq!(topology.interfaces_of(NodeId(0)).collect::<Vec<_>>(), [NodeId(0)]);
         assert_eq!((topology.owner(NodeId(3)), topology.owner(NodeId(1))), (NodeId(2), NodeId(1)));
         assert_eq!(topology.interface_owner(NodeId(5)), None);
+        assert_eq!((topology.device_of(NodeId(3)), topology.device_of(NodeId(2))), ((NodeId(2), 1), (NodeId(2), 0)));
+        let [ingress, egress] = {
+            let mut with_function = topology.clone();
+            let address = topology.address(NodeId(0)).unwrap().clone();
+            let ports =
+                with_function.add_function([("fw".to_owned(), address.clone()), ("fw.out".to_owned(), address)]);
+            ports.map(|port| {
+                (with_function.nodes[with_function.known_as(port)].name.clone(), with_function.device_of(port).1)
+            })
+        };
+        assert_eq!((ingress, egress), (("fw".to_owned(), 0), ("fw".to_owned(), 1)));
+        assert_eq!([2, 3, 5].map(|node| topology.known_as(NodeId(node))), [2, 2, 5].map(NodeId));
         let peers =
             |node| topology.peers(NodeId(node)).map(|peer| topology.nodes[peer].name.as_str()).collect::<Vec<_>>();
         assert_eq!([peers(2), peers(3), peers(5)], [vec!["s1"], vec!["s2"], vec!["h2", "h3.eth1"]]);

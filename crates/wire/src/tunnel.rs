@@ -15,6 +15,9 @@ const ETHERNET: [u8; 2] = [0x65, 0x58];
 /// VXLAN's flag I: the identifier is valid.
 const IDENTIFIED: u8 = 0x08;
 
+/// Geneve's flag O: it is a control message, between the ends of the tunnel.
+const CONTROL: u8 = 0x80;
+
 /// Geneve's flag C: options are critical.
 const CRITICAL: u8 = 0x40;
 
@@ -47,15 +50,24 @@ impl Encapsulation {
         }
     }
 
+    /// The network of a control message of Geneve, whose payload no end forwards (RFC 8926, 3.4); `None` if a datagram is none.
+    pub fn parse_control(self, datagram: &[u8]) -> Option<u32> {
+        let header = datagram.first_chunk::<{ Self::HEADER_LEN }>()?;
+        let is_control = self == Self::Geneve && header[0] >> 6 == 0 && header[1] & CONTROL != 0;
+        is_control.then(|| u32::from_be_bytes([0, header[4], header[5], header[6]]))
+    }
+
     /// The network of a datagram's frame, and where in it the frame begins. `None` if there is no frame that may be taken: it is of another version or protocol, says
-    /// no network, is cut off, or has Geneve options that whoever does not know them must not pass over.
+    /// no network, is cut off, is a control message, or has Geneve options that whoever does not know them must not pass over.
     pub fn parse(self, datagram: &[u8]) -> Option<(u32, usize)> {
         let header = datagram.first_chunk::<{ Self::HEADER_LEN }>()?;
         let vni = u32::from_be_bytes([0, header[4], header[5], header[6]]);
         let at = match self {
             Self::Vxlan if header[0] & IDENTIFIED != 0 => Self::HEADER_LEN,
             // Two bits of version, six of the options' length in words.
-            Self::Geneve if header[0] >> 6 == 0 && header[1] & CRITICAL == 0 && header[2..4] == ETHERNET => {
+            Self::Geneve
+                if header[0] >> 6 == 0 && header[1] & (CONTROL | CRITICAL) == 0 && header[2..4] == ETHERNET =>
+            {
                 Self::HEADER_LEN + 4 * usize::from(header[0] & 0x3f)
             }
             _ => return None,
@@ -84,6 +96,12 @@ mod tests {
         assert_eq!(Geneve.parse(&with_options(0)), Some((7, 16)));
         assert_eq!(Geneve.parse(&with_options(0)[..15]), None, "they are cut off");
         assert_eq!(Geneve.parse(&with_options(CRITICAL)), None);
+        // Nor is a control message forwarded, whatever its payload looks like.
+        assert_eq!(
+            (Geneve.parse(&with_options(CONTROL)), Geneve.parse_control(&with_options(CONTROL))),
+            (None, Some(7))
+        );
+        assert_eq!((Geneve.parse_control(&with_options(0)), Vxlan.parse_control(&with_options(CONTROL))), (None, None));
         assert_eq!(Geneve.parse(&[0x40, 0, 0x65, 0x58, 0, 0, 7, 0]), None, "another version");
         assert_eq!(Geneve.parse(&[0, 0, 0x08, 0x00, 0, 0, 7, 0]), None, "no Ethernet");
         assert_eq!(Vxlan.parse(&[0, 0, 0, 0, 0, 0, 7, 0]), None, "no identifier");

@@ -20,7 +20,7 @@ use super::state::{SERVER_BITS, ServiceState, of_mark};
 use super::{ForwardingMethod, Service};
 use crate::driver::Driver;
 use crate::graph::{Graph, Moment};
-use crate::offload::{ConnectionId, KernelUse, OffloadedFlow};
+use crate::offload::{ConnectionId, KernelUse, OffloadOutcome, OffloadedFlow};
 use crate::paths::{Exit, Origin};
 
 /// A direction of a connection in which so many packets have come is worth it, whatever they say.
@@ -36,6 +36,8 @@ pub(super) struct Offloading {
     seen: [u8; 2],
     answers: u8,
     is_carried: [bool; 2],
+    /// Whether the driver has had no room for it, which is counted once.
+    had_no_room: bool,
     /// Not before.
     retry_at: Time,
 }
@@ -48,7 +50,7 @@ impl Offloading {
 
 impl machine::Rebase for Offloading {
     fn rebase(&mut self, by: machine::Span) {
-        let Self { seen: _, answers: _, is_carried: _, retry_at } = self;
+        let Self { seen: _, answers: _, is_carried: _, had_no_room: _, retry_at } = self;
         retry_at.rebase(by);
     }
 }
@@ -188,6 +190,14 @@ impl ServiceState {
         }
     }
 
+    /// The driver has no room for a direction of a connection.
+    pub(super) fn note_no_room(&mut self, (place, _): (u32, bool)) {
+        let opened = &mut self.opened[place as usize];
+        if !std::mem::replace(&mut opened.offloading.had_no_room, true) {
+            self.running[opened.running as usize].no_room += 1;
+        }
+    }
+
     /// Whether packets of this direction of a connection come from this host.
     pub(super) fn is_sender(&self, (place, is_reply): (u32, bool), from: NodeId) -> bool {
         let Some(opened) = self.opened.get(place as usize) else { return false };
@@ -260,8 +270,11 @@ impl<P> Graph<P> {
         packet: &P,
     ) {
         let flow = self.flow_of(moment, driver, (candidate, port), packet);
-        let is_carried = flow.is_some_and(|flow| driver.offload(moment.now, &flow));
-        self.services.note_offloaded(moment.now, candidate, is_carried);
+        let outcome = flow.map_or(OffloadOutcome::Impossible, |flow| driver.offload(moment.now, &flow));
+        if outcome == OffloadOutcome::NoRoom {
+            self.services.note_no_room(candidate);
+        }
+        self.services.note_offloaded(moment.now, candidate, outcome == OffloadOutcome::Carried);
     }
 
     /// The flow of a packet that has passed a service and leaves its host by this port; `None` if it is to be seen on its way.

@@ -156,6 +156,8 @@ pub(super) struct Running {
     pub kernel: KernelUse,
     /// Packets that it has carried.
     pub offloaded: u64,
+    /// Connections that it had no room for.
+    pub no_room: u64,
     /// Whether the file has it.
     pub is_there: bool,
 }
@@ -250,6 +252,7 @@ impl ServiceState {
             has_tunnels: false,
             kernel: KernelUse::No,
             offloaded: 0,
+            no_room: 0,
             is_there: true,
         };
         // One that no file has, nor any connection, makes room.

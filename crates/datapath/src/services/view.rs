@@ -15,6 +15,8 @@ pub struct ServiceView<'a> {
     pub counters: ServiceCounters,
     /// Packets that the driver has carried by itself; those of servers have them, too.
     pub offloaded: u64,
+    /// Connections that it had no room for, so that their packets are processed here.
+    pub no_room: u64,
     /// Who gets the next connection.
     pub machine: &'a balance::Service,
     /// By server: its host, and what has passed.
@@ -34,6 +36,7 @@ impl ServiceState {
                 name: &running.name,
                 counters: running.counters,
                 offloaded: running.offloaded,
+                no_room: running.no_room,
                 machine: &running.machine,
                 servers: running
                     .hosts

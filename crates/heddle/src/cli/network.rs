@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 use fabric::LinkChange;
+use lab::terminal::broken;
 
 use super::actions::duration;
 use super::candidates;
@@ -346,26 +347,14 @@ Examples:
 fn link_keys() -> String {
     const INDENT: usize = 13;
     const COLUMNS: usize = 80;
-    let mut keys = String::new();
-    for (key, says) in LinkChange::KEYS {
-        let mut length = INDENT;
-        keys.extend([format!("\n  {key:<10} ")]);
-        for (number, word) in says.split_whitespace().enumerate() {
-            let own = word.chars().count();
-            let before = if number == 0 {
-                String::new()
-            } else if length + 1 + own > COLUMNS {
-                length = INDENT;
-                format!("\n{:INDENT$}", "")
-            } else {
-                length += 1;
-                " ".to_owned()
-            };
-            keys.extend([&before, word]);
-            length += own;
-        }
-    }
-    format!("Keys:{keys}\n\n{LINK_EXAMPLES}")
+    let keys: String = LinkChange::KEYS
+        .iter()
+        .map(|(key, says)| {
+            let says = says.split_whitespace().collect::<Vec<_>>().join(" ");
+            broken(&format!("  {key:<10} {says}\n"), Some(COLUMNS), INDENT)
+        })
+        .collect();
+    format!("Keys:\n{keys}\n{LINK_EXAMPLES}")
 }
 
 /// The links between two nodes.

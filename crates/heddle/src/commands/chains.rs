@@ -15,9 +15,12 @@ pub fn chains(instance: &Instance) -> Result<Rows, Report> {
     Ok(rows(&before.chains, &after.chains, seconds))
 }
 
+const NO_CHAINS: &str = "No chains: `functions: { count: { kind: counter } }` and `chains: { c1: { from: h1, to: h2, functions: [count] } }` in the file make one.";
+
 /// The same of a file, which says what there is.
 pub fn chains_of_file(fabric: &Fabric) -> Rows {
-    let mut rows = Rows::new(&["chain", "from", "to", "match", "functions", "directions", "on-failure"]);
+    let columns = ["chain", "from", "to", "match", "functions", "directions", "on-failure"];
+    let mut rows = Rows::new(&columns).or_say(NO_CHAINS);
     for chain in &fabric.chains.chains {
         let names = |hosts: &[topology::NodeId]| {
             let names = hosts.iter().map(|host| fabric.topology.nodes[*host].name.as_str());
@@ -59,8 +62,11 @@ fn rows(before: &[ChainCounters], after: &[ChainCounters], seconds: f64) -> Rows
         "failures",
         "counted",
     ])
-    .with_rare(&["lost-before"])
-    .with_spare(&["in-pps", "out-pps", "delay-max-us", "lost-before", "failures", "delay-us"]);
+    .or_say(NO_CHAINS)
+    .with_rare(&["lost-before", "failures"])
+    .with_hidden(&["counted"])
+    // Rates, drops and delay are what people look for.
+    .with_spare(&["failures", "out-packets", "delay-max-us", "in-packets", "lost-before", "course", "out-pps"]);
     let rate = |now: u64, was: Option<u64>| json!((now.saturating_sub(was.unwrap_or(now)) as f64 / seconds).round());
     for chain in after {
         let was = before.iter().find(|was| (&was.chain, &was.course) == (&chain.chain, &chain.course));
@@ -98,6 +104,10 @@ fn rows(before: &[ChainCounters], after: &[ChainCounters], seconds: f64) -> Rows
                 if hop.built_in.is_some() { Value::Null } else { json!(hop.failures) },
                 counted(hop),
             ]);
+            // A table has no room for it in a column.
+            if let Some(counted) = counted_in_words(hop) {
+                rows.remark(format!("{}, {}: {} has counted: {counted}", chain.chain, chain.course, hop.function));
+            }
         }
         rows.push(end("leaves", chain.left, was.map(|was| was.left)));
         for (what, packets) in [("bypasses", chain.bypassed), ("blocked", chain.blocked), ("for nobody", chain.stray)] {
@@ -122,4 +132,51 @@ fn counted(hop: &ChainHop) -> Value {
         }
     }
     counted.into()
+}
+
+/// The same in words.
+fn counted_in_words(hop: &ChainHop) -> Option<String> {
+    let words = hop.counts.iter().map(|HopCount { name, count, bytes }| {
+        bytes.map_or_else(|| format!("{name} {count}"), |bytes| format!("{name} {count} ({bytes} bytes)"))
+    });
+    let words = words.collect::<Vec<_>>().join(", ");
+    (!words.is_empty()).then_some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_drops_and_delay_fit_into_80_columns() {
+        let hop = |function: &str| ChainHop {
+            function: function.to_owned(),
+            up: false,
+            down_ms: Some(125_000),
+            in_packets: 12_345_678,
+            arrived_packets: 12_345_670,
+            out_packets: 12_300_000,
+            timed: 1,
+            delay_total_ns: 123_456,
+            delay_max_ns: 1_234_567,
+            failures: 3,
+            ..ChainHop::default()
+        };
+        let counts = vec![HopCount { name: "blocked".to_owned(), count: 12, bytes: Some(840) }];
+        let counting = ChainHop { built_in: Some("firewall".to_owned()), counts, ..hop("fw") };
+        let chain = ChainCounters {
+            chain: "inspect".to_owned(),
+            course: "reverse".to_owned(),
+            hops: vec![hop("middlebox1"), counting],
+            ..ChainCounters::default()
+        };
+        let chains = [chain];
+        let table = rows(&chains, &chains, 1.0).table(Some(80));
+        let head = table.lines().next().unwrap_or_default();
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        for column in ["hop", "state", "in-pps", "out-pps", "drops", "delay-us"] {
+            assert!(head.split_whitespace().any(|it| it == column), "{column}: {table}");
+        }
+        assert!(table.contains("inspect, reverse: fw has counted: blocked 12 (840 bytes)\n"), "{table}");
+    }
 }

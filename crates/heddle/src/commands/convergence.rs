@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fabric::Fabric;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use live::control::ServerStatus;
+use live::control::{ServerStatus, ServiceStatus};
 use live::{CONVERGENCE_MAX, Instance, UnconvergedBond};
 use miette::{Report, Severity, miette};
 
@@ -46,23 +46,51 @@ const SERVERS_MAX: Duration = Duration::from_secs(3);
 /// From look to look.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Waits for servers of services whose programs the file has started: until health checks have found each well once, so that the first request is answered. One
-/// that takes longer than [`SERVERS_MAX`] is not waited for: `heddle show services` says why.
+/// So many servers that are not up yet are named.
+const SERVERS_NAMED: usize = 6;
+
+/// Waits for servers of services whose programs the file has started: until health checks have found each well once, so that the first request is answered. Those
+/// that take longer than [`SERVERS_MAX`] are named, and not waited for.
 pub fn wait_served(instance: &Instance, fabric: &Fabric) -> Result<(), Report> {
     let has_programs = |server: &str| fabric.setups.get(server).is_some_and(|setup| !setup.programs.is_empty());
     let is_checked = fabric.services.iter().any(|service| {
         service.health.is_some() && service.spec.servers.iter().any(|server| has_programs(&server.name))
     });
+    if !is_checked {
+        return Ok(());
+    }
     let began = Instant::now();
-    while is_checked && began.elapsed() < SERVERS_MAX {
+    loop {
         let services = instance.counters().map_err(explain)?.services;
-        let mut servers = services.iter().flat_map(|service| &service.servers);
-        if !servers.any(|server| has_programs(&server.server) && is_starting(server)) {
+        let waited_for = |server: &&ServerStatus| has_programs(&server.server) && is_starting(server);
+        let of = |service: &ServiceStatus| -> Vec<(String, String)> {
+            let servers = service.servers.iter().filter(waited_for);
+            servers.map(|server| (service.service.clone(), server.server.clone())).collect()
+        };
+        let starting: Vec<(String, String)> = services.iter().flat_map(of).collect();
+        if starting.is_empty() {
+            break;
+        }
+        if began.elapsed() >= SERVERS_MAX {
+            eprintln!("{}", still_starting(&starting));
             break;
         }
         std::thread::sleep(LOOK);
     }
     Ok(())
+}
+
+/// That servers, each with its service before it, are not up yet, and where to look.
+fn still_starting(servers: &[(String, String)]) -> String {
+    let named = servers.iter().take(SERVERS_NAMED).map(|(service, server)| format!("{server} ({service})"));
+    let more = servers.len().saturating_sub(SERVERS_NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let (are, server) = (if servers.len() == 1 { "is" } else { "are" }, &servers[0].1);
+    format!(
+        "note: after {} s {}{more} {are} still starting (hint: `heddle show services` says why, and `heddle logs {server}` what its programs print)",
+        SERVERS_MAX.as_secs(),
+        named.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Whether nothing is known of a server yet, or what is known has not reached its service.
@@ -92,4 +120,17 @@ fn show(bar: &ProgressBar, bonds: &[UnconvergedBond]) {
     let why = first.members.iter().find(|member| member.pending).map_or("", |member| &member.why);
     bar.set_message(format!("{}{more}, {} s at most: {why}", first.name(), CONVERGENCE_MAX.as_secs()));
     bar.set_position(bar.length().unwrap_or(0).saturating_sub(1 + others as u64));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_take_their_time_are_named() {
+        let servers = |count: usize| -> Vec<_> { (1..=count).map(|n| ("web".to_owned(), format!("h{n}"))).collect() };
+        assert!(still_starting(&servers(1)).starts_with("note: after 3 s h1 (web) is still starting (hint: "));
+        let said = still_starting(&servers(8));
+        assert!(said.contains("h6 (web) and 2 more are still starting") && said.contains("`heddle logs h1`"), "{said}");
+    }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{explain_all, file, located};
 use crate::Ending;
 use crate::cli::{FileArg, Format, New, Plan, Topology};
-use crate::output::{Rows, print_json, put, put_written};
+use crate::output::{Rows, fitting, print_json, put, put_written};
 
 /// Writes a commented file to start from.
 pub fn new(args: &New, format: Format) -> Result<(), Report> {
@@ -84,7 +84,7 @@ pub fn check(args: &FileArg, format: Format) -> Result<Ending, Report> {
     match format {
         Format::Table => {
             notes.iter().for_each(Note::print);
-            put(&format!("{}: {}\n", source.name, summary(&fabric)))?;
+            put(&fitting(&format!("{}: {}\n", source.name, summary(&fabric))))?;
         }
         Format::Json => {
             let mut value = fabric::in_units(&fabric);
@@ -211,6 +211,9 @@ fn counts(fabric: &Fabric) -> Vec<(&'static str, usize)> {
         // Both ends of each are listed.
         counts.insert(3, ("bond", fabric.bonds.len() / 2));
     }
+    if !fabric.chains.functions.is_empty() {
+        counts.insert(3, ("function", fabric.chains.functions.len()));
+    }
     if let Some(controllers) = &fabric.controllers {
         counts.insert(3, ("controller", controllers.nodes as usize));
     }
@@ -242,7 +245,8 @@ pub fn plan(args: &Plan, format: Format) -> Result<(), Report> {
         Format::Csv => put(&plan.map_or_else(String::new, |plan| plan.csv())),
         Format::Table => {
             let table = plan.map_or_else(String::new, |plan| plan.table());
-            put(&format!("{}: {}\nup:  {}\nrun: {runs}\n{table}", source.name, summary(&fabric), changes.plan()))
+            let head = format!("{}: {}\nup:  {}\nrun: {runs}\n", source.name, summary(&fabric), changes.plan());
+            put(&(fitting(&head) + &table))
         }
     }
 }

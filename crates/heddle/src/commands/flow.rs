@@ -35,7 +35,7 @@ pub fn flow(args: &Flow, format: Format) -> Result<(), Report> {
                 let node = find_switch(&now.topology, switch).map_err(|error| explain(error.into()))?;
                 selection((&now.topology, node), wanted)?;
             }
-            show_flows(&instance.flows(switch.as_deref(), wanted).map_err(explain)?, format)
+            put(&self::flows(&instance.flows(switch.as_deref(), wanted).map_err(explain)?, format))
         }
     }
 }
@@ -170,14 +170,22 @@ fn change(
     }
 }
 
-/// Shows flows; where there are none, it says what gives a switch some.
-pub fn show_flows(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
-    if all.is_empty() {
-        eprintln!(
-            "No switch has tables of flows: `flows:` in the file gives it some, or `heddle flow add SWITCH ..`; routes are in `heddle show routes`"
-        );
+/// What is said where no switch has any flow, and what gives a switch some.
+pub const NO_TABLES: &str = "No switch has tables of flows: `flows: { s1: ['actions=normal'] }` in the file gives it some, or `heddle flow add SWITCH ..`; routes are in `heddle show routes`.";
+
+/// What is said where no switch has a meter.
+const NO_METERS: &str = "No switch has meters: `heddle meter add s1 meter=1,pktps,band=type=drop,rate=500` makes one.";
+
+/// Lines, or what is said where there are none: through a pipe on standard error, since what reads there takes lines for flows.
+fn or_say(lines: &str, nothing: &str) -> String {
+    match lines {
+        "" if lab::terminal::columns().is_none() => {
+            eprintln!("{nothing}");
+            String::new()
+        }
+        "" => fitting(&format!("{nothing}\n")),
+        lines => fitting(lines),
     }
-    put(&flows(all, format))
 }
 
 /// Flows as `ovs-ofctl dump-flows` prints them, or as rows.
@@ -188,7 +196,7 @@ pub fn flows(all: &[SwitchFlows], format: Format) -> String {
             let _ = writeln!(lines, "{switch}:");
             lines.extend(entries.iter().map(dump));
         }
-        return fitting(&lines);
+        return or_say(&lines, NO_TABLES);
     }
     let mut rows = Rows::new(&[
         "switch",
@@ -264,7 +272,10 @@ pub fn connections(all: &[SwitchConnections], format: Format) -> String {
                 let _ = writeln!(lines, " and {left} more");
             }
         }
-        return fitting(&lines);
+        return or_say(
+            &lines,
+            "No switch tracks connections: flows with `ct` do, and those that have come are kept here.",
+        );
     }
     let mut rows = Rows::new(&["switch", "connection", "expires-s"]);
     for SwitchConnections { switch, connections, .. } in all {
@@ -284,7 +295,7 @@ fn show_groups(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
                 let _ = writeln!(lines, " {group}");
             }
         }
-        return put(&fitting(&lines));
+        return put(&or_say(&lines, NO_TABLES));
     }
     let mut rows = Rows::new(&["switch", "group"]);
     for (switch, group) in all.iter().flat_map(|flows| flows.groups.iter().map(move |group| (&flows.switch, group))) {
@@ -338,7 +349,7 @@ pub fn meters(all: &[SwitchFlows], format: Format) -> String {
                 let _ = write!(lines, " {}\n{}", meter.text, stats(meter));
             }
         }
-        return fitting(&lines);
+        return or_say(&lines, NO_METERS);
     }
     let mut rows = Rows::new(&[
         "switch",

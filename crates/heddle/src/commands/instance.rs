@@ -17,7 +17,7 @@ use super::convergence::{wait_converged, wait_served};
 use super::describe::note_crowded;
 use super::{explain, explain_of, file, measure};
 use crate::cli::{Daemon, Down, Exec, Format, FromArg, Up};
-use crate::output::{Rows, print_json, put};
+use crate::output::{Rows, fitting, print_json, put};
 
 /// Starts a network, or changes the running one to match the file.
 pub fn up(args: &Up, format: Format) -> Result<(), Report> {
@@ -62,7 +62,7 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
         }
     }
     match format {
-        Format::Table => put(&format!("{name} is up: {applied}\n"))?,
+        Format::Table => put(&fitting(&format!("{name} is up: {applied}\n")))?,
         Format::Json => print_json(&applied)?,
         Format::Csv => put(&change_rows(&applied).render(format))?,
     }
@@ -194,7 +194,7 @@ pub fn down(args: &Down, format: Format) -> Result<(), Report> {
                 json!(name),
                 of(|was| json!(was.fabric)),
                 of(|was| json!(was.file)),
-                of(|was| json!(was.hosts.len())),
+                of(|was| json!(was.host_count)),
                 of(|was| json!(was.switches)),
                 of(|was| json!(was.links)),
             ]);

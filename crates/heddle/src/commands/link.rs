@@ -12,7 +12,7 @@ use super::explain;
 use super::instance::{connect, definition, definitions, running};
 use super::show;
 use crate::cli::{Format, Link, LinkAction, LinkArg};
-use crate::output::{Rows, print_json, put};
+use crate::output::{Rows, fitting, print_json, put};
 
 /// Takes links down or up, changes or shows them.
 pub fn link(args: &Link, format: Format) -> Result<(), Report> {
@@ -135,12 +135,14 @@ fn show_links(instance: &Instance, names: LinkEnds<'_>, format: Format) -> Resul
     for link in links {
         let [before, after] = [&made_of, &now].map(|fabric| link_keys_both(&fabric.topology.links[link]));
         let is_up = counters.links.get(usize::from(link)).is_none_or(|link| link.up);
-        let does = if after.is_empty() { "as fast as the machine goes".to_owned() } else { words(&after) };
+        let ends = [Side::A, Side::B].map(|side| now.topology.links[link].end(side).node);
+        let ends = ends.map(|node| now.topology.nodes[node].name.as_str());
+        let does = if after.is_empty() { "as fast as the machine goes".to_owned() } else { by_direction(&after, ends) };
         let state = if is_up { "up" } else { "down" };
         let _ = write!(lines, "{} is {state}: {does}", now.topology.numbered_link_name(link));
         let otherwise = otherwise(&before, &after);
         if !otherwise.is_empty() {
-            let _ = write!(lines, "; the file says {}", words(&otherwise));
+            let _ = write!(lines, "; the file says {}", by_direction(&otherwise, ends));
         }
         let waiting = waiting(&made_of, &changed, link)?;
         if !waiting.is_empty() {
@@ -148,7 +150,7 @@ fn show_links(instance: &Instance, names: LinkEnds<'_>, format: Format) -> Resul
         }
         lines.push('\n');
     }
-    put(&lines)
+    put(&fitting(&lines))
 }
 
 /// What was changed about a link that has no rate, and is of use only with one.
@@ -161,15 +163,40 @@ fn waiting(made_of: &Fabric, changed: &[ChangedLink], link: LinkId) -> Result<Ve
     Ok(keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// What was there before of the keys that differ, in the order of the file's keys.
+/// What was there before of the keys that differ in any direction, in the order of the file's keys.
 fn otherwise(before: &[(String, String)], after: &[(String, String)]) -> Vec<(String, String)> {
-    let value = |keys: &[(String, String)], key: &str| {
-        keys.iter().find(|(other, _)| other == key).map_or_else(|| "none".to_owned(), |(_, value)| value.clone())
-    };
-    let keys = LinkChange::KEYS.iter().map(|(key, _)| *key);
-    let keys = keys.clone().map(str::to_owned).chain(keys.map(|key| format!("back.{key}")));
-    let differing = keys.filter(|key| value(before, key) != value(after, key));
-    differing.map(|key| (key.clone(), value(before, &key))).collect()
+    let mut found = Vec::new();
+    for (key, _) in LinkChange::KEYS {
+        let back = format!("back.{key}");
+        let [was, is] = [before, after].map(|keys| (value(keys, key), value(keys, &back)));
+        if was != is {
+            found.push(((*key).to_owned(), was.0.unwrap_or("none").to_owned()));
+            found.extend(was.1.map(|value| (back, value.to_owned())));
+        }
+    }
+    found
+}
+
+fn value<'a>(keys: &'a [(String, String)], key: &str) -> Option<&'a str> {
+    keys.iter().find(|(other, _)| other == key).map(|(_, value)| value.as_str())
+}
+
+/// Keys and their values with the direction that they are of: `delay=1ms both ways; rate=50Mbit h1 -> s1; rate=10Mbit s1 -> h1`.
+fn by_direction(keys: &[(String, String)], [a, b]: [&str; 2]) -> String {
+    let [mut both, mut there, mut back] = [const { Vec::new() }; 3];
+    for (key, _) in LinkChange::KEYS {
+        match (value(keys, key), value(keys, &format!("back.{key}"))) {
+            (None, None) => {}
+            (Some(value), None) => both.push(format!("{key}={value}")),
+            (value, Some(of_back)) => {
+                there.push(format!("{key}={}", value.unwrap_or("none")));
+                back.push(format!("{key}={of_back}"));
+            }
+        }
+    }
+    let parts = [(both, "both ways".to_owned()), (there, format!("{a} -> {b}")), (back, format!("{b} -> {a}"))];
+    let parts = parts.iter().filter(|(words, _)| !words.is_empty());
+    parts.map(|(words, direction)| format!("{} {direction}", words.join(" "))).collect::<Vec<_>>().join("; ")
 }
 
 fn words(keys: &[(String, String)]) -> String {
@@ -192,7 +219,11 @@ mod tests {
         let back = keys(&[("rate", "1Gbit"), ("delay", "1ms"), ("back.rate", "1Mbit")]);
         assert_eq!(
             (words(&otherwise(&back, &before)), words(&otherwise(&before, &back))),
-            ("back.rate=1Mbit".to_owned(), "back.rate=none".to_owned())
+            ("rate=1Gbit back.rate=1Mbit".to_owned(), "rate=1Gbit".to_owned())
         );
+        let said = |keys| by_direction(keys, ["h1", "s1"]);
+        assert_eq!(said(&before), "rate=1Gbit delay=1ms both ways");
+        assert_eq!(said(&back), "delay=1ms both ways; rate=1Gbit h1 -> s1; rate=1Mbit s1 -> h1");
+        assert_eq!(said(&keys(&[("back.loss", "1%")])), "loss=none h1 -> s1; loss=1% s1 -> h1");
     }
 }

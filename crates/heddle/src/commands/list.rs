@@ -44,7 +44,7 @@ fn row(Listed { name, presence }: &Listed, user: &str, format: Format) -> [Value
                 json!(if status.ephemeral { "run" } else { "up" }),
                 json!(status.fabric),
                 json!(status.file),
-                json!(status.hosts.len()),
+                json!(status.host_count),
                 json!(status.switches),
                 json!(status.links),
                 if format == Format::Table { json!(rounded(up)) } else { json!(up.as_secs()) },

@@ -107,7 +107,7 @@ fn progress_bar(args: &Load, config: &LoadConfig) -> ProgressBar {
     let whole = config.generator.warm_up + config.generator.lasts;
     let target = if args.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let bar = ProgressBar::with_draw_target(Some(whole.as_ns() / 1_000_000), target);
-    let style = ProgressStyle::with_template("{prefix:>10} [{bar:32}] {percent:>3} %  {msg}")
+    let style = ProgressStyle::with_template("{prefix:>10} [{bar:32}] {percent:>3} %  {wide_msg}")
         .expect("the template is a constant")
         .progress_chars("=> ");
     bar.set_style(style);

@@ -11,7 +11,8 @@ use crate::output::{Rows, print_json, put};
 
 /// One row for each address of each switch.
 pub fn mac_rows(switches: &[SwitchMacs]) -> Rows {
-    let mut rows = Rows::new(&["switch", "port", "to", "vlan", "mac", "age-s"]);
+    let mut rows = Rows::new(&["switch", "port", "to", "vlan", "mac", "age-s"])
+        .or_say("No switch knows any address: none has a host at its ports, and none has come in.");
     for (switch, MacEntry { port, host, vlan, mac, age_s }) in
         switches.iter().flat_map(|of| of.entries.iter().map(|entry| (&of.switch, entry)))
     {

@@ -29,6 +29,8 @@ const COLUMNS: [&str; 16] = [
     "name-no-data",
 ];
 
+const NO_NAMES: &str = "No names: `names: { www.example.net: { address: 10.0.0.53, sites: { east: { service: web } } } }` in the file makes one.";
+
 /// One row for each site of each name. What names and name servers have counted besides stands below a table; what names have, in columns of their own elsewhere.
 pub fn names(instance: &Instance) -> Result<Rows, Report> {
     let counters = instance.counters().map_err(explain)?;
@@ -37,7 +39,8 @@ pub fn names(instance: &Instance) -> Result<Rows, Report> {
 
 /// The same of a file, which says what there is.
 pub fn names_of_file(fabric: &Fabric) -> Rows {
-    let mut rows = Rows::new(&["name", "asked-at", "ttl-s", "site", "service", "weight", "backup", "clients"]);
+    let columns = ["name", "asked-at", "ttl-s", "site", "service", "weight", "backup", "clients"];
+    let mut rows = Rows::new(&columns).or_say(NO_NAMES);
     for name in &fabric.names {
         let asked_at: Vec<String> = name.spec.asked_at.iter().map(ToString::to_string).collect();
         for (site, service) in name.spec.sites.iter().zip(&name.services) {
@@ -59,6 +62,7 @@ pub fn names_of_file(fabric: &Fabric) -> Rows {
 
 fn rows(counters: &Counters) -> Rows {
     let mut rows = Rows::new(&COLUMNS)
+        .or_say(NO_NAMES)
         .with_spare(&["ttl-s", "backup", "weight", "servers"])
         .with_rare(&["drained"])
         .with_hidden(&["name-queries", "name-failed-over", "name-failed-open", "name-no-data"]);

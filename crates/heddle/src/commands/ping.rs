@@ -3,6 +3,7 @@
 mod asking;
 mod matrix;
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ use super::instance::{connect, definition, host, running};
 use super::path::{name_number, service_meant, site, unbalanced};
 use crate::Ending;
 use crate::cli::{Format, Ping, Pings};
-use crate::output::{Rows, put};
+use crate::output::{Rows, fitting, put};
 
 /// With fewer hosts it is over before a bar would be seen.
 const BAR_HOSTS_MIN: usize = 17;
@@ -129,8 +130,8 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     }
     put(&match format {
         Format::Table if args.all => matrix::table(&asked),
-        Format::Table => matrix::pair(&asked),
-        Format::Json | Format::Csv => rows(&asked).render(format),
+        Format::Table => fitting(&matrix::pair(&asked, hosts[1].address)),
+        Format::Json | Format::Csv => rows(&asked, &hosts).render(format),
     })?;
     let mut answers = asked.iter().flat_map(|asked| &asked.of);
     if answers.all(|(_, answers)| answers.received > 0) {
@@ -186,15 +187,18 @@ fn bar(rounds: u64, is_shown: bool) -> ProgressBar {
     ProgressBar::with_draw_target(Some(rounds), target).with_style(style)
 }
 
-fn rows(asked: &[Asked]) -> Rows {
-    let mut rows = Rows::new(&["from", "to", "sent", "received", "rtt-min-ms", "rtt-mean-ms", "rtt-max-ms", "failure"]);
+fn rows(asked: &[Asked], hosts: &[Whom]) -> Rows {
+    let columns = ["from", "to", "address", "sent", "received", "rtt-min-ms", "rtt-mean-ms", "rtt-max-ms", "failure"];
+    let mut rows = Rows::new(&columns);
+    let addresses: BTreeMap<&str, Ipv4Addr> = hosts.iter().map(|host| (host.name.as_str(), host.address)).collect();
     for Asked { from, of } in asked {
         for (to, answers) in of {
             let [min, mean, max] = answers
                 .rtt_ns
                 .map_or([Value::Null, Value::Null, Value::Null], |rtt| rtt.map(|ns| json!(ns as f64 / 1e6)));
             let (sent, received) = (json!(answers.sent), json!(answers.received));
-            rows.push([json!(from), json!(to), sent, received, min, mean, max, json!(answers.failure)]);
+            let address = json!(addresses.get(to.as_str()));
+            rows.push([json!(from), json!(to), address, sent, received, min, mean, max, json!(answers.failure)]);
         }
     }
     rows

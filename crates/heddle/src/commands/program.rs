@@ -11,11 +11,15 @@ use crate::cli::{Format, Program, ProgramAction};
 use crate::natural;
 use crate::output::{Rows, put};
 
+const NO_PROGRAMS: &str =
+    "No programs: `programs: { web: python3 -m http.server 80 }` in a host of the file starts one with the network.";
+
 /// One row for each program that hosts start with the network.
 pub fn program_rows(states: &[ProgramState]) -> Rows {
     let mut states: Vec<&ProgramState> = states.iter().collect();
     states.sort_by(|a, b| natural::compare(&a.host, &b.host).then_with(|| natural::compare(&a.program, &b.program)));
     let mut rows = Rows::new(&["host", "program", "state", "pid", "for-s", "starts", "last-end", "output"])
+        .or_say(NO_PROGRAMS)
         .with_spare(&["pid", "for-s", "starts", "output"]);
     for program in states {
         let state = match program.phase {
@@ -40,7 +44,7 @@ pub fn program_rows(states: &[ProgramState]) -> Rows {
 
 /// The same of a file, which says what is started.
 pub fn programs_of_file(fabric: &Fabric) -> Rows {
-    let mut rows = Rows::new(&["host", "program", "restart", "command"]);
+    let mut rows = Rows::new(&["host", "program", "restart", "command"]).or_say(NO_PROGRAMS);
     let mut setups: Vec<_> = fabric.setups.iter().collect();
     setups.sort_by(|(a, _), (b, _)| natural::compare(a, b));
     for (host, setup) in setups {

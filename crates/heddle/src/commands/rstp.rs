@@ -44,12 +44,9 @@ fn bridge_rows(all: &[SwitchBridge], switch: Option<&str>, format: Format) -> Ro
             "up",
         ]);
     }
-    let mut rows = Rows::new(&head).with_spare(&["bad", "cost", "out", "in"]);
-    if all.is_empty() && is_table {
-        rows.remark(
-            "No switch speaks RSTP: `switches: { s1: { rstp: true } }` in the file has all of them do.".to_owned(),
-        );
-    }
+    let mut rows = Rows::new(&head)
+        .with_spare(&["bad", "cost", "out", "in"])
+        .or_say("No switch speaks RSTP: `switches: { s1: { rstp: true } }` in the file has all of them do.");
     // Other bridges have no name here.
     let name_of = |id: &str| {
         let own = all.iter().find(|bridge| bridge.status.bridge == id);

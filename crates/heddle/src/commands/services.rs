@@ -17,9 +17,13 @@ pub fn services(instance: &Instance, format: Format) -> Result<Rows, Report> {
     Ok(rows(&before.services, &after.services, seconds, format))
 }
 
+const NO_SERVICES: &str =
+    "No services: `services: { web: { address: '10.1.0.80:80', servers: [h1, h2] } }` in the file makes one.";
+
 /// The same of a file, which says what there is.
 pub fn services_of_file(fabric: &Fabric) -> Rows {
-    let mut rows = Rows::new(&["service", "address", "protocol", "scheduler", "forward", "servers"]);
+    let columns = ["service", "address", "protocol", "scheduler", "forward", "servers"];
+    let mut rows = Rows::new(&columns).or_say(NO_SERVICES);
     for service in &fabric.services {
         let addresses: Vec<String> = service.addresses.iter().map(|at| socket_address(at).to_string()).collect();
         let servers = service.spec.servers.iter().map(|server| match server.weight {
@@ -39,7 +43,7 @@ pub fn services_of_file(fabric: &Fabric) -> Rows {
 }
 
 fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format: Format) -> Rows {
-    let mut rows = Rows::new(&COLUMNS).with_rare(&RARE).with_spare(&SPARE);
+    let mut rows = Rows::new(&COLUMNS).or_say(NO_SERVICES).with_rare(&RARE).with_spare(&SPARE);
     for service in after {
         let was = before.iter().find(|was| was.service == service.service);
         for server in &service.servers {
@@ -55,14 +59,10 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
         }
         let has_path = !["", "user-space"].contains(&service.path.as_str());
         if has_path && format == Format::Table {
-            let ServiceStatus { service, path, by_kernel, .. } = service;
-            rows.remark(format!("{service}: path: {path}, {by_kernel} packets by the kernel"));
+            rows.remark(format!("{}: {}", service.service, path_in_words(service)));
         } else if has_path {
             let mut row = [const { Value::Null }; COLUMNS.len()];
-            [row[0], row[4]] = [
-                json!(service.service),
-                json!(format!("path: {}, {} packets by the kernel", service.path, service.by_kernel)),
-            ];
+            [row[0], row[4]] = [json!(service.service), json!(path_in_words(service))];
             rows.push(row);
         }
         for balancer in &service.balancers {
@@ -81,15 +81,36 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
     rows
 }
 
+/// By which path a service's packets go, and what the kernel's has had no room for.
+fn path_in_words(ServiceStatus { path, by_kernel, kernel_no_room, .. }: &ServiceStatus) -> String {
+    let full = match kernel_no_room {
+        0 => String::new(),
+        1 => "; its table was full for 1 connection, which goes by the worker".to_owned(),
+        many => format!("; its table was full for {many} connections, which go by the worker"),
+    };
+    format!("path: {path}, {by_kernel} packets by the kernel{full}")
+}
+
 /// Columns that a table has only where somebody reports something.
 const RARE: [&str; 4] = ["cpu-%", "memory-%", "knows", "why"];
 
 /// The column of a balancer's connections to the service, be they its own or a peer's. They are not added to those that servers have.
 const KNOWS: usize = 16;
 
-/// Columns that a terminal of 80 characters has no room for, those first that say what stands in the file.
-const SPARE: [&str; 9] =
-    ["scheduler", "forward", "memory-%", "cpu-%", "inactive", "in-mbit/s", "out-mbit/s", "weight", "latency-ms"];
+/// Columns that a terminal of 80 characters has no room for, those first that say what stands in the file; and, at the end, one of 40.
+const SPARE: [&str; 11] = [
+    "scheduler",
+    "forward",
+    "memory-%",
+    "cpu-%",
+    "inactive",
+    "in-mbit/s",
+    "out-mbit/s",
+    "weight",
+    "latency-ms",
+    "failed",
+    "connections",
+];
 
 const COLUMNS: [&str; 18] = [
     "service",
@@ -227,6 +248,17 @@ mod tests {
         };
         assert_eq!([with("down", true), with("down", false), with("draining", true)], ["starting", "down", "draining"]);
         assert_eq!(state(&ServerStatus::default()), "up");
+    }
+
+    #[test]
+    fn a_full_table_of_the_kernel_is_said() {
+        let path = |kernel_no_room| {
+            let path = "kernel".to_owned();
+            path_in_words(&ServiceStatus { path, by_kernel: 7, kernel_no_room, ..ServiceStatus::default() })
+        };
+        assert_eq!(path(0), "path: kernel, 7 packets by the kernel");
+        assert!(path(1).ends_with("full for 1 connection, which goes by the worker"));
+        assert!(path(12).ends_with("full for 12 connections, which go by the worker"));
     }
 
     #[test]

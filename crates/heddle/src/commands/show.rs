@@ -12,11 +12,11 @@ use live::control::SwitchFlows;
 use machine::Span;
 use miette::{Report, miette};
 use serde_json::{Map, Value, json};
-use topology::{Link, LinkId, NodeKind, Rerouting, Routes};
+use topology::{Link, LinkId, NodeKind, Rerouting, Routes, Topology};
 
 use super::chains::{chains, chains_of_file};
 use super::explain;
-use super::flow::{connections, flows, meters, show_flows};
+use super::flow::{NO_TABLES, connections, flows, meters};
 use super::instance::{Subject, connect, definition, is_file, running, subject};
 use super::macs::mac_rows;
 use super::names::{names, names_of_file};
@@ -62,10 +62,6 @@ fn show_running(
     format: Format,
 ) -> Result<(), Report> {
     let Some(seconds) = seconds else {
-        // It says more where there are none.
-        if topic == ShowTopic::Flows {
-            return show_flows(&instance.flows(switch, "").map_err(explain)?, format);
-        }
         return put(&text(instance, fabric, (topic, switch), format)?);
     };
     let every = Duration::from_secs(u64::from(seconds.max(1)));
@@ -151,7 +147,7 @@ fn text(
         ShowTopic::Macs => mac_rows(&instance.macs(switch).map_err(explain)?),
         ShowTopic::Rstp => bridges(instance, switch, format)?,
         ShowTopic::Bonds => bonds(&counters()?),
-        ShowTopic::Counters => counters_rows(&counters()?, format),
+        ShowTopic::Counters => counters_rows(&fabric.topology, &counters()?, format),
         ShowTopic::Chains => chains(instance)?,
         ShowTopic::Services => services(instance, format)?,
         ShowTopic::Names => names(instance)?,
@@ -167,7 +163,7 @@ const NO_ENTRIES: &str = "table=253";
 fn caches(switches: &[SwitchFlows]) -> Rows {
     let columns =
         ["switch", "exact-hits", "megaflow-hits", "misses", "revalidations", "evictions", "megaflows", "masks"];
-    let mut rows = Rows::new(&columns).with_spare(&["masks", "evictions", "revalidations"]);
+    let mut rows = Rows::new(&columns).or_say(NO_TABLES).with_spare(&["masks", "evictions", "revalidations"]);
     for SwitchFlows { switch, cache, .. } in switches {
         rows.push([
             json!(switch),
@@ -211,7 +207,9 @@ fn routes(fabric: &Fabric, counters: &live::Counters) -> Rows {
 /// One row for each member of each end of a bond.
 fn bonds(counters: &live::Counters) -> Rows {
     let columns = ["node", "bond", "mode", "member", "to", "link", "sends", "why", "accepted", "held", "wait-mean-us"];
-    let mut rows = Rows::new(&columns).with_spare(&["wait-mean-us", "held", "accepted", "link", "mode"]);
+    let mut rows = Rows::new(&columns)
+        .or_say("No bonds: `bonds: [{ between: [h1, s1], members: 2, mode: 802.3ad }]` in the file makes one.")
+        .with_spare(&["wait-mean-us", "held", "accepted", "link", "mode"]);
     for bond in &counters.bonds {
         let held = bond.reordering.map(|counters| (counters.held, counters.hold_mean().as_ns() as f64 / 1e3));
         for member in &bond.members {
@@ -235,7 +233,7 @@ fn bonds(counters: &live::Counters) -> Rows {
 
 /// One row for each direction of each link, one for what each host's port took and one for what is wrong with it, one for each reason for which a host's frames went nowhere, and
 /// the same of all hosts together.
-fn counters_rows(counters: &live::Counters, format: Format) -> Rows {
+fn counters_rows(topology: &Topology, counters: &live::Counters, format: Format) -> Rows {
     const LINK: usize = 12;
     let mut rows = Rows::new(&[
         "from",
@@ -279,18 +277,18 @@ fn counters_rows(counters: &live::Counters, format: Format) -> Rows {
     let null = || serde_json::Value::Null;
     for port in &counters.ports {
         let traffic = port.traffic;
-        let name = json!(format!("{}:eth0", port.host));
+        let (host, name, _) = port_name(topology, &port.host);
         let (packets, bytes) = (json!(traffic.received_packets), json!(traffic.received_bytes));
-        push([json!(port.host), name, packets, bytes, json!(traffic.drops)]);
+        push([json!(host), json!(name), packets, bytes, json!(traffic.drops)]);
         if let Some(fault) = &port.fault {
-            push([json!(port.host), json!(fault), null(), null(), null()]);
+            push([json!(port_name(topology, &port.host).2), json!(fault), null(), null(), null()]);
         }
     }
     let mut refuse =
         |host: &str, (reason, drops): (&str, u64)| push([json!(host), json!(reason), null(), null(), json!(drops)]);
     for port in &counters.ports {
         for counted in reasons(&port.traffic.refused).into_iter().filter(|(_, drops)| *drops > 0) {
-            refuse(&port.host, counted);
+            refuse(&port_name(topology, &port.host).2, counted);
         }
     }
     // On a terminal they would take more lines than all else.
@@ -301,8 +299,19 @@ fn counters_rows(counters: &live::Counters, format: Format) -> Rows {
     rows
 }
 
+/// A host, and a port of it by its device, `r1:eth1` of what is made as `r1.eth1`; and by what both are called where little room is: `h1` has one only.
+fn port_name<'a>(topology: &'a Topology, made_as: &'a str) -> (&'a str, String, String) {
+    let (host, device) = topology.node(made_as).map_or((made_as, 0), |node| {
+        let (host, device) = topology.device_of(node);
+        (topology.nodes[host].name.as_str(), device)
+    });
+    let name = format!("{host}:eth{device}");
+    let short = if device == 0 { host.to_owned() } else { name.clone() };
+    (host, name, short)
+}
+
 /// Why frames went nowhere, and how many.
-const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 23] {
+const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 24] {
     [
         ("unknown destination", refused.unknown_destination),
         ("storm control", refused.storm_control),
@@ -325,6 +334,7 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 23]
         ("wrong checksum", refused.checksum),
         ("martian source", refused.martian),
         ("TTL 0", refused.hop_limit),
+        ("control message of a tunnel", refused.tunnel_control),
         ("bond without a usable member", refused.no_member),
         ("link or host removed", refused.removed),
     ]

@@ -1,18 +1,14 @@
 //! `--watch`: the same again and again. A terminal shows it in place, as `watch` and `top` do; what is no terminal gets one after the other.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::time::Duration;
 
+use lab::terminal::{self, cut};
 use miette::{IntoDiagnostic as _, Report};
 use serde_json::Value;
-use terminal_size::{Height, Width, terminal_size};
 
 use crate::cli::Format;
 use crate::output::put;
-
-/// Columns and rows of a terminal that does not say how large it is.
-const SIZE: (usize, usize) = (80, 24);
 
 /// Prints what `text` returns until it fails or somebody ends it; `title` stands above it on a terminal. JSON comes as one value a line.
 pub fn again(
@@ -20,33 +16,28 @@ pub fn again(
     format: Format,
     mut text: impl FnMut() -> Result<String, Report>,
 ) -> Result<(), Report> {
-    let is_screen = format == Format::Table && std::io::stdout().is_terminal();
     let title = format!("Every {} s: {title} (Ctrl-C ends it)", every.as_secs());
     let mut is_first = true;
     loop {
         let text = text()?;
-        let page = match format {
-            Format::Json => {
+        // It may have another size each time.
+        let screen_size = terminal::size();
+        let page = match (format, screen_size) {
+            (Format::Json, _) => {
                 let value: Value = serde_json::from_str(&text).into_diagnostic()?;
                 format!("{value}\n")
             }
-            Format::Table if is_screen => {
+            (Format::Table, Some(size)) => {
                 // What stood there before goes up, as with `clear`.
                 let clear = if is_first { "\u{1b}[2J" } else { "" };
-                format!("{clear}{}", screen(&title, &text, size()))
+                format!("{clear}{}", screen(&title, &text, size))
             }
-            Format::Table | Format::Csv => text + "\n",
+            (Format::Table | Format::Csv, _) => text + "\n",
         };
         put(&page)?;
         is_first = false;
         std::thread::sleep(every);
     }
-}
-
-fn size() -> (usize, usize) {
-    // It may have another size each time.
-    let size = terminal_size().map(|(Width(columns), Height(rows))| (usize::from(columns), usize::from(rows)));
-    size.filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or(SIZE)
 }
 
 /// A page that is drawn over the one before: from the corner, each line to its end, and then to the end of the screen. It is no longer than the screen and no
@@ -66,14 +57,6 @@ fn screen(title: &str, text: &str, (columns, rows): (usize, usize)) -> String {
         let _ = writeln!(page, "{}\u{1b}[K", cut(line, columns));
     }
     page + "\u{1b}[J"
-}
-
-/// A line that is no wider than the screen.
-fn cut(line: &str, columns: usize) -> String {
-    if line.chars().count() <= columns {
-        return line.to_owned();
-    }
-    line.chars().take(columns.saturating_sub(1)).chain(['\u{2026}']).collect()
 }
 
 #[cfg(test)]

@@ -199,6 +199,7 @@ mod tests {
             checksum: 1_000,
             martian: 1_000,
             hop_limit: 1_000,
+            tunnel_control: 1_000,
             no_member: 0,
             removed: 1_000,
             unwatched_flows: 1_000,

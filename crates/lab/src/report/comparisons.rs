@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::drivers::{CSV_HEADINGS, FIGURES, HEADINGS, MostApart, completion_times, line, not_compared, partings};
 use super::table::block;
-use crate::grid::{Grid, quoted, terminal};
+use crate::grid::{Grid, for_terminal, quoted};
 use crate::results::{ComparedExperiment, ComparedMetric, DriverComparison};
 
 /// What several files came to, in their order.
@@ -46,7 +46,7 @@ impl<'a> Comparisons<'a> {
 
     /// The comparisons for the terminal that stdout is. Where it is none, nothing is folded: names of files are whole words for other programs.
     pub fn table(&self) -> String {
-        self.table_within(terminal().unwrap_or(u16::MAX))
+        for_terminal(u16::MAX, |width| self.table_within(width))
     }
 
     /// The comparisons in lines of at most `width` columns, as far as their words allow: what has a tolerance, and from when on files part.

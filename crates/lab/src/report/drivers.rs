@@ -8,7 +8,7 @@ use super::html::table;
 use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{block, heading, label_lines, opening_line, optional, scale_of, stand_on_one_line};
-use crate::grid::{Grid, quoted, terminal_width};
+use crate::grid::{Grid, WIDTH_OF_PIPE, for_terminal, quoted};
 use crate::labels::Labels;
 use crate::measure::statistics::{RankTest, Summary};
 use crate::results::{
@@ -34,7 +34,7 @@ const ROWS_OPEN: usize = 40;
 impl DriverComparison<'_> {
     /// The comparison for the terminal that stdout is, or for a pipe.
     pub fn table(&self) -> String {
-        self.table_within(terminal_width())
+        for_terminal(WIDTH_OF_PIPE, |width| self.table_within(width))
     }
 
     /// The comparison in lines of at most `width` columns, as far as their words allow.

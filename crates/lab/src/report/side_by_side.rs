@@ -10,7 +10,7 @@ use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{block, label_lines, opening_line, optional};
 use crate::error::Error;
-use crate::grid::{Grid, quoted, terminal_width};
+use crate::grid::{Grid, WIDTH_OF_PIPE, for_terminal, quoted};
 use crate::labels::Labels;
 use crate::measure::metric::metric_name;
 use crate::measure::statistics::{Difference, Summary, independent};
@@ -109,7 +109,7 @@ impl<'a> SideBySide<'a> {
 
     /// For the terminal that stdout is, or for a pipe.
     pub fn table(&self) -> String {
-        self.table_within(terminal_width())
+        for_terminal(WIDTH_OF_PIPE, |width| self.table_within(width))
     }
 
     /// In lines of at most `width` columns, as far as their words allow.

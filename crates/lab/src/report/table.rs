@@ -7,7 +7,7 @@ use fabric::{DriverKind, Metric, Statistic};
 use super::bonds::BondTable;
 use super::latency::{LatencyTable, other_metrics};
 use super::quantity::{self, Scale};
-use crate::grid::{Grid, quoted, terminal_width};
+use crate::grid::{Grid, WIDTH_OF_PIPE, for_terminal, quoted};
 use crate::labels::Labels;
 use crate::measure::metric::metric_name;
 use crate::measure::statistics::Summary;
@@ -22,7 +22,7 @@ const BOND_ROWS_MAX: usize = 24;
 impl Results {
     /// The results for the terminal that stdout is, or for a pipe.
     pub fn table(&self) -> String {
-        self.table_within(terminal_width())
+        for_terminal(WIDTH_OF_PIPE, |width| self.table_within(width))
     }
 
     /// The results in lines of at most `width` columns, as far as their words allow.

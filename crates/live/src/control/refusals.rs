@@ -64,6 +64,9 @@ pub struct Refusals {
     /// The same, with a TTL of 0.
     #[serde(default)]
     pub hop_limit: u64,
+    /// A control message of a tunnel (Geneve's flag O), which no end forwards.
+    #[serde(default)]
+    pub tunnel_control: u64,
     /// For a bond of which no member may send.
     pub no_member: u64,
     /// Under way to a part that a new file removed.
@@ -120,6 +123,7 @@ impl Refusals {
         self.checksum += other.checksum;
         self.martian += other.martian;
         self.hop_limit += other.hop_limit;
+        self.tunnel_control += other.tunnel_control;
         self.no_member += other.no_member;
         self.removed += other.removed;
         self.unwatched_flows += other.unwatched_flows;

@@ -23,6 +23,9 @@ pub struct ServiceStatus {
     /// Packets to and from its servers that the kernel has carried; what its servers count has them, too.
     #[serde(default)]
     pub by_kernel: u64,
+    /// Connections that found no room in the kernel path's table: the worker carries their packets.
+    #[serde(default)]
+    pub kernel_no_room: u64,
     /// Its servers, those first that the file has.
     pub servers: Vec<ServerStatus>,
     /// Where it is balanced at hosts: how those do, in the order of the file.

@@ -7,7 +7,7 @@ use std::sync::mpsc::TrySendError;
 
 use bond::end::{Output, Received};
 use bond::{Config, End, Framed as _, MemberId, Summary, Transmit};
-use datapath::{Driver, Loss, OffloadedFlow, Owner, Tag, Timer};
+use datapath::{Driver, Loss, OffloadOutcome, OffloadedFlow, Owner, Tag, Timer};
 use fabric::Fabric;
 use link::Retiming;
 use machine::{Time, nanos};
@@ -626,8 +626,8 @@ impl Driver for Edge {
         self.state.flight.add_timer(at, Due::Timer(timer));
     }
 
-    fn offload(&mut self, now: Time, flow: &OffloadedFlow) -> bool {
-        self.offloads.as_mut().is_some_and(|flows| flows.insert(now, flow))
+    fn offload(&mut self, now: Time, flow: &OffloadedFlow) -> OffloadOutcome {
+        self.offloads.as_mut().map_or(OffloadOutcome::Impossible, |flows| flows.insert(now, flow))
     }
 
     fn port_changed(&mut self, _: Time, port: NetPort, state: PortState) {

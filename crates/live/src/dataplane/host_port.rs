@@ -226,6 +226,7 @@ impl HostPort {
         let mut old = std::mem::replace(socket, port);
         self.traffic.count_unsent(old.flush());
         self.traffic.drops += old.new_losses().unwrap_or(0);
+        self.traffic.refused.tunnel_control += old.new_control_messages();
     }
 
     /// Counts what its devices' sockets have lost since this was asked last: frames that found a ring full, or were too long.
@@ -233,6 +234,7 @@ impl HostPort {
         for socket in &mut self.sockets {
             // A socket whose device is gone tells nothing.
             self.traffic.drops += socket.new_losses().unwrap_or(0);
+            self.traffic.refused.tunnel_control += socket.new_control_messages();
         }
     }
 

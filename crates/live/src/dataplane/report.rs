@@ -96,6 +96,8 @@ impl Report {
             add_link(both, at, &link);
         }
         for (at, traffic) in self.ports {
+            // Ports count them by themselves.
+            counters.refused.tunnel_control += traffic.refused.tunnel_control;
             counters.ports[at].traffic.add(&traffic);
         }
         counters.flows.extend(self.flows);
@@ -208,6 +210,7 @@ impl Remainder {
             }
         }
         for (host, traffic) in &self.ports {
+            counters.refused.tunnel_control += traffic.refused.tunnel_control;
             counters.ports[*host].traffic.add(traffic);
         }
     }

@@ -67,6 +67,7 @@ fn status(fabric: &Fabric, service: &datapath::Service, view: &ServiceView<'_>, 
         // Whoever has the kernel path says more.
         path: String::new(),
         by_kernel: view.offloaded,
+        kernel_no_room: view.no_room,
         servers: view.machine.status(now).map(server).collect(),
         balancers: view.balancers.iter().map(|balancer| balancer_status(fabric, balancer)).collect(),
         counters: view.counters,

@@ -77,6 +77,8 @@ pub struct TunnelPort {
     alone: u32,
     /// Datagrams that were not of the tunnel, or too long, since they were asked for last.
     lost: u64,
+    /// Control messages of the other end since they were asked for last.
+    controls: u64,
 }
 
 /// An address with a port that is still to be chosen, as it stands in a tunnel's name.
@@ -135,6 +137,7 @@ impl TunnelPort {
             pieces: Vec::new(),
             alone: 0,
             lost: 0,
+            controls: 0,
         })
     }
 
@@ -250,7 +253,17 @@ impl TunnelPort {
     /// The length of the frame in a datagram that came from `from`, and is then where it belongs, behind its virtio-net header, and its network; `None` if it is none of the tunnel:
     /// then another one of the socket may have got it, or it is lost.
     fn unwrap(&mut self, buffer: &mut [u8], datagram: usize, from: IpAddr) -> Option<(usize, u32)> {
-        let found = self.kind.parse(&buffer[HEADER_AT..HEADER_AT + datagram]);
+        let bytes = &buffer[HEADER_AT..HEADER_AT + datagram];
+        if let Some(vni) = self.kind.parse_control(bytes) {
+            // It is for the end itself, which knows none of them.
+            if self.share.is_for(from, vni) {
+                self.controls += 1;
+            } else if !self.shared.pass_on(bytes, (from, vni)) {
+                return self.lose();
+            }
+            return None;
+        }
+        let found = self.kind.parse(bytes);
         // One that was cut off fills the buffer.
         let is_whole = HEADER_AT + datagram < buffer.len();
         let (vni, at) = found.filter(|_| is_whole).or_else(|| self.lose())?;
@@ -344,6 +357,10 @@ impl Port for TunnelPort {
 
     fn new_losses(&mut self) -> io::Result<u64> {
         Ok(std::mem::take(&mut self.lost) + self.share.take_lost())
+    }
+
+    fn new_control_messages(&mut self) -> u64 {
+        std::mem::take(&mut self.controls)
     }
 }
 
@@ -527,6 +544,23 @@ mod tests {
         one.shared.socket.send_to(&[&Encapsulation::Vxlan.emit(7)[..], &large].concat(), to).unwrap();
         one.shared.socket.send_to(&[&Encapsulation::Vxlan.emit(7)[..], &large[..60]].concat(), to).unwrap();
         assert_eq!((receive(&mut other).len(), other.new_losses().unwrap()), (VNET_HEADER + 60, 1));
+    }
+
+    /// RFC 8926, 3.4: the payload of a control packet (O) must not be forwarded.
+    #[test]
+    fn control_messages_are_counted_and_no_frames() {
+        let [mut one, mut other] = ends("geneve");
+        let to = other.shared.socket.local_addr().unwrap();
+        let mut control = [&Encapsulation::Geneve.emit(7)[..], &[1; 60]].concat();
+        control[1] |= 0x80;
+        one.shared.socket.send_to(&control, to).unwrap();
+        // Of a network that nobody has.
+        control[6] = 9;
+        one.shared.socket.send_to(&control, to).unwrap();
+        one.write(&frame(60, 2)).unwrap();
+        assert_eq!(receive(&mut other), frame(60, 2), "the frame behind them is the first that comes");
+        assert_eq!((other.new_control_messages(), other.new_control_messages()), (1, 0));
+        assert_eq!(other.new_losses().unwrap(), 1);
     }
 
     #[test]

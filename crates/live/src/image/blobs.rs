@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek as _, SeekFrom};
+use std::io::{self, ErrorKind, Read, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -21,8 +21,8 @@ pub const DOCUMENT_MAX: u64 = 8 << 20;
 pub enum Blobs {
     /// A folder.
     Folder(PathBuf),
-    /// An archive: where the bytes of each file begin, and how many there are.
-    Archive { file: File, files: BTreeMap<String, (u64, u64)> },
+    /// An archive, by its path: where the bytes of each file begin, and how many there are.
+    Archive { path: PathBuf, file: File, files: BTreeMap<String, (u64, u64)> },
 }
 
 impl Blobs {
@@ -37,7 +37,11 @@ impl Blobs {
         let file = open_file(path)?;
         let (mut files, mut links) = (BTreeMap::new(), Vec::new());
         let mut archive = Archive::new(io::BufReader::new(&file));
-        while let Some(entry) = archive.next_entry()? {
+        let cut_off = |error: io::Error| match error.kind() {
+            ErrorKind::UnexpectedEof => io::Error::new(ErrorKind::InvalidData, "it is no tar archive, or was cut off"),
+            _ => error,
+        };
+        while let Some(entry) = archive.next_entry().map_err(cut_off)? {
             let Ok(path) = String::from_utf8(entry.path) else { continue };
             let path = path.trim_start_matches("./").to_owned();
             match entry.kind {
@@ -47,7 +51,7 @@ impl Blobs {
                 Kind::Folder | Kind::Special => {}
             }
             if files.len() + links.len() > FILES_MAX {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "it has too many files for an image"));
+                return Err(io::Error::new(ErrorKind::InvalidData, "it has too many files for an image"));
             }
         }
         for (path, target) in links {
@@ -58,7 +62,36 @@ impl Blobs {
                 files.insert(path, place);
             }
         }
-        Ok(Self::Archive { file, files })
+        Ok(Self::Archive { path: path.to_owned(), file, files })
+    }
+
+    /// Why one can't be had, with the place where it was looked for.
+    fn without(&self, path: &str, error: &io::Error) -> io::Error {
+        let place = match self {
+            Self::Folder(folder) => folder.join(path).display().to_string(),
+            Self::Archive { path: archive, .. } => format!("{path} in {}", archive.display()),
+        };
+        let reason = match error.kind() {
+            ErrorKind::NotFound => format!("there is no {place}"),
+            _ => format!("{place}: {error}"),
+        };
+        io::Error::new(error.kind(), reason)
+    }
+
+    /// The folder or the archive.
+    pub fn place(&self) -> &Path {
+        let (Self::Folder(path) | Self::Archive { path, .. }) = self;
+        path
+    }
+
+    /// Whether it has a file or a folder of this name.
+    pub fn has(&self, name: &str) -> bool {
+        match self {
+            Self::Folder(folder) => folder.join(name).exists(),
+            Self::Archive { files, .. } => files
+                .keys()
+                .any(|path| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))),
+        }
     }
 
     /// The bytes of one.
@@ -67,12 +100,16 @@ impl Blobs {
     /// If it is not there.
     pub fn read(&self, path: &str) -> io::Result<Box<dyn Read + '_>> {
         if Path::new(path).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(ErrorKind::InvalidInput.into());
         }
         match self {
-            Self::Folder(folder) => Ok(Box::new(open_file(&folder.join(path))?)),
-            Self::Archive { file, files } => {
-                let (offset, size) = *files.get(path).ok_or(io::ErrorKind::NotFound)?;
+            Self::Folder(folder) => {
+                let file = open_file(&folder.join(path)).map_err(|error| self.without(path, &error))?;
+                Ok(Box::new(file))
+            }
+            Self::Archive { file, files, .. } => {
+                let place = files.get(path).copied();
+                let (offset, size) = place.ok_or_else(|| self.without(path, &ErrorKind::NotFound.into()))?;
                 let mut file = file.try_clone()?;
                 file.seek(SeekFrom::Start(offset))?;
                 Ok(Box::new(file.take(size)))
@@ -88,7 +125,7 @@ impl Blobs {
         let mut bytes = Vec::new();
         self.read(path)?.take(DOCUMENT_MAX + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > DOCUMENT_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{path} is too large")));
+            return Err(io::Error::new(ErrorKind::InvalidData, format!("{path} is too large")));
         }
         Ok(bytes)
     }
@@ -100,5 +137,5 @@ fn open_file(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a folder nor a file"))
+    Err(io::Error::new(ErrorKind::InvalidInput, "it is neither a folder nor a file"))
 }

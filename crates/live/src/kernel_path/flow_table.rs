@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::Ordering;
 
-use datapath::{ConnectionId, OffloadedFlow};
+use datapath::{ConnectionId, OffloadOutcome, OffloadedFlow};
 use machine::{Rebase, Span, Time};
 use topology::{NodeId, TiVec};
 use vswitch::conntrack::Tuple;
@@ -106,10 +106,10 @@ impl FlowTable {
     }
 
     /// Takes a flow, if its hosts have devices and there is a place for it.
-    pub fn insert(&mut self, now: Time, flow: &OffloadedFlow) -> bool {
+    pub fn insert(&mut self, now: Time, flow: &OffloadedFlow) -> OffloadOutcome {
         let device = |host: NodeId| self.devices.get(host).copied().flatten();
         let (Some(from), Some(to), Some(key)) = (device(flow.from), device(flow.to), key(&flow.tuple)) else {
-            return false;
+            return OffloadOutcome::Impossible;
         };
         let known = *self.place_of(flow);
         if known != NONE {
@@ -117,7 +117,7 @@ impl FlowTable {
         }
         let bucket = bucket(self.seed, &key);
         let first = bucket as usize * WAYS;
-        let Some(way) = (0..WAYS).find(|way| self.slots[first + way].is_none()) else { return false };
+        let Some(way) = (0..WAYS).find(|way| self.slots[first + way].is_none()) else { return OffloadOutcome::NoRoom };
         // Of an earlier flow with these addresses and ports, what is still between its two look-ups is lost: else it would take the packets of this one.
         for earlier in first..first + WAYS {
             if self.slots[earlier].as_ref().is_some_and(|slot| slot.flow.tuple == flow.tuple) {
@@ -153,7 +153,7 @@ impl FlowTable {
         self.live.push(place);
         self.slots[place as usize] = Some(Slot { flow: *flow, read: Passed::default(), live_at, is_counted: true });
         *self.place_of(flow) = place;
-        true
+        OffloadOutcome::Carried
     }
 
     /// Where this direction of its connection is.

@@ -150,12 +150,13 @@ fn compare<V: PartialEq>(mut old: BTreeMap<String, V>, new: BTreeMap<String, V>,
     applied.removed.extend(old.into_keys());
 }
 
-fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
+/// Each node by the name that people know it by: what is made of further interfaces, and of both ports of a function, counts as one.
+fn node_views(fabric: &Fabric) -> BTreeMap<String, Vec<NodeView<'_>>> {
     let peer = |&(link, side): &(LinkId, Side)| {
         fabric.topology.nodes[fabric.topology.links[link].end(side.other()).node].name.as_str()
     };
     let multi_homed: BTreeSet<NodeId> = fabric.topology.multi_homed().collect();
-    let mut views = BTreeMap::new();
+    let mut views: BTreeMap<String, Vec<NodeView<'_>>> = BTreeMap::new();
     for (id, Node { name, kind, devices, ports, .. }) in fabric.topology.nodes.iter_enumerated() {
         let is_switch = !fabric.topology.is_host(id);
         let (mtu, kernel) = if is_switch { (0, KernelUse::No) } else { (fabric.mtu, fabric.kernel) };
@@ -164,7 +165,8 @@ fn node_views(fabric: &Fabric) -> BTreeMap<String, NodeView<'_>> {
         let policy =
             has_switch.then(|| (fabric.spread, fabric.rerouting, fabric.topology.forwards(id), own().0, own().1));
         let own = (mtu, kernel, fabric.setups.get(name));
-        views.insert(name.clone(), (kind, devices.as_slice(), ports.iter().map(peer).collect(), policy, own));
+        let view = (kind, devices.as_slice(), ports.iter().map(peer).collect(), policy, own);
+        views.entry(fabric.topology.nodes[fabric.topology.known_as(id)].name.clone()).or_default().push(view);
     }
     views
 }

@@ -151,6 +151,19 @@ fn what_could_not_be_carried_is_not_tried_at_each_packet() {
 }
 
 #[test]
+fn a_connection_for_which_there_is_no_room_is_counted_once() {
+    let (mut bed, client) = answered(KernelUse::Auto);
+    for _ in 0..3 {
+        bed.now += Span::from_ms(200);
+        bed.send(client, 80, PSH | ACK, 1_001, 5_001);
+        let candidate = bed.state.take_candidate().expect("it is tried");
+        bed.state.note_no_room(candidate);
+        bed.state.note_offloaded(bed.now, candidate, false);
+    }
+    assert_eq!(bed.state.views().map(|view| view.no_room).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
 fn nothing_is_carried_unless_it_is_wanted() {
     let (mut bed, client) = answered(KernelUse::No);
     (0..40).for_each(|_| drop(bed.send(client, 80, PSH | ACK, 1_001, 5_001)));

@@ -30,6 +30,10 @@ pub fn services(network: &Labels, counters: &Counters) -> Vec<Family> {
     let mut bytes = Family::counter("heddle_server_bytes", "Their bytes, without frame check sequence");
     let mut cpu = Family::gauge("heddle_server_cpu_ratio", "What its agent has said of its processors, of 1");
     let mut carried = Family::counter("heddle_service_kernel_packets", "Packets that the kernel has carried");
+    let mut no_room = Family::counter(
+        "heddle_service_kernel_no_room",
+        "Connections that found no room in the kernel's table: the worker carries their packets",
+    );
     let mut active = Family::gauge("heddle_balancer_active", "Whether the balancer gets packets of the service");
     let mut known = Family::gauge("heddle_balancer_connections", "Connections that the balancer has or has heard of");
     let mut memory = Family::gauge("heddle_server_memory_ratio", "What its agent has said of its memory, of 1");
@@ -39,6 +43,7 @@ pub fn services(network: &Labels, counters: &Counters) -> Vec<Family> {
             lost.add(&with(&labels, "reason", reason), count);
         }
         carried.add(&labels, service.by_kernel);
+        no_room.add(&labels, service.kernel_no_room);
         for balancer in &service.balancers {
             let labels = with(&labels, "balancer", &balancer.balancer);
             active.add(&labels, balancer.role == BalancerRole::Active);
@@ -76,6 +81,7 @@ pub fn services(network: &Labels, counters: &Counters) -> Vec<Family> {
     vec![
         lost,
         carried,
+        no_room,
         active,
         known,
         up,

@@ -1,6 +1,7 @@
 //! Answers as text: a matrix, or a line a host where there are many.
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 
 use live::pings::Answers;
 
@@ -22,8 +23,8 @@ pub fn table(asked: &[Asked]) -> String {
     format!("{body}\n{received}/{sent} received ({} lost)\n{}", per_cent(lost), failures(asked))
 }
 
-/// One pair in one line.
-pub fn pair(asked: &[Asked]) -> String {
+/// One pair in one line, with the address that was asked.
+pub fn pair(asked: &[Asked], address: Ipv4Addr) -> String {
     let lines = asked.iter().flat_map(|Asked { from, of }| of.iter().map(move |(to, answers)| (from, to, answers)));
     let line = |(from, to, answers): (&String, &String, &Answers)| {
         let rtt = answers.rtt_ns.map_or_else(String::new, |rtt| {
@@ -31,6 +32,8 @@ pub fn pair(asked: &[Asked]) -> String {
             format!(", round-trip time {min} / {mean} / {max} ms (min / mean / max)")
         });
         let failure = answers.failure.as_ref().map_or_else(String::new, |failure| format!("; {failure}"));
+        let at = address.to_string();
+        let to = if *to == at { at } else { format!("{to} ({at})") };
         format!("{from} -> {to}: {}/{} received{rtt}{failure}\n", answers.received, answers.sent)
     };
     lines.map(line).collect()
@@ -157,8 +160,12 @@ web.10 -> h1, h2: no answer
 ";
         assert_eq!(table(&asked), expected);
         assert_eq!(
-            pair(&asked[..1]),
-            "h1 -> h2: 1/1 received, round-trip time 0.061 / 0.123 / 0.246 ms (min / mean / max)\nh1 -> web.10: 0/1 received; no answer\n"
+            pair(&[host("h1", &[("h2", 1, 123)])], [10, 0, 0, 2].into()),
+            "h1 -> h2 (10.0.0.2): 1/1 received, round-trip time 0.061 / 0.123 / 0.246 ms (min / mean / max)\n"
+        );
+        assert_eq!(
+            pair(&[host("h1", &[("10.0.0.9", 0, 0)])], [10, 0, 0, 9].into()),
+            "h1 -> 10.0.0.9: 0/1 received; no answer\n"
         );
     }
 
