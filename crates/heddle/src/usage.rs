@@ -92,7 +92,7 @@ fn near_option(command: &str, said: &str) -> Option<String> {
 
 /// What is done by another command than that in which it is looked for: what it is looked for in (empty: the program itself), by which words (those of other tools, too), and where it is.
 const ELSEWHERE: &[(&str, &[&str], &str)] = &[
-    ("", &["status", "ps", "networks", "ls"], "heddle list"),
+    ("", &["status", "ps", "networks"], "heddle list"),
     ("", &["start", "deploy", "create"], "heddle up FILE"),
     ("", &["stop", "destroy", "delete", "remove", "rm", "kill", "exit", "quit"], "heddle down"),
     ("", &["restart", "reload", "redeploy", "apply"], "heddle up FILE"),

@@ -600,7 +600,12 @@ impl Library for Mininet<'_> {
         if NETWORKS.contains(&name) {
             return Some(self.loose(heap));
         }
-        (name == "__name__").then(|| Value::Text("__main__".into()))
+        match name {
+            "__name__" => Some(Value::Text("__main__".into())),
+            // It is called without arguments.
+            "argv" => Some(heap.list(vec![Value::Text(self.source.name.as_str().into())])),
+            _ => None,
+        }
     }
 
     fn attribute(&mut self, heap: &mut Heap, of: &Value, name: &str) -> Option<Value> {

@@ -121,7 +121,7 @@ if __name__ == '__main__':
     setLogLevel( 'info' )
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     try:
-        myNetwork(3)
+        myNetwork(count if 'quick' not in sys.argv else 1)
     except Exception as error:
         raise
     finally:
