@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use datapath::Service;
 use machine::Span;
-use topology::NodeId;
+use topology::{NodeId, Topology};
 use transport::{TransportKind, TransportSpec, linux};
 use vswitch::chain::Chains;
 
@@ -421,6 +421,10 @@ impl<'a> Context<'a> {
             );
         }
         any
+    }
+
+    pub const fn topology(&self) -> &Topology {
+        &self.graph.topology
     }
 
     /// Whether a rate or a queue of links can be varied; notes it at `place` if not.

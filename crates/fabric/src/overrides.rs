@@ -2,7 +2,7 @@
 
 use link::LinkSpec;
 use serde::{Deserialize, Serialize};
-use topology::{Link, Rerouting};
+use topology::{Link, Rerouting, Topology};
 use vswitch::Spread;
 
 use crate::bonds::BondSetting;
@@ -10,6 +10,7 @@ use crate::cluster::LoadSetting;
 use crate::controllers::ControllersSetting;
 use crate::document::NetworkSetting;
 use crate::links::LinkSetting;
+use crate::one_link::OneLinkSetting;
 use crate::parameters::Kind;
 use crate::services::ServiceSetting;
 use crate::traffic::TrafficSetting;
@@ -35,6 +36,8 @@ pub enum Override {
     Network(NetworkSetting),
     /// Of all links that it concerns.
     Link(LinkSetting),
+    /// Of one link.
+    OneLink(OneLinkSetting),
     /// Of all bonds.
     Bond(BondSetting),
     /// Of all services.
@@ -66,6 +69,7 @@ macro_rules! from {
 from! {
     NetworkSetting => Network;
     LinkSetting => Link;
+    OneLinkSetting => OneLink;
     BondSetting => Bond;
     ServiceSetting => Service;
     ControllersSetting => Controllers;
@@ -106,6 +110,7 @@ impl Override {
         match self {
             Self::Network(setting) => setting.kind(),
             Self::Link(setting) => setting.kind(),
+            Self::OneLink(setting) => setting.kind(),
             Self::Bond(setting) => setting.kind(),
             Self::Service(setting) => setting.kind(),
             Self::Controllers(setting) => setting.kind(),
@@ -118,6 +123,7 @@ impl Override {
             Self::Link(setting) => {
                 fabric.topology.links.iter_mut().flat_map(Link::specs_mut).for_each(|spec| setting.apply(spec));
             }
+            Self::OneLink(setting) => setting.apply(fabric),
             Self::Bond(setting) => setting.apply(fabric),
             Self::Service(setting) => fabric.services.iter_mut().for_each(|service| setting.apply(service)),
             Self::Controllers(setting) => fabric.controllers.iter_mut().for_each(|block| setting.apply(block)),
@@ -149,12 +155,17 @@ impl Overrides {
 
     /// What a link does that does `spec` in the fabric.
     #[must_use]
-    pub fn link(&self, mut spec: LinkSpec) -> LinkSpec {
+    pub fn link(&self, topology: &Topology, link: &Link, mut spec: LinkSpec) -> LinkSpec {
         for setting in &self.0 {
             match setting {
                 Override::Link(setting) => setting.apply(&mut spec),
+                Override::OneLink(one) if one.is_of(topology, link) => one.set.apply(&mut spec),
                 Override::Network(NetworkSetting::Shaping(false)) => spec = LinkSpec::default(),
-                Override::Network(_) | Override::Bond(_) | Override::Service(_) | Override::Controllers(_) => {}
+                Override::Network(_)
+                | Override::OneLink(_)
+                | Override::Bond(_)
+                | Override::Service(_)
+                | Override::Controllers(_) => {}
             }
         }
         spec

@@ -70,7 +70,7 @@ pub(crate) fn check(
     }
     let is_unshaped = |setting: &Override| matches!(setting, Override::Network(NetworkSetting::Shaping(false)));
     let is_shaping = |setting: &Override| matches!(setting, Override::Network(NetworkSetting::Shaping(true)));
-    let is_of_links = |setting: &Override| matches!(setting, Override::Link(_));
+    let is_of_links = |setting: &Override| matches!(setting, Override::Link(_) | Override::OneLink(_));
     let is_compared = !topology.is_shaped() || fabric_settings(axes).any(is_unshaped);
     if !is_compared || fabric_settings(axes).any(is_shaping) || fabric_settings(axes).any(is_of_links) {
         problems.add(

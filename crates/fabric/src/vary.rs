@@ -12,6 +12,7 @@ use crate::error::Problems;
 use crate::experiment::Context;
 use crate::links::LinkAxis;
 use crate::names::one_of;
+use crate::one_link::OneLinkAxis;
 use crate::parameters::Values;
 use crate::read::{Fields, Read, shown, value_of};
 use crate::services::ServiceAxis;
@@ -47,7 +48,7 @@ macro_rules! axes {
                 None
             }
 
-            const fn key(&self) -> &'static str {
+            fn key(&self) -> &str {
                 match self {
                     $(Self::$group(axis) => axis.key(),)*
                 }
@@ -82,6 +83,7 @@ axes! {
     Network(NetworkAxis) for Traffic;
     Traffic(TrafficAxis) for Traffic;
     Link(LinkAxis) for Traffic;
+    OneLink(OneLinkAxis) for Traffic;
     Bond(BondAxis) for Traffic;
     Service(ServiceAxis) for Traffic;
     Controllers(ControllersAxis) for Cluster;
@@ -106,7 +108,9 @@ pub(crate) struct Vary {
 
 impl Read for Vary {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let keys: Vec<&str> = keys().map(|(_, key)| key).collect();
+        let entries = if let Value::Map(entries) = &node.value { entries.as_slice() } else { &[] };
+        let of_one_link = entries.iter().map(|entry| entry.key.as_str()).filter(|key| OneLinkAxis::is_key(key));
+        let keys: Vec<&str> = keys().map(|(_, key)| key).chain(of_one_link).collect();
         let fields = Fields::open(node, &keys, problems)?;
         let (mut axes, mut sound, mut whole) = (Vec::new(), true, true);
         for entry in fields.entries() {
@@ -132,10 +136,13 @@ impl JsonSchema for Vary {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let properties: serde_json::Map<String, serde_json::Value> =
             schemas(generator).into_iter().map(|(key, schema)| (key.to_owned(), schema.into())).collect();
+        let patterns: serde_json::Map<String, serde_json::Value> =
+            OneLinkAxis::patterns(generator).into_iter().map(|(key, schema)| (key, schema.into())).collect();
         json_schema!({
             "type": "object",
             "additionalProperties": false,
             "properties": properties,
+            "patternProperties": patterns,
             "description": "What changes from case to case.",
         })
     }

@@ -46,6 +46,39 @@ fn a_key_of_links_that_is_varied_is_an_axis_of_links() {
 }
 
 #[test]
+fn what_one_link_does_is_varied_by_its_name() {
+    let file = |axis: &str| {
+        let links = "links:\n  - { between: [h1, s1], rate: 1Gbit }\n  - { between: [s1, h2], delay: 3ms }\n";
+        format!("{}experiments:\n  a: {{ traffic: {{ pattern: random }}, vary: {{ {axis} }} }}\n", pair(links))
+    };
+    let fabric = read(&file("links.h2-s1.delay: [1ms, 10ms], links.delay: [2ms]"));
+    let cases = fabric.experiments[0].cases();
+    let delays = cases.iter().map(|case| {
+        let links = fabric.with(&case.overrides).topology.links;
+        links.iter().map(|link| link.spec.delay.as_ns() / 1_000_000).collect::<Vec<_>>()
+    });
+    // In the order of the file: all of them come last.
+    assert_eq!(delays.collect::<Vec<_>>(), [[2, 2], [2, 2]]);
+    let fabric = read(&file("links.delay: [2ms], links.h2-s1.delay: [1ms, 10ms]"));
+    let cases = fabric.experiments[0].cases();
+    let text = serde_json::to_string(&cases[1].overrides).unwrap();
+    assert!(text.contains(r#"{"link":"h2-s1","set":{"link-delay":"#), "{text}");
+    let overrides: fabric::Overrides = serde_json::from_str(&text).unwrap();
+    let links = fabric.with(&overrides).topology.links;
+    assert_eq!(links.iter().map(|link| link.spec.delay.as_ns() / 1_000_000).collect::<Vec<_>>(), [2, 10]);
+    for (axis, message, hint) in [
+        ("links.h1-s9.delay: [1ms]", "there is no node `s9`", "did you mean `s1`?"),
+        ("links.h1-h2.delay: [1ms]", "there is no link between `h1` and `h2`", "s1"),
+        ("links.h1-s1.dely: [1ms]", "links have no key `dely`", "did you mean `links.h1-s1.delay`?"),
+        ("links.h2-s1.queue: [5]", "the link `h2-s1` has no rate: this would change nothing", "give the link a rate"),
+    ] {
+        let (_, problems) = error(&file(axis));
+        assert_eq!((problems.len(), problems[0].message.as_str()), (1, message), "{problems:?}");
+        assert!(problems[0].hint.contains(hint), "{problems:?}");
+    }
+}
+
+#[test]
 fn a_rate_that_can_not_be_read_is_all_that_is_wrong_with_a_queue() {
     for text in [
         pair("links:\n  - { between: [h1, s1], rate: 1Gbqs, queue: 10 }\n  - { between: [h2, s1] }\n"),

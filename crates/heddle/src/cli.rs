@@ -76,9 +76,10 @@ pub enum Command {
     New(New),
     /// Make a fabric file of another tool's: `*.clab.yml`, `*.graphml`, or Mininet's `*.py`
     ///
-    /// Of containerlab (`*.clab.yml`) it takes nodes and links: those of kind `linux` are hosts, all others switches. Of `*.graphml`, as the Internet Topology Zoo has it, nodes, edges
-    /// and their rates; each node is a switch, and has a host if the file has none. Of Mininet (`*.py`) calls of addHost, addSwitch and addLink with names and numbers that are written out;
-    /// nothing is run. What is left out is said, with its line.
+    /// Of containerlab (`*.clab.yml`) it takes nodes and links: those of kind `linux` are hosts (with FRR, BIRD or the like in their image: hosts that forward, with that image), all others switches. Of `*.graphml`, as the Internet Topology Zoo has it, nodes, edges
+    /// and their rates; each node is a switch, and has a host if the file has none. Of Mininet (`*.py`) what the program makes: its classes, loops and functions are
+    /// run as far as they add nodes and links, by an interpreter of a part of Python that reaches no file and no network, and ends. Nodes whose class sets `ip_forward` are routers; commands
+    /// of hosts (`cmd`) that go on are their `programs:`. What is left out is said, with its line.
     #[command(
         after_help = "Examples:\n  heddle import lab.clab.yml                  writes lab.fabric.yaml\n  heddle import Abilene.graphml -w - | heddle check -\n  heddle import mytopo.py -w mine.fabric.yaml"
     )]
@@ -230,7 +231,7 @@ pub enum Command {
     /// `h1-leaf1:2` is the second of parallel ones). It needs no root, and costs other links nothing. Both directions are captured, each frame when its last bit has left the port or has
     /// come to it; what a full queue drops is not. Frames without a rate on their links are segments of up to 64 KiB, as hosts hand them to their network cards.
     ///
-    /// It is written as pcapng into FILE, or to standard output if that is not a terminal or FILE is `-`: a pipe gets what `tcpdump -r -` reads. On a terminal it is a line a frame, in the
+    /// It is written as pcapng into FILE (in libpcap's older format if its name ends in `.pcap`: frames alone, without the names of ports), or to standard output if that is not a terminal or FILE is `-`: a pipe gets what `tcpdump -r -` reads. On a terminal it is a line a frame, in the
     /// manner of tcpdump, with times in UTC, and so it is with --text (through a pipe, too), -o json or -o csv. It ends with Ctrl-C, SIGTERM, --count frames, or the program that reads it. The last line on standard error says how many frames were captured, and how
     /// many were lost since the reader was too slow: the network waits for nobody. Up to 16 captures of a network go on at one time, each into a file of its own; one of a node takes
     /// up the links that the node gets while it runs.

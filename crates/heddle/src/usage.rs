@@ -3,11 +3,11 @@
 use std::error::Error as _;
 use std::ffi::OsString;
 
-use clap::ValueEnum;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, ValueEnum};
 use miette::{Report, miette};
 
-use crate::cli::ShowTopic;
+use crate::cli::{Cli, ShowTopic};
 use crate::output::harmless;
 
 /// The error as others are shown; `None`: it is none, or one that clap explains at length, as with all of its help.
@@ -37,7 +37,8 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
             } else {
                 format!("`{command}` takes no `{argument}` there")
             };
-            (message, meant(ContextKind::SuggestedArg).unwrap_or(format!("`{usage}`; {listed}")))
+            let near = meant(ContextKind::SuggestedArg).or_else(|| near_option(&command, &argument));
+            (message, near.unwrap_or(format!("`{usage}`; {listed}")))
         }
         ErrorKind::InvalidValue if value.is_empty() => {
             let known = words(ContextKind::ValidValue);
@@ -78,16 +79,33 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
     Some(if hint.is_empty() { miette!("{message}") } else { miette!(help = harmless(&hint), "{message}") })
 }
 
+/// The option of a command that is written nearly so: clap sees no swapped letters in short ones.
+fn near_option(command: &str, said: &str) -> Option<String> {
+    let mut of = &Cli::command();
+    for word in command.split_whitespace().skip(1) {
+        of = of.find_subcommand(word)?;
+    }
+    let options: Vec<&str> = of.get_arguments().filter_map(clap::Arg::get_long).collect();
+    let near = fabric::nearest(said.strip_prefix("--")?, options)?;
+    Some(format!("did you mean `--{near}`?"))
+}
+
 /// What is done by another command than that in which it is looked for: what it is looked for in (empty: the program itself), by which words (those of other tools, too), and where it is.
 const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("", &["status", "ps", "networks"], "heddle list"),
     ("", &["start", "deploy", "create"], "heddle up FILE"),
-    ("", &["stop", "destroy", "delete", "remove"], "heddle down"),
-    ("", &["restart", "reload", "apply"], "heddle up FILE"),
-    ("", &["pingall"], "heddle ping --all"),
-    ("", &["nodes", "hosts", "switches", "net", "inspect"], "heddle show nodes"),
+    ("", &["stop", "destroy", "delete", "remove", "rm", "kill", "exit", "quit"], "heddle down"),
+    ("", &["restart", "reload", "redeploy", "apply"], "heddle up FILE"),
+    ("", &["validate", "verify", "lint"], "heddle check FILE"),
+    ("", &["pingall", "pingallfull", "pingpair"], "heddle ping --all"),
+    ("", &["iperfudp"], "heddle iperf HOST HOST --udp"),
+    ("", &["nodes", "hosts", "switches", "net", "dump", "inspect"], "heddle show nodes"),
     ("", &["links"], "heddle show links"),
-    ("", &["ports", "interfaces"], "heddle port show"),
+    ("", &["ports", "interfaces", "intfs"], "heddle port show"),
+    ("", &["dpctl", "ovs-ofctl"], "heddle flow show"),
+    ("", &["netem"], "heddle link set NODE NODE delay=10ms"),
+    ("", &["init"], "heddle new NAME"),
+    ("", &["save", "convert"], "heddle import FILE"),
     ("", &["routes"], "heddle show routes"),
     ("", &["flows", "dump-flows"], "heddle show flows"),
     ("", &["groups"], "heddle group show"),
@@ -99,7 +117,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("", &["chains", "chain"], "heddle show chains"),
     ("", &["macs", "mac", "fdb"], "heddle show macs"),
     ("", &["traceroute"], "heddle path HOST HOST"),
-    ("", &["tcpdump", "dump", "sniff"], "heddle capture NODE"),
+    ("", &["tcpdump", "sniff", "tshark"], "heddle capture NODE"),
     ("", &["console", "attach", "xterm", "bash"], "heddle shell HOST"),
     ("", &["ssh"], "heddle shell HOST"),
     ("program", &["list", "ls", "show", "status", "ps"], "heddle show programs"),
@@ -197,6 +215,10 @@ mod tests {
         for (line, message, hint) in [
             ("heddle run", "`heddle run` needs <FILE>", "`heddle run <FILE>`; `heddle run --help` says more"),
             ("heddle rnu lab", "there is no command `rnu`", "`heddle --help` lists what there is"),
+            ("heddle run lab --smi", "`heddle run` has no option `--smi`", "did you mean `--sim`?"),
+            ("heddle validate lab", "there is no command `validate`", "`heddle check FILE`"),
+            ("heddle dump", "there is no command `dump`", "`heddle show nodes`"),
+            ("heddle destroy", "there is no command `destroy`", "`heddle down`"),
             ("heddle chek lab", "there is no command `chek`", "did you mean `check`?"),
             ("heddle up --topp tree,3", "`heddle up` has no option `--topp`", "did you mean `--topo`?"),
             ("heddle up --bogus", "`heddle up` has no option `--bogus`", "`heddle up --help` lists what there is"),

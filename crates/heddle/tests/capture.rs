@@ -250,9 +250,20 @@ fn a_capture_goes_on_while_the_network_changes_and_ends_with_its_link() {
     assert!(said.starts_with("10 frames captured") && said.contains("the link is not in it any more"), "{said}");
     let frames = read(&file(desk, "link.pcapng"));
     assert_eq!(frames.iter().filter(|frame| frame.direction == Some(Direction::Inbound)).count(), 5);
+    // The older format, where the name says so: a header, and frames alone.
+    let capture = Running::start(desk, &["h1", "icmp", "-c", "2", "-w", "h1.pcap"]);
+    ping(desk, "h0", "h1", "1");
+    capture.wait();
+    let bytes = file(desk, "h1.pcap");
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    assert_eq!([number(0), number(20)], [0xa1b2_3c4d, 1]);
+    let first = number(32) as usize;
+    assert_eq!((first, bytes.len()), (98, 24 + 2 * (16 + first)));
+    assert_eq!(u16::from_be_bytes([bytes[52], bytes[53]]), ethertype::IPV4);
     // The network's end is the end of its captures.
     let capture = Running::start(desk, &["h1", "-w", "h1.pcapng"]);
-    desk.expect(0, &["down"]);
+    // By the name of its file.
+    desk.expect(0, &["down", "lab.fabric.yaml"]);
     let (_, said) = capture.wait();
     assert!(said.contains("captured") && said.ends_with("; the network has ended\n"), "{said}");
     read(&file(desk, "h1.pcapng"));

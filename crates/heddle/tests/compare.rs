@@ -134,6 +134,11 @@ fn several_results_are_one_table() {
     assert!(lines.any(|line| line.starts_with("far,a,all,goodput-mean,2,") && line.ends_with(",false")), "{text}");
     let (_, stderr) = desk.expect(2, &["compare", "near", "far", "--seed", "3"]);
     assert!(stderr.contains("nothing is run"), "{stderr}");
+    // Of folders that have but one of the two, that is said once, and what is of two folders.
+    desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--quiet", "--results", "simulated"]);
+    let (table, stderr) = desk.expect(2, &["compare", "results/lab", "simulated"]);
+    assert_eq!((table.as_str(), stderr.matches("nothing to compare").count()), ("", 1), "{stderr}");
+    assert!(stderr.contains("`heddle report --compare results/lab simulated`"), "{stderr}");
     // One that cannot be compared is named, and the others are.
     let (table, stderr) = desk.expect(2, &["compare", "near", "results/lab"]);
     assert!(stderr.contains("no case ran both"), "{stderr}");

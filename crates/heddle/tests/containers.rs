@@ -250,10 +250,13 @@ fn a_container_that_hangs_is_passed_by_and_instances_share_flows() {
     let mut config = config();
     config["process"]["env"] = json!(["PATH=/bin", "OTHER=yes"]);
     desk.write("fw/config.json", &config.to_string());
-    desk.expect(0, &["up", "lab.fabric.yaml"]);
+    let (said, _) = desk.expect(0, &["up", "lab.fabric.yaml"]);
+    assert!(said.ends_with("; restarted bundle of fw-1, bundle of fw-2\n"), "{said}");
     await_that("their end", || !all.iter().any(|pid| is_alive(pid)));
     await_that("an answer", || answers(desk));
     let pid = processes(desk, "fw-2")[1].clone();
+    let (_, noted) = desk.expect(0, &["program", "stop", "fw-1"]);
+    assert!(noted.contains("go to fw-2; if none of those is up, they are dropped (on-failure: block)"), "{noted}");
     let variables = fs::read_to_string(format!("/proc/{pid}/environ")).expect("it runs");
     assert!(variables.contains("OTHER=yes") && !variables.contains("CARGO_MANIFEST_DIR"), "{variables}");
 }

@@ -59,7 +59,14 @@ fn flows_are_added_shown_traced_and_removed() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "leaf2: 2 flows added\n", "{output:?}");
     // What was shown can be added, and files as well.
     desk.write("dump.txt", &said(&["flow", "show", "leaf2"]));
-    said(&["flow", "del", "leaf1"]);
+    assert_eq!(desk.expect(0, &["flow", "del", "leaf1", "tcp"]).1, "");
+    let (_, warned) = desk.expect(0, &["flow", "del", "leaf1"]);
+    let how = "(hint: heddle flow add leaf1 priority=0,actions=NORMAL)";
+    assert!(
+        warned.starts_with("note: leaf1 forwards nothing by its routes any more") && warned.contains(how),
+        "{warned}"
+    );
+    assert_eq!(desk.expect(0, &["flow", "del", "leaf1"]).1, "", "it is said once");
     assert_eq!(said(&["flow", "add", "leaf1", "./dump.txt"]), "leaf1: 4 flows added\n");
     let rules = |switch: &str| {
         let shown = said(&["flow", "show", switch]);

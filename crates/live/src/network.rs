@@ -105,6 +105,8 @@ pub struct Network {
     checks: Checks,
     /// The programs of its hosts, and the files that those see.
     programs: Programs,
+    /// Those that the last change has started anew, by host and program.
+    restarted: Vec<(String, String)>,
     laid_out: LaidOut,
     /// The roots of hosts and functions that are images, and the containers of functions.
     roots: Roots,
@@ -146,6 +148,7 @@ impl Network {
             kernel_path: KernelPath::default(),
             checks: Checks::default(),
             programs: Programs::default(),
+            restarted: Vec::new(),
             laid_out: LaidOut::default(),
             roots: Roots::default(),
         }
@@ -160,7 +163,10 @@ impl Network {
         self.check_uplinks(&fabric)?;
         self.unplugged |= self.roots.prepare(&fabric, &folder)?;
         fabric.services.iter().try_for_each(|service| Checks::refuse(service, &folder))?;
+        self.restarted.clear();
         let mut applied = self.go_over_to(fabric, &folder)?;
+        let restarted = std::mem::take(&mut self.restarted);
+        applied.restarted = restarted.into_iter().map(|(host, program)| format!("{program} of {host}")).collect();
         // The same file may name certificates that have changed.
         self.check_servers(&folder);
         (self.source, self.folder) = (source, folder);

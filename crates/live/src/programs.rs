@@ -275,8 +275,8 @@ impl State {
 }
 
 impl Programs {
-    /// These run from now on, and no others. What runs already and is wanted as it is goes on.
-    pub fn apply(&mut self, wanted: Vec<Launch>) {
+    /// These run from now on, and no others. What runs already and is wanted as it is goes on. Which ones ran, and were started anew, by host and program.
+    pub fn apply(&mut self, wanted: Vec<Launch>) -> Vec<(String, String)> {
         let mut wanted: BTreeMap<_, _> =
             wanted.into_iter().map(|launch| ((launch.host.clone(), launch.program.name.clone()), launch)).collect();
         let is_kept = |key: &(String, String), running: &Supervised| {
@@ -287,12 +287,14 @@ impl Programs {
         self.stop(|key| gone.contains(key));
         self.all.retain(|key, _| !gone.contains(key));
         wanted.retain(|key, _| !self.all.contains_key(key));
+        let restarted = gone.into_iter().filter(|key| wanted.contains_key(key)).collect();
         for (key, launch) in wanted {
             match Supervised::start(Arc::new(launch), 0) {
                 Ok(supervised) => _ = self.all.insert(key, supervised),
                 Err(error) => tracing::error!("program {} of host {} is not started: {error}", key.1, key.0),
             }
         }
+        restarted
     }
 
     /// Does something to the programs of a host, or to one of them, whatever their file says of being started again: how they do then; none if there are none. Where they run as the

@@ -10,6 +10,10 @@ use crate::read::{expected, shown};
 use crate::source::{Lines, Source};
 use crate::tree::{self, Entry, Node, Value};
 
+/// Words in the names of images that are routers: hosts that forward, with the routing daemons that are in the image.
+const ROUTERS: [&str; 12] =
+    ["frr", "bird", "quagga", "gobgp", "openbgpd", "exabgp", "vyos", "zebra", "bgpd", "ospfd", "holo", "router"];
+
 /// Kinds of nodes that are switches or routers: they forward.
 const FORWARDS: [&str; 4] = ["bridge", "ovs-bridge", "ovs", "rare"];
 
@@ -36,7 +40,7 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
     for key in ["defaults", "kinds", "groups"] {
         if let Some(entry) = entries(topology).iter().find(|entry| entry.key == key) {
             let line = Some(line_of(&lines, entry.key_place));
-            network.note(line, format!("`{key}`: only the kind of nodes is taken from there"));
+            network.note(line, format!("`{key}`: only the kind and the image of nodes are taken from there"));
         }
     }
     let links = get(topology, "links").map_or(&[][..], |node| match &node.value {
@@ -45,9 +49,8 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
     });
     for entry in get(topology, "nodes").map(entries).unwrap_or_default() {
         let kind = kind_of(&entry.value, topology);
-        let image = text(get(&entry.value, "image")).unwrap_or_default();
-        let is_host =
-            kind == "linux" && !["frr", "bird", "quagga", "gobgp"].iter().any(|router| image.contains(router));
+        let image = image_of(&entry.value, topology, &kind);
+        let is_host = kind == "linux";
         let line = Some(line_of(&lines, entry.key_place));
         if !is_host && !FORWARDS.contains(&kind.as_str()) {
             network.leave_out(
@@ -58,6 +61,15 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
         }
         if !network.add_node(&entry.key, &entry.key, is_host) {
             network.note(line, format!("`{}` is there twice", shown(&entry.key)));
+        }
+        let is_router = is_host && image.is_some_and(|image| ROUTERS.iter().any(|router| image.contains(router)));
+        if let Some(image) = image.filter(|_| is_router) {
+            network.add_key(&entry.key, "forward", "true".to_owned());
+            let is_path = image.starts_with(['/', '.']) || image.contains("://");
+            let image = if is_path { image.to_owned() } else { format!("docker://{image}") };
+            network.add_key(&entry.key, "image", text_of(&image));
+            let what = "what an image starts by itself: the host's `programs:` start its routing daemons, as in `programs: { frr: /usr/lib/frr/docker-start }`";
+            network.leave_out(what, line, &entry.key);
         }
         for key in entries(&entry.value) {
             if is_host
@@ -90,6 +102,9 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
                 network.add_key(&entry.key, "files", value);
                 continue;
             }
+            if is_router && ["image", "image-pull-policy"].contains(&key.key.as_str()) {
+                continue;
+            }
             if let Some(what) = left_out(&key.key) {
                 network.leave_out(what, Some(line_of(&lines, key.key_place)), &entry.key);
             }
@@ -99,6 +114,14 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
         read_link(link, &lines, &mut network, problems);
     }
     Some(network)
+}
+
+/// The image of a node: its own, or that of its group, its kind or the defaults.
+fn image_of<'a>(node: &'a Node, topology: &'a Node, kind: &str) -> Option<&'a str> {
+    let group = text(get(node, "group")).and_then(|group| get(get(topology, "groups")?, group));
+    let of_kind = get(topology, "kinds").and_then(|kinds| get(kinds, kind));
+    let places = [Some(node), group, of_kind, get(topology, "defaults")];
+    places.into_iter().flatten().find_map(|place| text(get(place, "image")))
 }
 
 /// Sysctls of a host as the fabric file has them, if they are its own: those below `net`.

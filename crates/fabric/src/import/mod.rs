@@ -1,11 +1,12 @@
-//! Networks of other tools, as fabric files: containerlab's topologies, `GraphML`, and the simple shape of Mininet's custom topologies.
+//! Networks of other tools, as fabric files: containerlab's topologies, `GraphML`, and Mininet's programs.
 //!
-//! What is here as there is written; what is not is left out, and said. Nothing of a file is run.
+//! What is here as there is written; what is not is left out, and said. Nothing of a file reaches the machine: programs are run as far as they make a network ([`python`]).
 
 mod clab;
 mod graphml;
 mod mininet;
 mod network;
+mod python;
 
 use crate::error::{Error, Problems};
 use crate::source::{Lines, Place, Source};
@@ -39,7 +40,7 @@ enum Format {
     Mininet,
 }
 
-/// Makes a fabric file of a topology of containerlab (YAML), of `GraphML` (XML), or of Mininet (Python, of which calls of `addHost`, `addSwitch` and `addLink` are read).
+/// Makes a fabric file of a topology of containerlab (YAML), of `GraphML` (XML), or of Mininet (Python, which is run as far as it makes nodes and links).
 ///
 /// # Errors
 /// If it can't be read as what its name or its beginning says, or there is no network in it. It shows the line.

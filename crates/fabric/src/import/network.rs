@@ -12,6 +12,9 @@ use crate::source::Source;
 /// So many notes fit an error.
 const NOTES_MAX: usize = 4;
 
+/// The line of the file that is made on which the first node stands.
+const FIRST_NODE_LINE: usize = 4;
+
 /// The longest name of a node.
 const NAME_MAX: usize = 63;
 
@@ -108,20 +111,41 @@ impl Network {
         self.keep_what_is_linked();
         self.give_hosts();
         let names = self.names();
-        if self.nodes.iter().any(|node| !node.keys.is_empty()) {
-            let made = Source { name: source.name.clone(), text: self.text(source, &names) };
-            if let Err(error) = parse(&made) {
-                let why = error.problems().first().map_or_else(String::new, |problem| problem.message.clone());
-                self.note(None, format!("addresses, programs and sysctls of hosts, which do not fit: {why}"));
-                self.nodes.iter_mut().for_each(|node| node.keys.clear());
-            }
-        }
+        self.leave_out_what_does_not_fit(source, &names);
         let text = self.text(source, &names);
         for (what, (line, who)) in std::mem::take(&mut self.left_out) {
             self.note(line, format!("{what} ({})", some_of(&who)));
         }
         self.notes.sort_by_key(|note| note.line);
         Imported { text, notes: self.notes }
+    }
+
+    /// Hosts of which something can't be so in a fabric file go without their keys, and that is said.
+    fn leave_out_what_does_not_fit(&mut self, source: &Source, names: &[String]) {
+        // Each time, some nodes lose their keys, unless it is about something else.
+        while self.nodes.iter().any(|node| !node.keys.is_empty()) {
+            let made = Source { name: source.name.clone(), text: self.text(source, names) };
+            let Err(error) = parse(&made) else { return };
+            let mut wrong = Vec::new();
+            for problem in error.problems() {
+                let number = problem.line.checked_sub(FIRST_NODE_LINE).filter(|number| *number < self.nodes.len());
+                if let Some(number) = number.filter(|number| !self.nodes[*number].keys.is_empty()) {
+                    wrong.push((number, problem.message.clone()));
+                }
+            }
+            if wrong.is_empty() {
+                let why = error.problems().first().map_or_else(String::new, |problem| problem.message.clone());
+                self.note(None, format!("addresses, programs and sysctls of hosts, which do not fit: {why}"));
+                return self.nodes.iter_mut().for_each(|node| node.keys.clear());
+            }
+            for (number, why) in wrong {
+                let keys = std::mem::take(&mut self.nodes[number].keys);
+                if !keys.is_empty() {
+                    let keys: Vec<String> = keys.iter().map(|(key, value)| format!("`{key}: {value}`")).collect();
+                    self.note(None, format!("of `{}`, {}: {why}", names[number], keys.join(", ")));
+                }
+            }
+        }
     }
 
     /// The text of the fabric file, in which nodes have these names.
@@ -137,11 +161,20 @@ impl Network {
         }
         for (at, (node, name)) in self.nodes.iter().zip(names).enumerate() {
             let mut keys = Vec::new();
-            if node.is_host && number_of_links[at].len() > 1 {
+            let says_it = node.keys.iter().any(|(key, _)| *key == "forward");
+            // With one link there is nobody to pass anything on to.
+            let is_end = |link: &&Link| link.ends.0 == at || link.ends.1 == at;
+            let may_forward = says_it && self.links.iter().filter(is_end).count() > 1;
+            if node.is_host && number_of_links[at].len() > 1 && !says_it {
                 // It may be a router.
                 keys.push(("forward", "true"));
             }
-            keys.extend(node.keys.iter().map(|(key, value)| (*key, value.as_str())).filter(|_| node.is_host));
+            keys.extend(
+                node.keys
+                    .iter()
+                    .map(|(key, value)| (*key, value.as_str()))
+                    .filter(|(key, _)| node.is_host && (*key != "forward" || may_forward)),
+            );
             let _ = match (node.is_host, keys.is_empty()) {
                 (false, _) => writeln!(text, "  {}: switch", quoted(name)),
                 (true, true) => writeln!(text, "  {}: host", quoted(name)),

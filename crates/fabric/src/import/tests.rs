@@ -37,7 +37,7 @@ topology:
     - endpoints: [\"ceos:eth4\", \"host:ceos-eth4\"]
 ";
     let (made, notes) = imported("srl.clab.yml", text);
-    let expected = "  srl: switch\n  ceos: switch\n  client1: { kind: host, forward: true, interfaces: { 0: { ipv4: \"10.0.0.1/24\" }, 1: {} }, programs: { exec: { run: [EACH], restart: never } } }\n  router: switch\nlinks:\n  \
+    let expected = "  srl: switch\n  ceos: switch\n  client1: { kind: host, forward: true, interfaces: { 0: { ipv4: \"10.0.0.1/24\" }, 1: {} }, programs: { exec: { run: [EACH], restart: never } } }\n  router: { kind: host, image: \"docker://frrouting/frr\" }\nlinks:\n  \
                     - { between: [srl, ceos] }\n  - { between: [srl, client1] }\n  - { between: [ceos, router] }\n  \
                     - { between: [ceos, client1] }\n";
     let each = r#""sh", "-c", "failed=0; for line do sh -c \"$line\" || { echo \"failed with $?: $line\" >&2; failed=1; }; done; exit $failed", "exec""#;
@@ -45,9 +45,10 @@ topology:
     assert_eq!(made, expected.replace("EACH", &format!("{each}, {lines}")));
     let notes = notes.join("\n");
     for expected in [
-        "3: `defaults`: only the kind",
-        "5: images: hosts have this machine's programs, unless one has an `image` (ceos, client1, router, srl)",
-        "5: the network operating system: nodes are switches that forward along shortest paths (ceos, router, srl)",
+        "3: `defaults`: only the kind and the image",
+        "5: images: hosts have this machine's programs, unless one has an `image` (ceos, client1, srl)",
+        "5: the network operating system: nodes are switches that forward along shortest paths (ceos, srl)",
+        "10: what an image starts by itself: the host's `programs:` start its routing daemons",
         "9: `exec` is the program `exec` of a host, with the names that its devices have here (`eth0` is the first link's), and addresses",
         "15: `mtu` of a link",
         "18: a link to `host` of the machine",
@@ -108,6 +109,23 @@ fn files_that_a_node_of_containerlab_has_are_those_of_a_host() {
     assert!(imported.notes.iter().any(|note| note.message.contains("`binds`") && note.message.ends_with("(b)")));
 }
 
+/// What routes is a host that forwards, with the image that has its daemons; and so is a host between several others.
+#[test]
+fn routers_of_containerlab_are_hosts_that_forward() {
+    let text = "topology:\n  kinds: { linux: { image: quay.io/frrouting/frr:10.0 } }\n  nodes:\n    r1: { kind: linux, binds: [daemons:/etc/frr/daemons] }\n    r2: { kind: linux, image: /images/bird.tar }\n    r3: { kind: linux, image: alpine }\n    a: { kind: linux, image: alpine }\n  \
+                links:\n    - endpoints: [\"r1:eth1\", \"r2:eth1\"]\n    - endpoints: [\"r2:eth2\", \"r3:eth1\"]\n    - endpoints: [\"r3:eth2\", \"a:eth1\"]\n";
+    let (made, notes) = imported("lab.clab.yml", text);
+    let nodes = "  r1: { kind: host, image: \"docker://quay.io/frrouting/frr:10.0\" }\n  \
+                 r2: { kind: host, forward: true, image: \"/images/bird.tar\" }\n  r3: { kind: host, forward: true }\n  a: host\n";
+    assert!(made.starts_with(nodes), "{made}");
+    assert!(
+        notes
+            .join("\n")
+            .contains("start its routing daemons, as in `programs: { frr: /usr/lib/frr/docker-start }` (r1, r2)"),
+        "{notes:?}"
+    );
+}
+
 #[test]
 fn a_graph_is_a_network_of_switches_with_a_host_each() {
     let text = r#"<?xml version="1.0" encoding="utf-8"?>
@@ -147,7 +165,7 @@ fn a_graph_is_a_network_of_switches_with_a_host_each() {
 }
 
 #[test]
-fn calls_of_mininet_are_read_and_loops_are_not_run() {
+fn a_program_of_mininet_is_run_as_far_as_it_makes_a_network() {
     let text = "\
 from mininet.topo import Topo
 
@@ -164,23 +182,23 @@ class MyTopo( Topo ):
         self.addLink( leftHost, self.s3, **linkopts )
         self.addLink( self.s3, 's4', bw=1.5, delay=100 )
         self.addLink('s4', rightHost, 1, 2, max_queue_size=7)
-        for i in range(3):
-            self.addLink(leftHost, self.addHost('x%d' % i))
+        for i in range(2):
+            self.addLink(rightHost, self.addHost('x%d' % i))
         self.addLink(leftHost, nobody)
 
 topos = { 'mytopo': ( lambda: MyTopo() ) }
 ";
     let (made, notes) = imported("mytopo.py", text);
-    let expected = "  h1: { kind: host, ipv4: \"10.0.0.1\" }\n  h2: host\n  s3: switch\n  s4: switch\nlinks:\n  \
+    let expected = "  h1: { kind: host, ipv4: \"10.0.0.1/8\" }\n  h2: { kind: host, forward: true }\n  s3: switch\n  s4: switch\n  x0: host\n  x1: host\nlinks:\n  \
                     - { between: [h1, s3], rate: 10Mbit, delay: 5ms, loss: 2%, queue: 1000 }\n  \
-                    - { between: [s3, s4], rate: 1.5Mbit, delay: 100us }\n  - { between: [s4, h2] }\n";
-    assert_eq!(made, expected);
+                    - { between: [s3, s4], rate: 1.5Mbit, delay: 100us }\n  - { between: [s4, h2] }\n  \
+                    - { between: [h2, x0] }\n  - { between: [h2, x1] }\n";
+    assert_eq!(made, expected.replace("10.0.0.1/8", "10.0.0.1"));
     let notes = notes.join("\n");
     for expected in [
         "12: options of Open vSwitch (s4)",
         "15: the queue of a link without a rate",
-        "17: `self.addLink(leftHost, self.addHost('x%d...` in a loop, which is not run",
-        "18: a link between `leftHost, nobody`",
+        "18: `self.addLink(leftHost, nobody)`: no nodes that are known here",
     ] {
         assert!(notes.contains(expected), "{expected}\n{notes}");
     }
@@ -195,14 +213,14 @@ fn addresses_and_sysctls_of_hosts_are_kept_if_they_fit() {
     };
     let (made, notes) = imported("x.py", &text("10.0.7.1"));
     assert!(
-        made.starts_with("  a: { kind: host, ipv4: \"10.0.7.1\", mac: \"02:00:00:00:00:07\" }\n  b: host\n"),
+        made.starts_with("  a: { kind: host, ipv4: \"10.0.7.1/24\", mac: \"02:00:00:00:00:07\" }\n  b: host\n"),
         "{made}"
     );
-    assert!(notes.join("\n").contains("addresses of hosts that are computed"), "{notes:?}");
+    assert!(notes.join("\n").contains("addresses of hosts that are not known here"), "{notes:?}");
     // What `b` has by itself.
     let (made, notes) = imported("x.py", &text("10.0.0.2"));
     assert!(made.starts_with("  a: host\n"), "{made}");
-    assert!(notes.join("\n").contains("which do not fit: "), "{notes:?}");
+    assert!(notes.join("\n").contains("of `a`, `ipv4: \"10.0.0.2/24\"`, `mac:"), "{notes:?}");
     let clab = "name: x\ntopology:\n  nodes:\n    a: { kind: linux, sysctls: { net.ipv4.ip_forward: 1 } }\n    b: { kind: linux, sysctls: { kernel.x: 1 } }\n  \
                 links: [{ endpoints: ['a:eth1', 'b:eth1'] }]\n";
     let (made, notes) = imported("x.clab.yml", clab);
@@ -224,7 +242,7 @@ net.addLink(a, b, bw=10, # core, slow
     assert_eq!(made, "  h1: host\n  h2: host\nlinks:\n  - { between: [h1, h2], rate: 10Mbit, delay: 5ms, loss: 1% }\n");
     let loops = "for i in range(2):\n    net.addHost('h%d' % i)\n    net.addLink('h%d' % i, 's1')\n";
     let error = import(&Source { name: "x.py".to_owned(), text: loops.to_owned() }).expect_err("it has no network");
-    assert!(error.problems()[0].hint.contains("line 2: `net.addHost"), "{error}");
+    assert!(error.problems()[0].hint.contains("line 3: `net.addLink"), "{error}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 use fabric::LinkChange;
 use lab::terminal::broken;
+use workload::service::quantity;
 
 use super::actions::duration;
 use super::candidates;
@@ -76,8 +77,8 @@ pub struct FromArg {
 
 #[derive(Debug, Args)]
 pub struct Down {
-    /// The running network; may be left out when only one runs
-    #[arg(value_name = "NETWORK", conflicts_with = "name", add = networks())]
+    /// The running network, or the file that it was made of; may be left out when only one runs
+    #[arg(value_name = "NETWORK", conflicts_with = "name", add = ArgValueCompleter::new(candidates::networks_and_files))]
     pub network: Option<String>,
     #[command(flatten)]
     pub at: NetworkArg,
@@ -256,7 +257,7 @@ pub struct Capture {
     /// Which frames, as tcpdump takes it; all of them if left out
     #[arg(value_name = "FILTER")]
     pub filter: Vec<String>,
-    /// Write pcapng into this file; `-` is standard output
+    /// Write pcapng into this file (`.pcap`: the older format); `-` is standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub write: Option<PathBuf>,
     /// Print a line a frame, also where standard output is no terminal
@@ -450,8 +451,8 @@ pub struct Iperf {
     /// UDP in place of TCP, at the rate that --bitrate says
     #[arg(short, long)]
     pub udp: bool,
-    /// For how long
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    /// For how long: a plain number is of seconds
+    #[arg(short, long, value_name = "SECONDS", default_value = "10", value_parser = whole_seconds)]
     pub time: u32,
     /// Streams side by side
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
@@ -526,4 +527,18 @@ pub enum GraphFormat {
     Dot,
     /// For Markdown: code hosts and many editors draw it
     Mermaid,
+}
+
+/// The longest measurement with iperf3.
+const SECONDS_MAX: u64 = 86_400;
+
+/// Whole seconds: `10`, `10s`, `2min`.
+fn whole_seconds(text: &str) -> Result<u32, String> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let ns = quantity::time(&if is_plain { format!("{text}s") } else { text.to_owned() })?.as_ns();
+    let seconds = ns / 1_000_000_000;
+    if ns % 1_000_000_000 != 0 || !(1..=SECONDS_MAX).contains(&seconds) {
+        return Err(format!("expected whole seconds, from 1 to {SECONDS_MAX}"));
+    }
+    u32::try_from(seconds).map_err(|error| error.to_string())
 }

@@ -130,6 +130,7 @@ struct Compared {
 
 /// Compares one after the other, and prints one table of all. What fails keeps the others from nothing.
 fn compare_all(subjects: &[Subject], args: &Compare, format: Format) -> Result<Ending, Report> {
+    refuse_folders_of_one_clock(subjects, args)?;
     // A mistake in the last file is not found after an hour.
     let works = prepare(subjects, args)?;
     let count = works.len();
@@ -194,6 +195,29 @@ fn compare_all(subjects: &[Subject], args: &Compare, format: Format) -> Result<E
         journal.finish()?;
     }
     Ok(ending(passed))
+}
+
+/// Of folders alone, none of which has a case that ran both ways, one thing is said, and not one each.
+fn refuse_folders_of_one_clock(subjects: &[Subject], args: &Compare) -> Result<(), Report> {
+    let folder = |subject: &Subject| if let Subject::Results(path) = subject { Some(path.clone()) } else { None };
+    let Some(folders) = subjects.iter().map(folder).collect::<Option<Vec<PathBuf>>>() else { return Ok(()) };
+    let has_nothing = |folder: &PathBuf| {
+        let Ok(results) = lab::load(folder) else { return false };
+        matches!(results.compare_drivers(&args.choice.experiments), Err(lab::Error::NothingToCompare { .. }))
+    };
+    if !folders.iter().all(has_nothing) {
+        return Ok(());
+    }
+    let names: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    let instead = match &names[..] {
+        [a, b] => format!("`heddle report --compare {a} {b}` compares them with each other"),
+        _ => "`heddle report --compare A B` compares two of them with each other".to_owned(),
+    };
+    Err(miette!(
+        help = format!("{instead}; this is of live runs against simulated ones"),
+        "{}: nothing to compare, since no case ran both live and simulated",
+        names.join(", ")
+    ))
 }
 
 /// The results of a file, its journal put with those that are kept until all files are done, and whether it was interrupted.

@@ -147,7 +147,13 @@ fn change(
     // Here it can be shown where a mistake is.
     table_changes((&now.topology, node), command, &inputs)?;
     let texts: Vec<String> = inputs.iter().map(|input| input.text().to_owned()).collect();
+    let had_normal = command.0 == FlowCommand::Delete && has_normal(instance, switch)?;
     let changed = instance.change_flows(switch, command, &texts).map_err(explain)?;
+    if had_normal && !has_normal(instance, switch)? {
+        eprintln!(
+            "note: {switch} forwards nothing by its routes any more: the entry that does is gone as well (hint: heddle flow add {switch} priority=0,actions=NORMAL)"
+        );
+    }
     let (what, done) = match command.0 {
         FlowCommand::Add => ("flow", "added"),
         FlowCommand::Modify => ("flow", "changed"),
@@ -168,6 +174,12 @@ fn change(
             put(&rows.render(format))
         }
     }
+}
+
+/// Whether any packet is forwarded at a switch as if it had no table.
+fn has_normal(instance: &Instance, switch: &str) -> Result<bool, Report> {
+    let all = instance.flows(Some(switch), "").map_err(explain)?;
+    Ok(all.iter().flat_map(|of| &of.entries).any(|entry| entry.actions.contains("NORMAL")))
 }
 
 /// What is said where no switch has any flow, and what gives a switch some.

@@ -145,8 +145,13 @@ fn note_kept(instance: &Instance, fabric: &Fabric) -> Result<(), Report> {
 
 fn change_rows(applied: &live::Applied) -> Rows {
     let mut rows = Rows::new(&["change", "name"]);
-    for (change, names) in [("created", &applied.created), ("changed", &applied.changed), ("removed", &applied.removed)]
-    {
+    let changes = [
+        ("created", &applied.created),
+        ("changed", &applied.changed),
+        ("removed", &applied.removed),
+        ("restarted", &applied.restarted),
+    ];
+    for (change, names) in changes {
         for name in names {
             rows.push([json!(change), json!(name)]);
         }
@@ -183,7 +188,8 @@ pub fn down(args: &Down, format: Format) -> Result<(), Report> {
         Instance::list().map_err(explain)?
     } else {
         let name = args.network.as_deref().or(args.at.name.as_deref());
-        vec![running(name, "`heddle down NETWORK`, or `heddle down --all`")?]
+        let of_file = name.map(network_of_file).transpose()?.flatten();
+        vec![running(of_file.as_deref().or(name), "`heddle down NETWORK`, or `heddle down --all`")?]
     };
     let mut rows = Rows::new(&["name", "fabric", "file", "hosts", "switches", "links"]);
     let mut outcome = Ok(());
@@ -211,6 +217,27 @@ pub fn down(args: &Down, format: Format) -> Result<(), Report> {
         put(&rows.render(format))?;
     }
     outcome
+}
+
+/// The network that a file's name leads to, if a word is one: what the file calls it, or the running one that was made of it; `None`: it is a network's name.
+fn network_of_file(word: &str) -> Result<Option<String>, Report> {
+    let up = Instance::list().map_err(explain)?;
+    if !is_file(word) || up.iter().any(|name| name == word) {
+        return Ok(None);
+    }
+    let (_, fabric) = file::read(Path::new(word))?;
+    if up.contains(&fabric.name) {
+        return Ok(Some(fabric.name));
+    }
+    let is_made_of_it = |name: &&String| {
+        let status = Instance::connect(name).ok().flatten().and_then(|instance| instance.status().ok());
+        status.is_some_and(|status| status.file == word && status.fabric == fabric.name)
+    };
+    let mut made_of_it = up.iter().filter(is_made_of_it);
+    Ok(Some(match (made_of_it.next(), made_of_it.next()) {
+        (Some(only), None) => only.clone(),
+        _ => fabric.name,
+    }))
 }
 
 /// Stops a network; what it was, if it has said so: one that cannot is stopped all the same.

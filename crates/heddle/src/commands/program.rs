@@ -10,6 +10,7 @@ use super::instance::{connect, definition, host, running};
 use crate::cli::{Format, Program, ProgramAction};
 use crate::natural;
 use crate::output::{Rows, put};
+use vswitch::chain::OnFailure;
 
 const NO_PROGRAMS: &str =
     "No programs: `programs: { web: python3 -m http.server 80 }` in a host of the file starts one with the network.";
@@ -109,5 +110,40 @@ pub fn program(args: &Program, format: Format) -> Result<(), Report> {
             at.host
         ));
     }
-    put(&program_rows(&states).render(format))
+    put(&program_rows(&states).render(format))?;
+    if command == ProgramCommand::Stop {
+        for note in without_function(&definition(&instance)?, &at.host) {
+            eprintln!("note: {note}");
+        }
+    }
+    Ok(())
+}
+
+/// What becomes of the packets of chains whose function a host is, while it passes nothing on.
+fn without_function(fabric: &Fabric, host: &str) -> Vec<String> {
+    let chains = &fabric.chains;
+    let named = |instance: &[topology::NodeId; 2]| fabric.topology.nodes[instance[0]].name.as_str();
+    let mut notes = Vec::new();
+    for (number, function) in chains.functions.iter().enumerate() {
+        let instances: Vec<&str> = function.instances().iter().map(named).collect();
+        if !instances.contains(&host) {
+            continue;
+        }
+        let others: Vec<&str> = instances.into_iter().filter(|other| *other != host).collect();
+        for chain in chains.chains.iter().filter(|chain| chain.functions.contains(&number)) {
+            let becomes = match chain.on_failure {
+                OnFailure::Bypass => "they go on without it",
+                OnFailure::Block => "they are dropped",
+            };
+            let when = match &others[..] {
+                [] => String::new(),
+                others => format!("go to {}; if none of those is up, ", others.join(", ")),
+            };
+            let (name, function, word) = (&chain.name, &function.name, chain.on_failure.name());
+            notes.push(format!(
+                "packets of chain {name} for function {function}, once it is seen that it passes none on: {when}{becomes} (on-failure: {word})"
+            ));
+        }
+    }
+    notes
 }

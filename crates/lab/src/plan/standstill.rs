@@ -75,7 +75,7 @@ impl<'a> Standstill<'a> {
     fn takes_no_time(&self, link: &Link, overrides: &Overrides) -> bool {
         let is_at_host = [link.a, link.b].iter().any(|end| self.fabric.topology.is_host(end.node));
         let takes_time = |spec: &LinkSpec| {
-            let spec = overrides.link(*spec);
+            let spec = overrides.link(&self.fabric.topology, link, *spec);
             (if is_at_host { spec } else { spec.towards_switch() }).is_shaped()
         };
         !link.specs().any(takes_time)

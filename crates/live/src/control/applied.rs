@@ -44,12 +44,16 @@ pub struct Applied {
     pub removed: Vec<String>,
     /// How many nodes and links are as they were.
     pub kept: usize,
+    /// Programs that ran, and were started anew since they, their files or what they run in has changed: `web of h1`.
+    #[serde(default)]
+    pub restarted: Vec<String>,
 }
 
 impl Applied {
     /// Whether nothing had to be done.
     pub fn is_empty(&self) -> bool {
-        self.created.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+        let lists = [&self.created, &self.changed, &self.removed, &self.restarted];
+        lists.into_iter().all(Vec::is_empty)
     }
 }
 
@@ -73,7 +77,12 @@ impl Applied {
                 many => write!(f, "{what} {}, ", counted(many))?,
             }
         }
-        f.write_str(kept)
+        f.write_str(kept)?;
+        match self.restarted.as_slice() {
+            [] => Ok(()),
+            few if few.len() <= NAMED_MAX => write!(f, "; restarted {}", few.join(", ")),
+            many => write!(f, "; restarted {} programs", many.len()),
+        }
     }
 }
 

@@ -222,7 +222,7 @@ impl Network {
         }
         wanted.extend(self.guests(fabric, folder, &outputs));
         self.start_uplinks(&outputs);
-        self.programs.apply(wanted);
+        self.restarted = self.programs.apply(wanted);
     }
 
     /// What a function runs that is a container: a bundle's, by its runtime, or what its image starts itself.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use live::capture::{CaptureError, create};
-use live::sniffer::Direction;
 use live::sniffer::pcapng::Block;
+use live::sniffer::{Direction, SNAPLEN_MAX};
 use miette::{Report, miette};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -20,6 +20,14 @@ use crate::cli::Format;
 
 /// So many bytes are written at once where somebody reads at the other end: a pipe that has room has room for them (`PIPE_BUF`).
 const PIECE: usize = 4_096;
+
+/// The first number of a file of libpcap whose times are in nanoseconds.
+const NANOSECONDS: u32 = 0xa1b2_3c4d;
+
+/// `LINKTYPE_ETHERNET`.
+const ETHERNET: u32 = 1;
+
+const NS_PER_S: u64 = 1_000_000_000;
 
 /// How long a reader may stand still once the capture is to end: so many waits of so many milliseconds.
 const WAITS: u32 = 20;
@@ -37,6 +45,8 @@ pub struct Output {
 #[derive(Debug)]
 enum Form {
     Pcapng,
+    /// The older format of libpcap, with nanoseconds; whether its header is written.
+    Pcap(bool),
     /// A line a frame; with the ports' names.
     Text(Format, Vec<String>),
 }
@@ -80,12 +90,35 @@ impl Output {
                 Sink::File { file, path: path.to_owned(), length: 0 }
             }
         };
-        Ok(Self { form: Form::Pcapng, buffer: Vec::new(), sink })
+        let is_pcap = path.is_some_and(|path| path.extension().is_some_and(|ending| ending == "pcap"));
+        let form = if is_pcap { Form::Pcap(false) } else { Form::Pcapng };
+        Ok(Self { form, buffer: Vec::new(), sink })
+    }
+
+    /// Adds a block in the older format: frames alone, of all ports one after the other.
+    fn put_pcap(&mut self, block: &Block<'_>) {
+        if matches!(self.form, Form::Pcap(false)) {
+            self.form = Form::Pcap(true);
+            // Version 2.4, in this machine's time.
+            for field in [NANOSECONDS, 0x0004_0002, 0, 0, SNAPLEN_MAX, ETHERNET] {
+                self.buffer.extend(field.to_le_bytes());
+            }
+        }
+        let Block::Packet { at_ns, length, bytes, .. } = *block else { return };
+        let (seconds, ns) = (at_ns / NS_PER_S, at_ns % NS_PER_S);
+        for field in [seconds as u32, ns as u32, bytes.len() as u32, length] {
+            self.buffer.extend(field.to_le_bytes());
+        }
+        self.buffer.extend(bytes);
     }
 
     /// Adds a block.
     pub fn put(&mut self, whole: &[u8], block: &Block<'_>) {
-        let Form::Text(format, ports) = &mut self.form else { return self.buffer.extend(whole) };
+        let (format, ports) = match &mut self.form {
+            Form::Pcapng => return self.buffer.extend(whole),
+            Form::Pcap(_) => return self.put_pcap(block),
+            Form::Text(format, ports) => (format, ports),
+        };
         if let Block::Interface { name } = block {
             ports.push((*name).to_owned());
         }

@@ -1,0 +1,674 @@
+//! What Mininet has under its names: topologies, networks, nodes, and what is done with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::super::line_of;
+use super::super::network::Network;
+use super::super::python::{Arguments, Heap, Library, LibraryCall, Outcome, Stop, Value, whole, written};
+use super::graph::{Graph, Node, Wire};
+use super::options::link_key;
+use crate::read::shown;
+use crate::source::{Lines, Place, Source};
+
+/// So much is noted of one file.
+const NOTES_MAX: usize = 100;
+
+/// So many nodes and links are made: more than a fabric file can have.
+const PARTS_MAX: usize = 20_000;
+
+/// What makes a network: a statement without one of these can be skipped in silence.
+const ABOUT: &[&str] =
+    &["addHost(", "addSwitch(", "addLink(", "addNode(", "addNAT(", "linkTo(", "addController(", "Mininet("];
+
+/// Mininet's names: classes and functions.
+const NAMES: &[&str] = &[
+    "Topo",
+    "Mininet",
+    "MininetWithControlNet",
+    "Containernet",
+    "Node",
+    "Host",
+    "CPULimitedHost",
+    "HostWithPrivateDirs",
+    "NAT",
+    "LinuxRouter",
+    "Docker",
+    "Switch",
+    "OVSSwitch",
+    "OVSKernelSwitch",
+    "OVSBridge",
+    "UserSwitch",
+    "KernelSwitch",
+    "IVSSwitch",
+    "LinuxBridge",
+    "Controller",
+    "OVSController",
+    "RemoteController",
+    "NOX",
+    "Ryu",
+    "DefaultController",
+    "NullController",
+    "Link",
+    "TCLink",
+    "TCULink",
+    "OVSLink",
+    "Intf",
+    "TCIntf",
+    "CLI",
+    "custom",
+    "dumpNodeConnections",
+    "dumpNetConnections",
+    "dumpNodes",
+    "makeTerms",
+    "makeTerm",
+    "iperf",
+    "cleanup",
+    "waitListening",
+];
+
+/// Names that stand for a network where a file does not say what they are.
+const NETWORKS: [&str; 6] = ["self", "net", "topo", "mn", "network", "mininet"];
+
+/// Classes of networks.
+const NETWORK_CLASSES: [&str; 3] = ["Mininet", "MininetWithControlNet", "Containernet"];
+
+/// A thing that a program has in its hands.
+#[derive(Clone, Debug)]
+pub enum Item {
+    Node(usize, usize),
+    /// A device of a node.
+    Device(usize, usize, String),
+    Link,
+}
+
+pub struct Mininet<'a> {
+    source: &'a Source,
+    lines: Lines<'a>,
+    /// What is noted.
+    pub network: Network,
+    noted: BTreeSet<(Option<usize>, String)>,
+    pub graphs: Vec<Graph>,
+    of_object: BTreeMap<usize, usize>,
+    pub items: Vec<Item>,
+    /// Networks that `Mininet(..)` makes, and where.
+    networks: Vec<(usize, usize)>,
+    /// What stands for a network that the file does not make.
+    loose: Option<Value>,
+    parts: usize,
+}
+
+/// A name, which may be a number.
+pub fn text_of(value: Option<&Value>) -> Option<String> {
+    match value? {
+        Value::Text(text) => Some(text.to_string()),
+        Value::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+impl<'a> Mininet<'a> {
+    pub fn new(source: &'a Source) -> Self {
+        Mininet {
+            source,
+            lines: Lines::of(&source.text),
+            network: Network::default(),
+            noted: BTreeSet::new(),
+            graphs: Vec::new(),
+            of_object: BTreeMap::new(),
+            items: Vec::new(),
+            networks: Vec::new(),
+            loose: None,
+            parts: 0,
+        }
+    }
+
+    fn line(&self, at: usize) -> usize {
+        line_of(&self.lines, Place { offset: at, len: 0 })
+    }
+
+    pub fn note(&mut self, at: usize, message: impl Into<String>) {
+        let note = (Some(self.line(at)), message.into());
+        if self.noted.len() < NOTES_MAX && self.noted.insert(note.clone()) {
+            self.network.note(note.0, note.1);
+        }
+    }
+
+    pub fn leave_out(&mut self, what: &'static str, at: usize, of: &str) {
+        let line = self.line(at);
+        self.network.leave_out(what, Some(line), of);
+    }
+
+    /// The statement that begins there, as it is written.
+    fn statement(&self, at: usize) -> String {
+        shown(self.source.text.get(at..).unwrap_or_default().trim())
+    }
+
+    /// Says why the program was not run to its end, and which of several networks this is.
+    pub fn end(&mut self, stop: Option<Stop>, at: usize) {
+        let why = match stop {
+            Some(Stop::TooLong) => "the program goes on for too long: this is what it had made until here",
+            Some(Stop::TooDeep) => "calls within calls: this is what the program had made until here",
+            None => "",
+        };
+        if !why.is_empty() {
+            self.note(at, why);
+        }
+        let made: BTreeSet<usize> = self.networks.iter().map(|(graph, _)| *graph).collect();
+        let made = made.into_iter().filter(|graph| !self.graphs[*graph].links.is_empty()).count();
+        let first = self.networks.iter().find(|(graph, _)| !self.graphs[*graph].links.is_empty());
+        if let Some((_, at)) = first.filter(|_| made > 1).copied() {
+            self.note(at, format!("the program makes {made} networks: this is the first one"));
+        }
+    }
+
+    /// The network that the file is about.
+    pub fn chosen(&self) -> Option<Graph> {
+        let made = self.networks.iter().map(|(graph, _)| &self.graphs[*graph]);
+        made.chain(&self.graphs).find(|graph| !graph.links.is_empty()).cloned()
+    }
+
+    fn new_graph(&mut self) -> usize {
+        self.graphs.push(Graph::default());
+        self.graphs.len() - 1
+    }
+
+    /// The graph of an object that is a topology or a network; of what is not known, it is that of the file.
+    fn graph_of(&mut self, heap: &mut Heap, object: &Value) -> Option<usize> {
+        let at = match object {
+            Value::Object(at) => *at,
+            Value::Unknown => {
+                let Value::Object(at) = self.loose(heap) else { return None };
+                at
+            }
+            _ => return None,
+        };
+        if let Some(graph) = self.of_object.get(&at) {
+            return Some(*graph);
+        }
+        let class = heap.objects[at].class.clone();
+        let bases = heap.library_bases(&class);
+        let is_one = bases.iter().any(|base| **base == *"Topo" || NETWORK_CLASSES.contains(&&**base));
+        // A class whose base is somebody else's may be a topology.
+        if !is_one && matches!(class, Value::Class(at) if heap.classes[at].bases.is_empty()) {
+            return None;
+        }
+        let graph = self.new_graph();
+        self.of_object.insert(at, graph);
+        Some(graph)
+    }
+
+    fn loose(&mut self, heap: &mut Heap) -> Value {
+        let loose = self.loose.get_or_insert_with(|| Value::Object(heap.object(Value::Named("Topo".into()))));
+        loose.clone()
+    }
+
+    pub fn item(&mut self, item: Item) -> Value {
+        self.items.push(item);
+        Value::Item(self.items.len() - 1)
+    }
+
+    /// Whether it is a network, whose nodes are things, or a topology, whose nodes are names.
+    fn is_network(heap: &Heap, object: &Value) -> bool {
+        let Value::Object(at) = object else { return false };
+        heap.library_bases(&heap.objects[*at].class).iter().any(|base| NETWORK_CLASSES.contains(&&**base))
+    }
+
+    fn node_value(&mut self, heap: &Heap, object: &Value, graph: usize, node: usize) -> Value {
+        if Self::is_network(heap, object) {
+            return self.item(Item::Node(graph, node));
+        }
+        Value::Text(self.graphs[graph].nodes[node].name.as_str().into())
+    }
+
+    /// Begins a network: `Mininet( topo=.., link=.. )`.
+    fn begin(&mut self, heap: &mut Heap, object: &Value, arguments: &Arguments, at: usize) {
+        let Value::Object(number) = object else { return };
+        let topology = arguments.get(0, "topo").filter(|topology| !matches!(topology, Value::None)).cloned();
+        let graph = match topology {
+            Some(topology @ Value::Object(_)) => self.graph_of(heap, &topology),
+            Some(_) => {
+                self.note(at, "a network whose topology is not known here");
+                None
+            }
+            None => None,
+        };
+        let graph = graph.unwrap_or_else(|| self.new_graph());
+        self.of_object.insert(*number, graph);
+        self.networks.push((graph, at));
+        if let Some(Value::Bound(link)) = arguments.by_name("link") {
+            let options = heap.bound[*link].arguments.clone();
+            let keys = self.link_keys(heap, &options.named, at);
+            for link in self.graphs[graph].links.iter_mut().filter(|link| link.keys.is_empty()) {
+                link.keys.clone_from(&keys);
+            }
+            self.graphs[graph].link_keys = keys;
+        }
+        if let Some(base) = arguments.by_name("ipBase").and_then(|base| text_of(Some(base))) {
+            let (address, prefix) = base.split_once('/').unwrap_or((&base, "8"));
+            if let (Ok(address), Ok(prefix @ 1..=31)) = (address.parse(), prefix.parse()) {
+                self.graphs[graph].base = (address, prefix);
+            }
+        }
+        self.graphs[graph].has_counted_macs |= matches!(arguments.by_name("autoSetMacs"), Some(Value::Bool(true)));
+        for (what, option) in [
+            ("the class of hosts (`host=`): hosts have this machine's programs, and no limits of CPU", "host"),
+            (CONTROLLERS, "controller"),
+        ] {
+            if arguments.by_name(option).is_some_and(|value| !matches!(value, Value::None)) {
+                self.leave_out(what, at, "the network");
+            }
+        }
+    }
+
+    fn link_keys(&mut self, heap: &Heap, options: &[(Rc<str>, Value)], at: usize) -> Vec<(&'static str, String)> {
+        let mut keys = Vec::new();
+        for (option, value) in options {
+            match link_key(heap, option, value) {
+                Ok(key) => keys.extend(key),
+                Err(why) => {
+                    let value = written(heap, value).map_or_else(|| "..".to_owned(), |text| shown(&text));
+                    self.note(at, format!("`{}={value}` of a link: {why}", shown(option)));
+                }
+            }
+        }
+        if !keys.iter().any(|(key, _)| *key == "rate") && keys.iter().any(|(key, _)| *key == "queue") {
+            keys.retain(|(key, _)| *key != "queue");
+            self.note(at, "the queue of a link without a rate: nothing waits there");
+        }
+        keys
+    }
+
+    fn add_node(&mut self, heap: &mut Heap, object: &Value, call: &LibraryCall<'_>, is_switch: bool) -> Value {
+        let Some(graph) = self.graph_of(heap, object) else { return Value::Unknown };
+        let Some(name) = text_of(call.arguments.get(0, "name")) else {
+            self.note(
+                call.at,
+                format!("`{}`: a node whose name is not known here: write it out", self.statement(call.at)),
+            );
+            return Value::Unknown;
+        };
+        let class = call.arguments.by_name("cls").cloned();
+        let bases = class.as_ref().map(|class| heap.library_bases(class)).unwrap_or_default();
+        let is_switch = is_switch || bases.iter().any(|base| base.contains("Switch") || base.contains("Bridge"));
+        let Some(node) = self.new_node(graph, &name, !is_switch, call.at) else {
+            let known = self.graphs[graph].by_name.get(&name).copied();
+            return known.map_or(Value::Unknown, |node| self.node_value(heap, object, graph, node));
+        };
+        if bases.iter().any(|base| **base == *"NAT") {
+            self.note(call.at, format!("`{}` of the class NAT: a host's way out is `uplink: nat`", shown(&name)));
+        }
+        match class {
+            Some(class @ Value::Class(_)) => {
+                let texts = heap.lineage(&class).into_iter().map(|at| heap.classes[at].text);
+                let text: String = texts.filter_map(|(start, end)| self.source.text.get(start..end)).collect();
+                let forwards = text.contains("ip_forward") || text.contains("forwarding=1");
+                self.graphs[graph].nodes[node].forwards = forwards;
+                if !forwards && !is_switch {
+                    self.leave_out("what nodes' own classes do", call.at, &name);
+                }
+            }
+            Some(Value::Named(class)) if *class == *"LinuxRouter" => self.graphs[graph].nodes[node].forwards = true,
+            Some(Value::Unknown) if !is_switch => {
+                self.leave_out(
+                    "what nodes' classes do that are not in this file (a router has `forward: true`)",
+                    call.at,
+                    &name,
+                );
+            }
+            _ => {}
+        }
+        for (option, value) in &call.arguments.named {
+            self.node_option(graph, node, option, value, call.at);
+        }
+        if call.arguments.has_unknown {
+            self.leave_out("options of nodes that are not known here", call.at, &name);
+        }
+        self.node_value(heap, object, graph, node)
+    }
+
+    fn new_node(&mut self, graph: usize, name: &str, is_host: bool, at: usize) -> Option<usize> {
+        self.parts += 1;
+        let line = Some(self.line(at));
+        if self.graphs[graph].by_name.contains_key(name) {
+            self.note(at, format!("`{}` is there twice", shown(name)));
+            return None;
+        }
+        if self.parts > PARTS_MAX {
+            self.note(at, format!("more than {PARTS_MAX} nodes and links"));
+            return None;
+        }
+        let known = &mut self.graphs[graph];
+        let number = known.nodes.len();
+        known.by_name.insert(name.to_owned(), number);
+        known.nodes.push(Node { name: name.to_owned(), is_host, line, ..Node::default() });
+        Some(number)
+    }
+
+    /// The node that a value is or names.
+    fn node_of(&self, graph: usize, value: &Value) -> Option<usize> {
+        match value {
+            Value::Item(at) => match self.items[*at] {
+                Item::Node(of, node) if of == graph => Some(node),
+                _ => None,
+            },
+            other => self.graphs[graph].by_name.get(&text_of(Some(other))?).copied(),
+        }
+    }
+
+    fn add_link(&mut self, heap: &mut Heap, object: &Value, call: &LibraryCall<'_>) -> Value {
+        let arguments = call.arguments;
+        let Some(graph) = self.graph_of(heap, object) else { return Value::Unknown };
+        let end = |position, name| arguments.get(position, name).and_then(|value| self.node_of(graph, value));
+        let (Some(a), Some(b)) = (end(0, "node1"), end(1, "node2")) else {
+            self.note(call.at, format!("`{}`: no nodes that are known here", self.statement(call.at)));
+            return Value::Unknown;
+        };
+        if a == b {
+            self.note(call.at, "a link from a node to itself");
+            return Value::Unknown;
+        }
+        self.parts += 1;
+        if self.parts > PARTS_MAX {
+            self.note(call.at, format!("more than {PARTS_MAX} nodes and links"));
+            return Value::Unknown;
+        }
+        if [(2, "port1"), (3, "port2")]
+            .iter()
+            .any(|(at, name)| arguments.get(*at, name).is_some_and(|port| whole(port).is_some()))
+        {
+            self.leave_out("numbers of ports (ports are numbered in the order of the links)", call.at, "links");
+        }
+        if arguments.has_unknown {
+            self.note(call.at, format!("`{}`: options of the link that are not known here", self.statement(call.at)));
+        }
+        let mut options = arguments.named.clone();
+        if options.is_empty()
+            && let Value::Object(at) = object
+            && let Some(Value::Dict(own)) = heap.objects[*at].attributes.get("lopts")
+        {
+            let named = |(key, value): &(Value, Value)| Some((Rc::from(text_of(Some(key))?), value.clone()));
+            options = heap.dicts[*own].iter().filter_map(named).collect();
+        }
+        // `cls=partial( TCLink, .. )`
+        if let Some(Value::Bound(class)) = arguments.by_name("cls") {
+            options.extend(heap.bound[*class].arguments.named.iter().cloned());
+        }
+        let mut keys = self.link_keys(heap, &options, call.at);
+        if keys.is_empty() {
+            keys.clone_from(&self.graphs[graph].link_keys);
+        }
+        let parameter = |name: &str| match arguments.by_name(name) {
+            Some(Value::Dict(dict)) => text_of(heap.lookup(*dict, &Value::Text("ip".into())).as_ref()),
+            _ => None,
+        };
+        let devices = [text_of(arguments.by_name("intfName1")), text_of(arguments.by_name("intfName2"))];
+        let addresses = [parameter("params1"), parameter("params2")];
+        self.graphs[graph].links.push(Wire { ends: [a, b], devices, addresses, keys });
+        self.item(Item::Link)
+    }
+
+    /// A call of a method of a topology or a network.
+    fn call_graph(&mut self, heap: &mut Heap, object: &Value, call: &LibraryCall<'_>) -> Outcome {
+        let arguments = call.arguments;
+        let value = match call.name {
+            "__init__" => return self.initialize(heap, object, call),
+            "addHost" | "addNode" | "addDocker" => self.add_node(heap, object, call, false),
+            "addSwitch" => self.add_node(heap, object, call, true),
+            "addLink" => self.add_link(heap, object, call),
+            "addController" => {
+                self.leave_out(CONTROLLERS, call.at, "the network");
+                Value::Unknown
+            }
+            "addNAT" => {
+                self.note(call.at, "a way to the outside (`addNAT`): `uplink: nat` of a host");
+                Value::Unknown
+            }
+            "add_node" | "add_edge" | "addEdge" | "addServer" | "add_host" | "add_switch" | "add_link" => {
+                self.note(call.at, format!("`{}`: write `addHost`, `addSwitch` or `addLink`", self.statement(call.at)));
+                Value::Unknown
+            }
+            "delLink" | "delHost" | "delSwitch" | "delNode" | "delLinkBetween" | "removeLink" | "removeHost" => {
+                self.note(call.at, format!("`{}`: what is taken away again", self.statement(call.at)));
+                Value::None
+            }
+            "get" | "getNodeByName" | "__getitem__" | "getNode" => {
+                let Some(graph) = self.graph_of(heap, object) else { return Outcome::Value(Value::Unknown) };
+                let nodes: Vec<Option<usize>> =
+                    arguments.positional.iter().map(|name| self.node_of(graph, name)).collect();
+                let mut nodes: Vec<Value> = nodes
+                    .into_iter()
+                    .map(|node| node.map_or(Value::Unknown, |node| self.item(Item::Node(graph, node))))
+                    .collect();
+                if nodes.len() == 1 { nodes.remove(0) } else { heap.list(nodes) }
+            }
+            "hosts" | "switches" | "nodes" | "keys" | "values" | "items" => {
+                return Outcome::Value(self.nodes(heap, object, call.name).unwrap_or(Value::Unknown));
+            }
+            "pingAll" | "ping" | "pingPair" | "pingFull" | "pingAllFull" | "pingPairFull" => {
+                self.leave_out(
+                    "pings: `heddle ping --all`, or `heddle ping h1 h2`, once the network is up",
+                    call.at,
+                    call.name,
+                );
+                Value::Unknown
+            }
+            "iperf" => {
+                self.leave_out(
+                    "measurements with iperf: `heddle iperf h1 h2`, or `experiments:` in the file",
+                    call.at,
+                    "iperf",
+                );
+                Value::Unknown
+            }
+            "interact" | "run" => {
+                self.leave_out(COMMAND_LINE, call.at, call.name);
+                Value::Unknown
+            }
+            "configLinkStatus" => {
+                self.leave_out("links that go down and up: `heddle link down h1 s1`", call.at, call.name);
+                Value::None
+            }
+            _ => Value::Unknown,
+        };
+        Outcome::Value(value)
+    }
+
+    /// What the base of a topology or of a network does: the topology's calls `build`.
+    fn initialize(&mut self, heap: &mut Heap, object: &Value, call: &LibraryCall<'_>) -> Outcome {
+        if Self::is_network(heap, object) {
+            self.begin(heap, object, call.arguments, call.at);
+            return Outcome::Value(Value::None);
+        }
+        let mut arguments = call.arguments.clone();
+        let is_default = |name: &str| ["lopts", "hopts", "sopts", "ropts"].contains(&name);
+        if let Value::Object(at) = object {
+            for (name, value) in arguments.named.iter().filter(|(name, _)| is_default(name)) {
+                heap.objects[*at].attributes.insert(name.clone(), value.clone());
+            }
+        }
+        arguments.named.retain(|(name, _)| !is_default(name));
+        Outcome::Method(object.clone(), "build", arguments)
+    }
+
+    /// Nodes of a topology by name, or of a network as things.
+    fn nodes(&mut self, heap: &mut Heap, object: &Value, which: &str) -> Option<Value> {
+        let graph = self.graph_of(heap, object)?;
+        let is_wanted = |node: &Node| match which {
+            "hosts" => node.is_host,
+            "switches" => !node.is_host,
+            _ => true,
+        };
+        let nodes: Vec<usize> =
+            (0..self.graphs[graph].nodes.len()).filter(|at| is_wanted(&self.graphs[graph].nodes[*at])).collect();
+        if !heap.spend(nodes.len()) {
+            return None;
+        }
+        let mut all = Vec::new();
+        for node in nodes {
+            let name = Value::Text(self.graphs[graph].nodes[node].name.as_str().into());
+            all.push(match which {
+                "keys" => name,
+                "items" => {
+                    let pair = vec![name, self.item(Item::Node(graph, node))];
+                    heap.tuple(pair)
+                }
+                _ => self.node_value(heap, object, graph, node),
+            });
+        }
+        Some(heap.list(all))
+    }
+
+    /// A call of something that has a name of its own.
+    fn call_name(&mut self, heap: &mut Heap, call: &LibraryCall<'_>) -> Outcome {
+        let arguments = call.arguments;
+        let first = arguments.positional.first().cloned();
+        let value = match call.name {
+            "Mininet" | "MininetWithControlNet" | "Containernet" => {
+                let object = Value::Object(heap.object(Value::Named(call.name.into())));
+                self.begin(heap, &object, arguments, call.at);
+                object
+            }
+            "Topo" => {
+                let object = Value::Object(heap.object(Value::Named("Topo".into())));
+                let _ = self.graph_of(heap, &object);
+                object
+            }
+            "custom" => match first {
+                Some(receiver) => {
+                    let mut arguments = arguments.clone();
+                    arguments.positional.remove(0);
+                    heap.bound(super::super::python::BoundValue { receiver, method: None, arguments })
+                }
+                None => Value::Unknown,
+            },
+            "CLI" => {
+                self.leave_out(COMMAND_LINE, call.at, "CLI");
+                Value::Unknown
+            }
+            "makeTerms" | "makeTerm" => {
+                self.leave_out("terminals: `heddle shell h1`", call.at, call.name);
+                Value::Unknown
+            }
+            "dumpNodeConnections" | "dumpNetConnections" | "dumpNodes" => {
+                self.leave_out("lists of what there is: `heddle show links`, `heddle show nodes`", call.at, call.name);
+                Value::Unknown
+            }
+            "Node" | "Host" | "CPULimitedHost" => self.loose_node(heap, call, false),
+            name if name.contains("Switch") || name.contains("Bridge") => self.loose_node(heap, call, true),
+            "Link" | "TCLink" if arguments.positional.len() >= 2 => {
+                let of = match first {
+                    Some(Value::Item(at)) => {
+                        if let Item::Node(graph, _) = self.items[at] {
+                            Some(graph)
+                        } else {
+                            None
+                        }
+                    }
+                    _ => None,
+                };
+                let object = of.and_then(|of| self.of_object.iter().find(|(_, graph)| **graph == of));
+                match object.map(|(object, _)| Value::Object(*object)) {
+                    Some(object) => self.add_link(heap, &object, call),
+                    None => Value::Unknown,
+                }
+            }
+            _ => Value::Unknown,
+        };
+        Outcome::Value(value)
+    }
+
+    /// A node that belongs to no topology: `Node( 'h1' )`.
+    fn loose_node(&mut self, heap: &mut Heap, call: &LibraryCall<'_>, is_switch: bool) -> Value {
+        let Some(name) = text_of(call.arguments.get(0, "name")) else { return Value::Unknown };
+        let loose = self.loose(heap);
+        let Some(graph) = self.graph_of(heap, &loose) else { return Value::Unknown };
+        let node = self.new_node(graph, &name, !is_switch, call.at);
+        node.map_or(Value::Unknown, |node| self.item(Item::Node(graph, node)))
+    }
+}
+
+const CONTROLLERS: &str = "controllers: switches forward along shortest paths from the first packet on";
+const COMMAND_LINE: &str = "Mininet's command line: the network stays up, and any terminal has `heddle exec h1 COMMAND`, `heddle shell h1`, `heddle ping --all`";
+
+impl Library for Mininet<'_> {
+    fn name(&mut self, heap: &mut Heap, name: &str) -> Option<Value> {
+        if NAMES.contains(&name) {
+            return Some(Value::Named(name.into()));
+        }
+        if NETWORKS.contains(&name) {
+            return Some(self.loose(heap));
+        }
+        match name {
+            "__name__" => Some(Value::Text("__main__".into())),
+            // It is called without arguments.
+            "argv" => Some(heap.list(vec![Value::Text(self.source.name.as_str().into())])),
+            _ => None,
+        }
+    }
+
+    fn attribute(&mut self, heap: &mut Heap, of: &Value, name: &str) -> Option<Value> {
+        match of {
+            Value::Object(_) if ["hosts", "switches"].contains(&name) && Self::is_network(heap, of) => {
+                self.nodes(heap, of, name)
+            }
+            Value::Object(_)
+                if ["lopts", "hopts", "sopts", "nameToNode", "links", "controllers", "topo"].contains(&name) =>
+            {
+                Some(Value::Unknown)
+            }
+            Value::Item(at) => match (&self.items[*at], name) {
+                (Item::Node(graph, node), "name") => {
+                    Some(Value::Text(self.graphs[*graph].nodes[*node].name.as_str().into()))
+                }
+                (Item::Device(_, _, device), "name") => Some(Value::Text(device.as_str().into())),
+                (Item::Device(graph, node, _), "node") => {
+                    let node = Item::Node(*graph, *node);
+                    Some(self.item(node))
+                }
+                (_, "params" | "intfs" | "nameToIntf" | "ports" | "intf1" | "intf2" | "pid" | "shell") => {
+                    Some(Value::Unknown)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn call(&mut self, heap: &mut Heap, call: &LibraryCall<'_>) -> Outcome {
+        let Some(receiver) = call.receiver.cloned() else { return self.call_name(heap, call) };
+        match &receiver {
+            Value::Object(_) | Value::Unknown => {
+                let makes = ABOUT.iter().any(|about| about.trim_end_matches('(') == call.name);
+                if matches!(receiver, Value::Unknown) && !makes {
+                    return Outcome::Value(Value::Unknown);
+                }
+                match self.graph_of(heap, &receiver) {
+                    Some(_) if matches!(receiver, Value::Unknown) => {
+                        let loose = self.loose(heap);
+                        self.call_graph(heap, &loose, call)
+                    }
+                    Some(_) => self.call_graph(heap, &receiver, call),
+                    None => Outcome::Value(Value::Unknown),
+                }
+            }
+            Value::Item(at) => match self.items[*at].clone() {
+                Item::Node(graph, node) => Outcome::Value(self.call_node(heap, (graph, node), call)),
+                Item::Device(..) | Item::Link => Outcome::Value(Value::Unknown),
+            },
+            _ => Outcome::Value(Value::Unknown),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.graphs.iter().any(|graph| !graph.links.is_empty())
+    }
+
+    fn skipped(&mut self, range: Range<usize>, why: &str) {
+        let text = self.source.text.get(range.clone()).unwrap_or_default();
+        if ABOUT.iter().any(|about| text.contains(about)) {
+            self.note(range.start, format!("`{}` {why}", shown(text)));
+        }
+    }
+}

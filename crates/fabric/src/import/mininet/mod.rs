@@ -1,0 +1,66 @@
+//! Networks of Mininet: programs of Python, which are run as far as they make nodes and links. What they do with the network afterwards is said to be left out, and where it is here.
+
+mod commands;
+mod graph;
+mod library;
+mod nodes;
+mod options;
+mod topologies;
+
+use self::library::Mininet;
+use super::network::Network;
+use super::python::{Arguments, Machine, Stop, Value, parse};
+use crate::error::Problems;
+use crate::source::{Place, Source};
+use crate::tree::LONGEST_TEXT;
+
+pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Network> {
+    if source.text.len() > LONGEST_TEXT {
+        let message = format!("the file has {} bytes, more than {LONGEST_TEXT}", source.text.len());
+        problems.add(Place { offset: 0, len: 0 }, message, "too long", "leave out what is no topology");
+        problems.show_until(0);
+        return None;
+    }
+    let mut mininet = Mininet::new(source);
+    let mut machine = Machine::new(&mut mininet);
+    let ended = run(&mut machine, source);
+    let at = machine.at;
+    mininet.end(ended.err(), at);
+    let graph = mininet.chosen();
+    let mut network = mininet.network;
+    graph.unwrap_or_default().fill(&mut network);
+    Some(network)
+}
+
+/// Runs the file, and if that makes no network, what it would be made by.
+fn run(machine: &mut Machine<'_>, source: &Source) -> Result<(), Stop> {
+    machine.run_block(&parse(topologies::TOPOLOGIES))?;
+    let file = machine.begin_file();
+    machine.run_block(&parse(&source.text))?;
+    let variables: Vec<Value> = machine.scopes[file].variables.values().cloned().collect();
+    let named = |machine: &Machine<'_>, name: &str| machine.scopes[file].variables.get(name).cloned();
+    // What `mn --custom FILE --topo NAME` makes.
+    let mut makers = Vec::new();
+    if let Some(Value::Dict(topologies)) = named(machine, "topos") {
+        makers.extend(machine.heap.dicts[topologies].iter().map(|(_, maker)| maker.clone()));
+    }
+    let is_topology = |machine: &Machine<'_>, value: &Value| {
+        matches!(value, Value::Class(_)) && machine.heap.library_bases(value).iter().any(|base| **base == *"Topo")
+    };
+    // The last one is most likely to be what the others are made for.
+    let mut classes: Vec<&Value> = variables.iter().filter(|value| is_topology(machine, value)).collect();
+    classes
+        .sort_by_key(|class| if let Value::Class(at) = class { std::cmp::Reverse(*at) } else { std::cmp::Reverse(0) });
+    makers.extend(classes.into_iter().cloned());
+    makers.extend(variables.iter().filter(|value| matches!(value, Value::Function(_))).cloned());
+    for maker in makers {
+        if machine.library.is_done() {
+            break;
+        }
+        machine.call(&maker, Arguments::default())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

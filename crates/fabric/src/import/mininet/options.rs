@@ -1,0 +1,42 @@
+//! Options of Mininet's links, as keys of the fabric file.
+
+use super::super::python::{Heap, Value, number, whole, written};
+use crate::units;
+
+/// What an option comes to: a key, nothing, or what is left out and why.
+pub type Option_ = Result<Option<(&'static str, String)>, &'static str>;
+
+/// An option of Mininet's `TCLink`.
+pub fn link_key(heap: &Heap, option: &str, value: &Value) -> Option_ {
+    if matches!(value, Value::None) {
+        return Ok(None);
+    }
+    let text = written(heap, value).unwrap_or_default();
+    let of_text = || text.parse::<f64>().ok();
+    let number = number(value).or_else(of_text).filter(|number| number.is_finite() && *number >= 0.0);
+    // A plain number is of microseconds to tc.
+    let time = || {
+        let text = if number.is_some() { format!("{text}us") } else { text.clone() };
+        units::span(&text).is_ok().then_some(text).ok_or("no time that is known here")
+    };
+    Ok(match option {
+        "bw" => match number {
+            Some(0.0) | None => return Err("no rate that is known here"),
+            Some(mbit) => Some(("rate", format!("{mbit}Mbit"))),
+        },
+        "delay" => Some(("delay", time()?)),
+        "jitter" => Some(("jitter", time()?)),
+        "loss" => match number {
+            Some(0.0) => None,
+            Some(percent) if percent <= 100.0 => Some(("loss", format!("{percent}%"))),
+            _ => return Err("no share that is known here"),
+        },
+        "max_queue_size" => match whole(value) {
+            Some(packets @ 1..=1_000_000) => Some(("queue", packets.to_string())),
+            _ => return Err("no number of packets that is known here"),
+        },
+        "cls" | "cls1" | "cls2" | "intf" | "port1" | "port2" | "intfName1" | "intfName2" | "use_htb" | "use_hfsc"
+        | "use_tbf" | "params1" | "params2" | "node1" | "node2" | "fast" => None,
+        _ => return Err("nothing here stands for it"),
+    })
+}

@@ -1,0 +1,310 @@
+use super::super::import;
+use crate::{Source, parse};
+
+/// The lines of the fabric file that is made, and what is said to be left out.
+fn imported(text: &str) -> (Vec<String>, String) {
+    let source = Source { name: "lab.py".to_owned(), text: text.to_owned() };
+    let imported = import(&source).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)));
+    let made = Source { name: "made".to_owned(), text: imported.text.clone() };
+    parse(&made).unwrap_or_else(|error| panic!("{}\n{:?}", imported.text, miette::Report::new(error)));
+    let notes = imported.notes.into_iter().map(|note| match note.line {
+        Some(line) => format!("{line}: {}\n", note.message),
+        None => format!("{}\n", note.message),
+    });
+    (imported.text.lines().skip(3).map(|line| line.trim().to_owned()).collect(), notes.collect())
+}
+
+/// Links as pairs of names.
+fn links(made: &[String]) -> Vec<String> {
+    let links = made.iter().filter_map(|line| line.split_once("between: [")?.1.split_once(']'));
+    links.map(|(ends, _)| ends.to_owned()).collect()
+}
+
+#[test]
+fn names_and_loops_are_what_python_makes_of_them() {
+    let (made, notes) = imported(
+        r"
+from mininet.topo import Topo
+from mininet.util import irange
+from functools import partial
+import itertools
+
+HOSTS = 2
+
+class MyTopo(Topo):
+    def __init__(self, n=3, lossy=True, **opts):
+        Topo.__init__(self, **opts)
+        switches = [self.addSwitch('s%d' % i) for i in range(n)]
+        for index, switch in enumerate(switches, start=1):
+            for h in irange(1, HOSTS):
+                name = f'h{index}x{h:02d}'
+                host = self.addHost(name)
+                if lossy and h > 1:
+                    self.addLink(host, switch, bw=10 * h, loss=1)
+                else:
+                    self.addLink(host, switch)
+        for a, b in zip(switches, switches[1:]):
+            self.addLink(a, b, delay='%sms' % (2 + 3))
+        for a, b in itertools.combinations(sorted({'e1': 1, 'e2': 2}), 2):
+            self.addSwitch(a), self.addSwitch(b)
+            self.addLink(a, b); self.addLink(a, switches[-1])
+        i = 0
+        while True:
+            i += 1
+            if i == 2:
+                continue
+            elif i > 3:
+                break
+            self.addLink(self.addHost('w{}'.format(i)), 's' + str(i - 1))
+
+topos = { 'mytopo': ( lambda: MyTopo(n=3) ) }
+",
+    );
+    assert_eq!(
+        links(&made),
+        [
+            "h1x01, s0",
+            "h1x02, s0",
+            "h2x01, s1",
+            "h2x02, s1",
+            "h3x01, s2",
+            "h3x02, s2",
+            "s0, s1",
+            "s1, s2",
+            "e1, e2",
+            "e1, s2",
+            "w1, s0",
+            "w3, s2"
+        ]
+    );
+    let all = made.join("\n");
+    assert!(all.contains("- { between: [h1x02, s0], rate: 20Mbit, loss: 1% }"), "{all}");
+    assert!(all.contains("- { between: [s1, s2], delay: 5ms }"), "{all}");
+    assert_eq!(notes, "");
+}
+
+#[test]
+fn a_script_is_run_from_its_last_lines_on_and_says_what_it_does_besides() {
+    let (made, notes) = imported(
+        r#"#!/usr/bin/python
+"""A script"""
+from mininet.net import Mininet
+from mininet.node import Controller, RemoteController, OVSKernelSwitch
+from mininet.cli import CLI
+from mininet.log import setLogLevel, info
+from mininet.link import TCLink
+import sys
+
+def myNetwork(n):
+    net = Mininet(topo=None, build=False, ipBase='10.0.0.0/8', link=TCLink, controller=RemoteController)
+    info( '*** Adding controller\n' )
+    c0 = net.addController(name='c0', port=6633)
+    print "*** Python 2"
+    s1 = net.addSwitch('s1', cls=OVSKernelSwitch, dpid='1')
+    hosts = [ net.addHost('h%d' % i, ip=f'10.0.0.{i}', defaultRoute=None) for i in range(1, n + 1) ]
+    for h in net.hosts:
+        net.addLink(h, s1, bw=10)
+    net.build()
+    s1.start([c0])
+    h1, h2 = net.get('h1', 'h2')
+    h1.cmd('python3 -m http.server 80 &')
+    h1.cmd('ip route add 10.9.0.0/16 via 10.0.0.2')
+    net['h2'].cmd('sysctl -w net.ipv4.ip_forward=1')
+    print(h2.cmd('ping -c1', h1.IP()))
+    s1.cmd('ovs-ofctl add-flow s1 actions=normal')
+    net.pingAll()
+    net.iperf((h1, h2))
+    CLI(net)
+    net.stop()
+
+if __name__ == '__main__':
+    setLogLevel( 'info' )
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    try:
+        myNetwork(count if 'quick' not in sys.argv else 1)
+    except Exception as error:
+        raise
+    finally:
+        info('done')
+"#,
+    );
+    assert_eq!(links(&made), ["h1, s1", "h2, s1", "h3, s1"]);
+    let all = made.join("\n");
+    let h1 = "h1: { kind: host, ipv4: \"10.0.0.1\", routes: [\"10.9.0.0/16 via 10.0.0.2\"], programs: { \"python3\": { run: [sh, \"-c\", \"exec python3 -m http.server 80\"], restart: never } } }";
+    assert!(all.contains(h1), "{all}");
+    assert!(all.contains("h2: { kind: host, ipv4: \"10.0.0.2\" }"), "with one link it passes nothing on: {all}");
+    for expected in [
+        "11: controllers: switches forward along shortest paths from the first packet on (the network)",
+        "15: options of Open vSwitch (s1)",
+        "25: commands of hosts: `heddle exec HOST COMMAND` once the network is up, or `programs:` of the host (h2)",
+        "26: commands of switches: `heddle flow`",
+        "27: pings: `heddle ping --all`",
+        "28: measurements with iperf: `heddle iperf h1 h2`",
+        "29: Mininet's command line: the network stays up",
+    ] {
+        assert!(notes.contains(expected), "{expected}\n{notes}");
+    }
+}
+
+/// Mininet's example of a router, in our words: a class of nodes that forward, and an address for each of its devices.
+#[test]
+fn a_router_is_a_host_that_forwards() {
+    let (made, notes) = imported(
+        r"
+class Forwarding( Node ):
+    def config( self, **params ):
+        super( Forwarding, self ).config( **params )
+        self.cmd( 'sysctl net.ipv4.ip_forward=1' )
+
+    def terminate( self ):
+        self.cmd( 'sysctl net.ipv4.ip_forward=0' )
+        super().terminate()
+
+class Subnets( Topo ):
+    def build( self, **_opts ):
+        gateways = { 'h1': '192.168.1.1/24', 'h2': '172.16.0.1/12', 'h3': '10.0.0.1/8' }
+        router = self.addNode( 'r0', cls=Forwarding, ip=gateways[ 'h1' ] )
+        for number, ( name, gateway ) in enumerate( gateways.items() ):
+            address, prefix = gateway.split( '/' )
+            own = '.'.join( address.split( '.' )[ :3 ] + [ '100' ] )
+            host = self.addHost( name, ip='%s/%s' % ( own, prefix ), defaultRoute='via ' + address )
+            self.addLink( host, router, intfName2='r0-eth%d' % ( number + 1 ), params2={ 'ip': gateway } )
+
+def run():
+    net = Mininet( topo=Subnets(), waitConnected=True )
+    net.start()
+    info( net[ 'r0' ].cmd( 'route' ) )
+
+if __name__ == '__main__':
+    run()
+",
+    );
+    let expected = [
+        "r0: { kind: host, interfaces: { 0: { ipv4: \"192.168.1.1/24\" }, 1: { ipv4: \"172.16.0.1/12\" }, 2: { ipv4: \"10.0.0.1\" } }, forward: true }",
+        "h1: { kind: host, ipv4: \"192.168.1.100/24\", routes: [\"default via 192.168.1.1\"] }",
+        "h2: { kind: host, ipv4: \"172.16.0.100/12\", routes: [\"default via 172.16.0.1\"] }",
+        "h3: { kind: host, ipv4: \"10.0.0.100\", routes: [\"default via 10.0.0.1\"] }",
+        "links:",
+        "- { between: [h1, r0] }",
+        "- { between: [h2, r0] }",
+        "- { between: [h3, r0] }",
+    ];
+    assert_eq!(made, expected);
+    assert_eq!(
+        notes,
+        "24: commands of hosts: `heddle exec HOST COMMAND` once the network is up, or `programs:` of the host (r0)\n"
+    );
+}
+
+/// Hosts have the addresses that are written, of any network; and those that Mininet would have given them.
+#[test]
+fn addresses_are_of_any_network() {
+    let text = |options: &str, a: &str| {
+        format!(
+            "net = Mininet({options})\nnet.addHost('a', ip={a})\nnet.addHost('b')\nnet.addSwitch('s')\nnet.addLink('a', 's')\nnet.addLink('b', 's')\n"
+        )
+    };
+    let (made, notes) = imported(&text("", "'192.168.7.1/24'"));
+    assert_eq!(
+        (made[0].as_str(), made[1].as_str(), notes.as_str()),
+        ("a: { kind: host, ipv4: \"192.168.7.1/24\" }", "b: host", "")
+    );
+    let (made, _) = imported(&text("ipBase='192.168.7.0/24', autoSetMacs=True", "'192.168.7.9'"));
+    assert_eq!(made[0], "a: { kind: host, ipv4: \"192.168.7.9/24\", mac: \"00:00:00:00:00:01\" }");
+    assert_eq!(made[1], "b: { kind: host, ipv4: \"192.168.7.2/24\", mac: \"00:00:00:00:00:02\" }");
+    let (made, notes) = imported(&text("", "'10.0.0.0/8'"));
+    assert_eq!(made[0], "a: host");
+    assert_eq!(notes, "2: the address 10.0.0.0/8 of `a` is not a host's: it is that of the subnet itself\n");
+}
+
+#[test]
+fn topologies_that_mininet_brings_along_are_there() {
+    for (call, first, count) in [
+        ("TreeTopo(depth=2, fanout=3)", "s2, h1", 12),
+        ("SingleSwitchTopo(4)", "h1, s1", 4),
+        ("LinearTopo(k=3, n=2)", "h1s1, s1", 8),
+        ("TorusTopo(3, 3)", "h1x1, s1x1", 27),
+        ("MinimalTopo()", "h1, s1", 2),
+    ] {
+        let (made, notes) =
+            imported(&format!("from mininet.topolib import *\nnet = Mininet(topo={call})\nnet.start()\n"));
+        let links = links(&made);
+        assert_eq!((links[0].as_str(), links.len(), notes.as_str()), (first, count, ""), "{call}");
+    }
+}
+
+#[test]
+fn what_is_not_known_is_skipped_and_said() {
+    let (made, notes) = imported(
+        "\
+import random, sys
+class T(Topo):
+    def build(self):
+        for i in range(int(sys.argv[1])):
+            self.addHost('x%d' % i)
+        if random.random() > 0.5:
+            self.addHost('y')
+        self.addHost('z%d' % random.randint(1, 9))
+        self.addLink(self.addHost('a'), self.addSwitch('s'), bw=random.choice([1, 2]))
+        self.addLink(self.addHost('b'), 's', **read_options())
+        self.addLink(*nodes)
+        yield self.addHost('c')
+",
+    );
+    assert_eq!(links(&made), ["a, s", "b, s"]);
+    for expected in [
+        "4: `for i in range(int(sys.argv[1])):` goes over what is not known here, and is not run: write it out",
+        "6: `if random.random() > 0.5:` depends on what is not known here, and is taken as false: write it out",
+        "8: `self.addHost('z%d' % random.randint(1, 9...`: a node whose name is not known here",
+        "9: `bw=..` of a link: no rate that is known here",
+        "10: `self.addLink(self.addHost('b'), 's', **r...`: options of the link that are not known here",
+        "11: `self.addLink(*nodes)`: no nodes that are known here",
+        "12: `yield self.addHost('c')` is not understood",
+    ] {
+        assert!(notes.contains(expected), "{expected}\n{notes}");
+    }
+}
+
+/// Whatever a program does, it ends, and what it had made is there.
+#[test]
+fn programs_end() {
+    let before = "net = Mininet()\nnet.addLink(net.addHost('a'), net.addSwitch('s'))\n";
+    for (rest, expected) in [
+        ("while True:\n    pass\n", "the program goes on for too long"),
+        ("x = 'x'\nwhile 1:\n    x = x + x\n", "the program goes on for too long"),
+        ("def f(n):\n    return f(n + 1)\nf(0)\n", "calls within calls"),
+        ("x = []\nfor i in range(100000):\n    x = [x]\nprint(x == [x], str(x))\n", ""),
+        ("x = [0] * 10 ** 12\ny = range(10 ** 15)\nz = 10 ** 99 + 'a'.zfill(10 ** 9)\n", ""),
+        ("class A(A): pass\nA().x.y\nclass B(Topo, B, A): pass\nB()\n", ""),
+        (
+            "x = 1\nfor i in range(1 << 62, -1, -3): x //= 0\ny = -9223372036854775807 - 1\nz = abs(y) + y // -1 + y % -1\n",
+            "",
+        ),
+    ] {
+        let (made, notes) = imported(&format!("{before}{rest}"));
+        assert_eq!(links(&made), ["a, s"], "{rest}");
+        assert!(notes.contains(expected), "{rest}: {notes}");
+    }
+    let deep = format!(
+        "{before}x = {}1{}\ny = {}\n{}\n",
+        "(".repeat(5_000),
+        ")".repeat(5_000),
+        "1+".repeat(9_000),
+        "x.".repeat(5_000)
+    );
+    assert_eq!(links(&imported(&deep).0), ["a, s"]);
+    let nested = (0..300).map(|depth| " ".repeat(depth) + "if 1:\n").collect::<String>();
+    assert_eq!(links(&imported(&format!("{before}{nested}{}pass\n", " ".repeat(300))).0), ["a, s"]);
+    let chain = format!("{before}if 0: pass\n{}", "elif 0: pass\n".repeat(3_000));
+    assert_eq!(links(&imported(&chain).0), ["a, s"]);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_words_are_a_program(words in proptest::collection::vec("(for|in|if|else|:|\n|\n  |\n    |def|class|lambda|self|net|x|\\(|\\)|\\[|\\]|\\{|\\}|,|=|\\+|\\*\\*|\\*|%|\\.|'s%d'|f'h\\{x\\}'|1|-1|addHost|addLink|range|return|while|not|and|super|print|\"\"\"|#) ?", 0..60)) {
+        let text = format!("net.addLink(net.addHost('a'), net.addSwitch('b'))\n{}", words.concat());
+        if let Ok(imported) = import(&Source { name: "x.py".to_owned(), text }) {
+            proptest::prop_assert!(parse(&Source { name: "made".to_owned(), text: imported.text.clone() }).is_ok(), "{}", imported.text);
+        }
+    }
+}
