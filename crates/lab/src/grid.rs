@@ -1,6 +1,6 @@
 //! Rows and columns as text: for a terminal, and as comma-separated values.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle};
 
 use crate::terminal;
 
@@ -10,10 +10,15 @@ pub(crate) const WIDTH_OF_PIPE: u16 = 140;
 /// How far the further lines of a line that is broken stand from the left.
 const INDENT: usize = 4;
 
+/// What a row is about has so much room at least, or else all columns are folded.
+const ABOUT_WIDTH: usize = 14;
+
 /// Rows and columns of text.
 pub(crate) struct Grid {
     table: Table,
-    columns: usize,
+    headings: Vec<String>,
+    /// Until it is rendered.
+    rows: Vec<Vec<String>>,
 }
 
 impl Grid {
@@ -23,7 +28,8 @@ impl Grid {
         let mut table = Table::new();
         table.load_style(TableStyle::new().header_separator(rule).bottom_border(rule));
         table.set_header(headings.iter().map(AsRef::as_ref));
-        Self { table, columns: headings.len() }
+        let headings = headings.iter().map(|heading| heading.as_ref().to_owned()).collect();
+        Self { table, headings, rows: Vec::new() }
     }
 
     /// Draws a line between rows.
@@ -35,8 +41,8 @@ impl Grid {
 
     /// Adds a row with one cell a column.
     pub fn row(&mut self, cells: Vec<String>) {
-        assert_eq!(cells.len(), self.columns, "a row has one cell a column");
-        self.table.add_row(cells);
+        assert_eq!(cells.len(), self.headings.len(), "a row has one cell a column");
+        self.rows.push(cells);
     }
 
     /// The text as wide as it needs, with these columns set to the right.
@@ -47,12 +53,32 @@ impl Grid {
 
     /// The text folded to at most `width` columns.
     pub fn render_within(mut self, to_the_right: &[usize], width: u16) -> String {
+        if self.widths().iter().sum::<usize>() > usize::from(width) {
+            self.rows.iter_mut().for_each(|cells| fold_names(cells));
+            // What stands below each other in a row belongs together: only what the row is about is folded, as long as that has room.
+            let widths = self.widths();
+            let is_roomy = widths[1..].iter().sum::<usize>() + ABOUT_WIDTH <= usize::from(width);
+            self.table.add_rows(std::mem::take(&mut self.rows));
+            for column in self.table.column_iter_mut().skip(1).filter(|_| is_roomy) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
+        }
         self.align(to_the_right);
         self.table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         self.text()
     }
 
+    /// How wide columns are with the blanks around them, if nothing is folded.
+    fn widths(&self) -> Vec<usize> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|cells| &cells[column]).chain([&self.headings[column]]);
+            cells.flat_map(|cell| cell.lines()).map(|line| line.chars().count()).max().unwrap_or(0) + 2
+        };
+        (0..self.headings.len()).map(width).collect()
+    }
+
     fn align(&mut self, to_the_right: &[usize]) {
+        self.table.add_rows(std::mem::take(&mut self.rows));
         for &column in to_the_right {
             if let Some(column) = self.table.column_mut(column) {
                 column.set_cell_alignment(CellAlignment::Right);
@@ -62,6 +88,21 @@ impl Grid {
 
     fn text(&self) -> String {
         self.table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    }
+}
+
+/// Breaks the names of figures behind their commas, in a row that has several below each other: those of all columns go on in the same line.
+fn fold_names(cells: &mut [String]) {
+    let [_, names, figures @ ..] = cells else { return };
+    let lines = names.lines().count();
+    if lines < 2 || figures.iter().any(|cell| cell.split('\n').count() != lines) {
+        return;
+    }
+    let breaks: Vec<usize> = names.lines().map(|name| name.matches(", ").count()).collect();
+    *names = names.replace(", ", ",\n");
+    for cell in figures {
+        let padded = cell.split('\n').zip(&breaks).map(|(line, more)| line.to_owned() + &"\n".repeat(*more));
+        *cell = padded.collect::<Vec<_>>().join("\n");
     }
 }
 
@@ -79,5 +120,33 @@ pub fn quoted(field: &str) -> String {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
         field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_below_each_other_stays_in_its_line() {
+        let mut grid = Grid::new(&["case", "metric", "live", "simulated"]);
+        grid.row(
+            [
+                "links.leaf1-spine1.delay 1ms",
+                "goodput, mean (Mbit/s)\none-way delay, p99 (ms)\ndrops",
+                "65 ± 93\n11.7\n31",
+                "67 ± 21\n15.6\n33",
+            ]
+            .map(str::to_owned)
+            .into(),
+        );
+        let text = grid.render_within(&[2, 3], 60);
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+        for (name, figures) in
+            [("goodput,", ["65 ± 93", "67 ± 21"]), ("one-way delay,", ["11.7", "15.6"]), ("drops", ["31", "33"])]
+        {
+            let line = text.lines().find(|line| line.contains(name)).expect("it is there");
+            assert!(figures.iter().all(|figure| line.contains(figure)), "{text}");
+        }
     }
 }

@@ -686,9 +686,7 @@ impl Rebase for ServiceState {
         } = self;
         sweeps_at.rebase(by);
         cookies_until.rebase(by);
-        if let Some(conntrack) = conntrack {
-            conntrack.rebase(by);
-        }
+        conntrack.rebase(by);
         for opened in opened {
             opened.asked_at.rebase(by);
             opened.offloading.rebase(by);

@@ -70,6 +70,8 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             network.add_key(&entry.key, "image", text_of(&image));
             let what = "what an image starts by itself: the host's `programs:` start its routing daemons, as in `programs: { frr: /usr/lib/frr/docker-start }`";
             network.leave_out(what, line, &entry.key);
+            let what = "a device for each link, with the addresses that the image's own configuration gives it: the host's `interfaces:` name them, as in `interfaces: { s1: { ipv4: 10.0.1.254/24 } }` by its neighbour; until then it has one device, `eth0`, for all links";
+            network.leave_out(what, line, &entry.key);
         }
         for key in entries(&entry.value) {
             if is_host

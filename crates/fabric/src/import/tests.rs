@@ -124,6 +124,7 @@ fn routers_of_containerlab_are_hosts_that_forward() {
             .contains("start its routing daemons, as in `programs: { frr: /usr/lib/frr/docker-start }` (r1, r2)"),
         "{notes:?}"
     );
+    assert!(notes.join("\n").contains("until then it has one device, `eth0`, for all links (r1, r2)"), "{notes:?}");
 }
 
 #[test]

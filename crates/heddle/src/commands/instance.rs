@@ -225,18 +225,24 @@ fn network_of_file(word: &str) -> Result<Option<String>, Report> {
     if !is_file(word) || up.iter().any(|name| name == word) {
         return Ok(None);
     }
-    let (_, fabric) = file::read(Path::new(word))?;
-    if up.contains(&fabric.name) {
-        return Ok(Some(fabric.name));
-    }
-    let is_made_of_it = |name: &&String| {
+    let made_of = |name: &String| {
         let status = Instance::connect(name).ok().flatten().and_then(|instance| instance.status().ok());
-        status.is_some_and(|status| status.file == word && status.fabric == fabric.name)
+        status.filter(|status| status.file == word).map(|status| (name.clone(), status.fabric))
     };
-    let mut made_of_it = up.iter().filter(is_made_of_it);
-    Ok(Some(match (made_of_it.next(), made_of_it.next()) {
-        (Some(only), None) => only.clone(),
-        _ => fabric.name,
+    let made_of_it: Vec<(String, String)> = up.iter().filter_map(made_of).collect();
+    let fabric = match (file::read(Path::new(word)), made_of_it.as_slice()) {
+        (Ok((_, fabric)), _) => fabric.name,
+        // Nobody has to mend a file to stop what was made of it.
+        (Err(_), [(name, _)]) => return Ok(Some(name.clone())),
+        (Err(error), _) => return Err(error),
+    };
+    if up.contains(&fabric) {
+        return Ok(Some(fabric));
+    }
+    let mut so_called = made_of_it.into_iter().filter(|(_, its)| *its == fabric);
+    Ok(Some(match (so_called.next(), so_called.next()) {
+        (Some((only, _)), None) => only,
+        _ => fabric,
     }))
 }
 

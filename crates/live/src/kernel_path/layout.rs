@@ -46,7 +46,7 @@ pub const KEY_WORDS: usize = 5;
 pub const FREE: u64 = 0;
 /// Its packets are taken by the kernel path.
 pub const LIVE: u64 = 1;
-/// No more of them are, but those that have been taken go on.
+/// None of them is any more. Its place is not taken again before a packet that had found it there is long gone.
 pub const LEAVING: u64 = 2;
 
 /// The kinds of flows, in the upper half of a key's last word.

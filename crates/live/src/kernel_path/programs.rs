@@ -13,8 +13,8 @@
 use std::os::fd::BorrowedFd;
 
 use super::layout::{
-    BUCKET_BITS, FACTOR, FLOW_WORDS, FREE, KEY_WORDS, LIVE, TCP_OVER_IPV4, TCP_OVER_IPV6, UDP_OVER_IPV4, UDP_OVER_IPV6,
-    WAYS, word,
+    BUCKET_BITS, FACTOR, FLOW_WORDS, KEY_WORDS, LIVE, TCP_OVER_IPV4, TCP_OVER_IPV6, UDP_OVER_IPV4, UDP_OVER_IPV6, WAYS,
+    word,
 };
 use crate::bpf::{Alu, Assembler, Condition, Instruction, Register, Size, helper};
 use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
@@ -84,20 +84,12 @@ const fn of_word(number: usize) -> i16 {
 /// that one's, and what this host sends is the worker's to judge.
 pub fn departures(table: BorrowedFd<'_>, seed: u64, (device, in_hub): (u32, u32)) -> Vec<Instruction> {
     let mut program = Assembler::default();
-    let (none, any) = (program.label(), program.label());
+    let none = program.label();
     program.alu_by(Alu::Move, R6, R1);
-    find(&mut program, (table, seed), true, none);
+    find(&mut program, (table, seed), none);
     program.load(Size::Double, R1, R9, of_word(word::FROM));
     program.jump_if(Condition::NotEqual, R1, in_hub.cast_signed(), none);
-    // Who is reached by another address, or sends from one, is the worker's to find.
-    program.load(Size::Double, R1, R9, of_word(word::ONLY));
-    program.jump_if(Condition::Equal, R1, 0, any);
-    program.load(Size::Double, R2, R7, 0);
-    program.jump_if_by(Condition::NotEqual, R1, R2, none);
-    program.load(Size::Double, R1, R9, of_word(word::ONLY_REST));
-    program.load(Size::Word, R2, R7, 8);
-    program.jump_if_by(Condition::NotEqual, R1, R2, none);
-    program.place(any);
+    is_between(&mut program, none);
     program.alu(Alu::Move, R1, device.cast_signed());
     program.alu(Alu::Move, R2, 0);
     program.call(helper::REDIRECT);
@@ -113,11 +105,13 @@ pub fn flows(table: BorrowedFd<'_>, seed: u64) -> Vec<Instruction> {
     let (none, send, tcp_over_ipv6) = (program.label(), program.label(), program.label());
     let (udp_over_ipv4, udp_over_ipv6) = (program.label(), program.label());
     program.alu_by(Alu::Move, R6, R1);
-    find(&mut program, (table, seed), false, none);
+    // Also here only what is live: a host that sends to its device of the kernel path by itself would go on with a flow that has been taken back.
+    find(&mut program, (table, seed), none);
     // Another host's may have the same addresses, if somebody has made them up.
     program.load(Size::Double, R1, R9, of_word(word::FROM));
     program.load(Size::Word, R2, R6, DEVICE);
     program.jump_if_by(Condition::NotEqual, R1, R2, none);
+    is_between(&mut program, none);
     program.alu(Alu::Move, R1, 1);
     program.add_atomically(R9, of_word(word::PACKETS), R1);
     program.load(Size::Word, R1, R6, LENGTH);
@@ -172,8 +166,8 @@ const fn lower_half() -> i16 {
     4 - upper_half()
 }
 
-/// Has R9 point to the flow of the packet in R6, or goes on at `none`. `is_live`: only if its packets are still taken.
-fn find(program: &mut Assembler, (table, seed): (BorrowedFd<'_>, u64), is_live: bool, none: crate::bpf::Label) {
+/// Has R9 point to the live flow of the packet in R6, and R7 to its frame, or goes on at `none`.
+fn find(program: &mut Assembler, (table, seed): (BorrowedFd<'_>, u64), none: crate::bpf::Label) {
     let (ipv4, known, found) = (program.label(), program.label(), program.label());
     program.load(Size::Word, R2, R6, VLAN_PRESENT);
     program.jump_if(Condition::NotEqual, R2, 0, none);
@@ -232,11 +226,7 @@ fn find(program: &mut Assembler, (table, seed): (BorrowedFd<'_>, u64), is_live: 
         let next = program.label();
         let at = |number: usize| of_word(way * FLOW_WORDS + number);
         program.load(Size::Double, R1, R9, at(word::STATE));
-        if is_live {
-            program.jump_if(Condition::NotEqual, R1, LIVE as i32, next);
-        } else {
-            program.jump_if(Condition::Equal, R1, FREE as i32, next);
-        }
+        program.jump_if(Condition::NotEqual, R1, LIVE as i32, next);
         for number in 0..KEY_WORDS {
             program.load(Size::Double, R1, R9, at(word::KEY + number));
             program.load(Size::Double, R2, R10, KEY + of_word(number));
@@ -248,6 +238,19 @@ fn find(program: &mut Assembler, (table, seed): (BorrowedFd<'_>, u64), is_live: 
     }
     program.jump(none);
     program.place(found);
+}
+
+/// Goes on at `none` if the flow in R9 is of packets between two MAC addresses only, and the frame in R7 is of others: who is reached by another address, or sends from one, is the worker's to find.
+fn is_between(program: &mut Assembler, none: crate::bpf::Label) {
+    let any = program.label();
+    program.load(Size::Double, R1, R9, of_word(word::ONLY));
+    program.jump_if(Condition::Equal, R1, 0, any);
+    program.load(Size::Double, R2, R7, 0);
+    program.jump_if_by(Condition::NotEqual, R1, R2, none);
+    program.load(Size::Double, R1, R9, of_word(word::ONLY_REST));
+    program.load(Size::Word, R2, R7, 8);
+    program.jump_if_by(Condition::NotEqual, R1, R2, none);
+    program.place(any);
 }
 
 /// Goes on at `none` if so many bytes of the frame are not at hand.
