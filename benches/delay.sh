@@ -43,7 +43,7 @@ slowest=
 for switch in "${switches[@]}"; do
     read -r most _ < <(through "$switch" 0 1)
     printf '%-10s takes %6.2f M frames/s\n' "$switch" "$most"
-    slowest=$(printf '%s\n' $slowest "$most" | sort -g | head -1)
+    slowest=$(printf '%s\n' "${slowest:-$most}" "$most" | sort -g | head -1)
 done
 rate=$(awk -v most="$slowest" 'BEGIN { printf "%d", most * 1e5 }')
 for _ in $(seq "$rounds"); do
