@@ -8,8 +8,6 @@ set -euo pipefail
 shopt -s inherit_errexit
 rounds=${1:-5} seconds=${2:-2}
 here=$(cd "$(dirname "$0")/.." && pwd)
-# shellcheck source=benches/testpmd.sh
-source "$here/benches/testpmd.sh"
 # shellcheck source=benches/vhost-user.sh
 source "$here/benches/vhost-user.sh"
 counts=(1024 100000)

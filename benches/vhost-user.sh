@@ -1,6 +1,8 @@
-# What benches with DPDK programs behind vhost-user sockets share; they source it behind benches/testpmd.sh, whose variables it uses. Sets `has_ovs`: whether Open vSwitch with
+# What benches with DPDK programs behind vhost-user sockets share; they source it in place of benches/testpmd.sh, which it sources. Sets `has_ovs`: whether Open vSwitch with
 # DPDK is there (and huge pages can be reserved for it, as root).
 # shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck source=benches/testpmd.sh
+source "$here/benches/testpmd.sh"
 macs=(02:00:00:00:00:01 02:00:00:00:00:02)
 eal=(--no-pci --no-huge --no-shconf --no-telemetry)
 
