@@ -9,6 +9,11 @@ use crate::crowding::Crowding;
 
 /// The share of a new sample in an average, as a power of two: an eighth.
 const SAMPLE_SHIFT: u32 = 3;
+/// The same in how far samples are from their average: a thirty-second.
+const DEVIATION_SHIFT: u32 = 5;
+/// Such a share of samples' mean deviation is how far their average may be from what it would be of many. For exponential ones the average of eight deviates by 0.35 of it, and few
+/// are as even.
+const DOUBT: u64 = 2;
 /// What a failure costs at least: more than most servers need for an answer, so that those that fail fast don't seem to be fast.
 const PENALTY_MIN: Span = Span::from_ms(100);
 /// No failure and no silence costs more.
@@ -33,9 +38,29 @@ fn less(a: Span, b: Span) -> Span {
     Span::from_ps(a.as_ps().saturating_sub(b.as_ps()))
 }
 
+fn apart(a: Span, b: Span) -> Span {
+    less(a.max(b), a.min(b))
+}
+
+/// What to take for a value of which there is so much doubt, beside others' mean: the value where it is far from that, the mean where it may be by chance. In between as much of the
+/// difference as its square has of both squares (as an empirical Bayes estimator; James and Stein, 1961).
+pub(crate) fn towards(mean: Span, value: Span, doubt: Span) -> Span {
+    /// Parts of a difference.
+    const PARTS: u128 = 1 << 16;
+    let difference = apart(value, mean);
+    let square = |span: Span| u128::from(span.as_ns()) * u128::from(span.as_ns());
+    let (of_difference, of_doubt) = (square(difference), square(doubt));
+    if of_difference + of_doubt == 0 {
+        return value;
+    }
+    let parts = of_difference * PARTS / (of_difference + of_doubt);
+    let kept = Span::from_ps((u128::from(difference.as_ps()) * parts / PARTS) as u64);
+    if value >= mean { mean + kept } else { less(mean, kept) }
+}
+
 /// Moves an average towards a sample; the first samples count more, so that the first one does not stay for long.
-fn average(mean: Span, sample: Span, samples: u64) -> Span {
-    let share = (samples + 1).min(1 << SAMPLE_SHIFT);
+fn average(mean: Span, sample: Span, samples: u64, shift: u32) -> Span {
+    let share = (samples + 1).min(1 << shift);
     if sample >= mean { mean + less(sample, mean) / share } else { less(mean, less(mean, sample) / share) }
 }
 
@@ -56,6 +81,8 @@ pub(crate) struct Estimates {
     service: Span,
     /// When `service` last changed.
     service_at: Time,
+    /// How far from `service` those times are, on average.
+    deviation: Span,
     /// Latency whose peaks count at once.
     peak: Span,
     peak_at: Time,
@@ -97,13 +124,17 @@ impl Estimates {
     fn observe(&mut self, now: Time, latency: Option<Span>, half_life: Span) {
         let began = latency.map_or(Time::ZERO, |latency| Time::from_ps(now.as_ps().saturating_sub(latency.as_ps())));
         let worked = now.since(self.busy_since.max(began));
-        self.service = average(self.service, worked, self.samples);
+        if self.samples > 0 {
+            let deviation = apart(worked, self.service);
+            self.deviation = average(self.deviation, deviation, self.samples - 1, DEVIATION_SHIFT);
+        }
+        self.service = average(self.service, worked, self.samples, SAMPLE_SHIFT);
         self.service_at = now;
         if let Some(latency) = latency {
             self.crowding.answered(now, latency, half_life);
         }
         let latency = latency.unwrap_or(worked);
-        self.latency = average(self.latency, latency, self.samples);
+        self.latency = average(self.latency, latency, self.samples, SAMPLE_SHIFT);
         self.observe_peak(now, latency, half_life);
         self.samples += 1;
         self.busy_since = now;
@@ -168,6 +199,11 @@ impl Estimates {
         Some(fastest + faded(less(service, fastest), now.since(self.service_at), half_life))
     }
 
+    /// How far the time from answer to answer may be from what it is on a long average, by how samples differ.
+    pub fn doubt(&self) -> Span {
+        self.deviation / DOUBT
+    }
+
     /// How long a request takes on average, as it is believed after a while without work, as [`Self::service_for`].
     pub fn latency_for(&self, now: Time, fastest: Span, half_life: Span) -> Option<Span> {
         let latency = self.crowding.latency()?;
@@ -188,6 +224,7 @@ impl Rebase for Estimates {
             latency: _,
             service: _,
             service_at,
+            deviation: _,
             peak: _,
             peak_at,
             crowding,
@@ -213,6 +250,33 @@ mod tests {
     fn half_fades_in_a_half_life() {
         let left = |ms| faded(Span::from_ms(80), Span::from_ms(ms), HALF_LIFE);
         assert_eq!([0, 500, 1_000, 2_000, 90_000].map(left), [80, 60, 40, 20, 0].map(Span::from_ms));
+    }
+
+    #[test]
+    fn what_is_far_from_others_beside_its_doubt_is_believed() {
+        let towards = |value, doubt| towards(Span::from_ms(4), Span::from_ms(value), Span::from_ms(doubt));
+        assert_eq!([towards(10, 0), towards(2, 0), towards(4, 0)], [10, 2, 4].map(Span::from_ms));
+        // As far as its doubt: half of it.
+        assert_eq!([towards(10, 6), towards(2, 2)], [7, 3].map(Span::from_ms));
+        assert_eq!(towards(4, 100), Span::from_ms(4));
+        assert!(towards(10, 60) < Span::from_us(4_100), "it may be by chance");
+    }
+
+    #[test]
+    fn samples_that_differ_leave_doubt() {
+        let after = |times: [u64; 2]| {
+            let (mut estimates, mut now) = (Estimates::default(), 0);
+            for ms in times.into_iter().cycle().take(200) {
+                estimates.opened(at(now));
+                estimates.answered(at(now + ms), Span::from_ms(ms), HALF_LIFE);
+                now += ms;
+            }
+            estimates.doubt()
+        };
+        assert_eq!(after([10, 10]), Span::ZERO);
+        // Each is nine or ten away from a mean of ten.
+        let doubt = after([1, 20]);
+        assert!((Span::from_ms(4)..Span::from_ms(6)).contains(&doubt), "{doubt:?}");
     }
 
     #[test]

@@ -15,11 +15,12 @@ use bond::{Accept, DropReason, End, MemberId, Transmit};
 use link::Verdict;
 use machine::Time;
 use topology::{BondEndId, NetPort};
-use vswitch::FLOOD;
+use vswitch::{FLOOD, UNKNOWN};
 
 use crate::driver::{Driver, Loss, Tag};
 use crate::ends::Role;
 use crate::graph::{Egress, EgressKind, Graph, Moment};
+use crate::map::Map;
 use crate::paths::{Exit, Key, LEARNED_MAX, Origin};
 
 /// Buffers of bursts, to be used again.
@@ -150,6 +151,12 @@ impl<P> Graph<P> {
         from: Origin,
         packets: &mut Vec<P>,
     ) {
+        // A pipeline decides about each.
+        if let Err(port) = from.place()
+            && self.leads_to_pipeline(&moment.tables.map, port)
+        {
+            return packets.drain(..).for_each(|packet| self.depart_steered(moment, driver, port, packet));
+        }
         let mut run = self.bursts.spare.pop().unwrap_or_default();
         // The bond that the run leaves by, while there is one.
         let mut bond = None;
@@ -181,7 +188,7 @@ impl<P> Graph<P> {
                 }
                 None => {
                     self.send_alone(moment, driver, from, packet);
-                    if learned < LEARNED_MAX && forwarding.to != FLOOD {
+                    if learned < LEARNED_MAX && ![FLOOD, UNKNOWN].contains(&forwarding.to) {
                         learned += 1;
                         self.learn(moment, driver, key, forwarding);
                     }
@@ -192,6 +199,13 @@ impl<P> Graph<P> {
             self.leave_by_bond(moment, driver, end, &mut run);
         }
         self.bursts.spare.push(run);
+    }
+
+    /// Whether the next node by this port is a switch that has a pipeline.
+    #[inline]
+    fn leads_to_pipeline(&self, map: &Map, port: NetPort) -> bool {
+        let at = || map.switch(map.taker(self.egress[port].far).node());
+        !self.pipelines.is_empty() && at().is_some_and(|at| self.pipelines[at].is_some())
     }
 
     /// Sends a packet off from hop to hop.

@@ -3,7 +3,7 @@
 //! A worker of a shaped network stands for hardware: it should be on time even when programs in the hosts, or others on the
 //! machine, want all cores. Measured on 2 cores beside a build that kept both busy: 1.5 ms late on average as an ordinary thread, 0.03 ms
 //! in real-time class. A worker of an unshaped network shares the cores with the programs that it serves, as they are:
-//! there, late is only slow.
+//! there, late is only slow, and more urgent than they it would keep them from the core while somebody floods it (decision 93).
 //!
 //! A controller's threads run for some ten microseconds at a time, and six wake-ups lie between a write and its answer. Beside programs that
 //! want all cores, one wake-up in 200 waited for up to 4 ms, mostly until a tick of the clock: a thread that is woken within 0.3 ms of its last
@@ -48,7 +48,8 @@ pub fn raise(shaped: bool) {
     let real_time = Attributes { policy: libc::SCHED_RR as u32, priority: 1, ..Attributes::default() };
     let nice = Attributes { nice: NICE, ..fair };
     // A worker of an unshaped network has no times to keep and may be busy all the time: it must not keep a CPU from everybody.
-    let wishes = if shaped { &[real_time, nice, fair][..] } else { &[nice, fair] };
+    let given = Attributes { nice: given_nice(), ..fair };
+    let wishes = if shaped { &[real_time, nice, fair][..] } else { &[given] };
     if !wishes.iter().any(|&wish| set(wish).is_ok()) {
         tracing::info!("workers run at the default priority");
     }
@@ -57,13 +58,18 @@ pub fn raise(shaped: bool) {
 /// Has the kernel run the calling thread soon after it wakes, for short slices, and often, if this user may ask for that. Who has started
 /// the process with a priority of his own choice keeps it.
 pub fn hasten() {
-    // SAFETY: getpriority(2) takes numbers and gives one; 0 is the calling thread, which exists.
-    let given = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    let given = given_nice();
     let with = |nice| Attributes { policy: libc::SCHED_OTHER as u32, nice, runtime: SLICE_NS, ..Attributes::default() };
     let wishes = if given == 0 { &[CONTROLLER_NICE, 0][..] } else { &[given] };
     if !wishes.iter().any(|nice| set(with(*nice)).is_ok()) {
         tracing::debug!("the kernel keeps its slice for this thread");
     }
+}
+
+/// The nice value that the calling thread has by whoever started the process.
+fn given_nice() -> i32 {
+    // SAFETY: getpriority(2) takes numbers and gives one; 0 is the calling thread, which exists.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
 fn set(mut attributes: Attributes) -> io::Result<()> {

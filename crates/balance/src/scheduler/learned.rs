@@ -4,11 +4,15 @@
 //! one at a time. One that works on all at once takes as long as ever, whatever is in front, and the span between its answers is the shorter the more it has: by that
 //! alone the fullest would get all. Which of the two a server is follows from how its answers take longer with the crowd ([`crate::crowding`]). For one of the second
 //! kind its time counts as often as it has more than others: the fastest, and among equals the emptiest, gets the connection.
+//!
+//! Requests differ, and so do the last few of two servers that are equal. What a server's time differs from the mean of all counts only as far as that is more than chance, by how much its
+//! own times differ among each other. What is heard of an answer is its beginning: a server whose link to the clients is full of long answers seems to be as fast as before.
 
 use machine::{Rebase, Rng, Span, Time};
 
 use super::schedule::{Client, Schedule};
 use crate::crowding::WHOLE;
+use crate::estimate::towards;
 use crate::server::Server;
 use crate::server_id::ServerId;
 use crate::servers::Servers;
@@ -33,7 +37,8 @@ pub(crate) fn service_times(now: Time, servers: &Servers) -> Option<(Span, Span)
 
 /// When a new connection would be answered, in picoseconds for each unit of weight. A server of which nothing is known is as fast as the mean.
 pub(crate) fn expected_delay(now: Time, server: &Server, (fastest, mean): (Span, Span), half_life: Span) -> u64 {
-    per_weight(server.estimates.service_for(now, fastest, half_life).unwrap_or(mean), server)
+    let service = server.estimates.service_for(now, fastest, half_life);
+    per_weight(service.map_or(mean, |service| towards(mean, service, server.estimates.doubt())), server)
 }
 
 /// What a server that works on all at once is held against.

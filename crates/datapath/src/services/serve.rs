@@ -137,6 +137,7 @@ impl<P> Graph<P> {
             Decision::Drop => None,
             Decision::Lost(loss) => return lose(driver, loss, packet),
         };
+        self.services.stopped += 1;
         if !self.say(moment, driver, port, packet, answer) && decision != Decision::Exhausted {
             driver.count(Loss::Service);
         }

@@ -203,6 +203,8 @@ pub struct ServiceState {
     pub(super) offloads: Offloads,
     /// What is written into a packet.
     fields: Vec<Field>,
+    /// Packets that have come no further than here.
+    pub(super) stopped: u64,
 }
 
 impl ServiceState {
@@ -232,6 +234,12 @@ impl ServiceState {
         state.changes = has_peers.then(VecDeque::new);
         state.place_hosts(services);
         state
+    }
+
+    /// How many packets have come no further than to services: those were answered here or dropped. Only ever more.
+    #[inline]
+    pub const fn stopped(&self) -> u64 {
+        self.stopped
     }
 
     /// The place of this balancer among those of a service.
@@ -683,6 +691,7 @@ impl Rebase for ServiceState {
             tunnel: _,
             offloads: _,
             fields: _,
+            stopped: _,
         } = self;
         sweeps_at.rebase(by);
         cookies_until.rebase(by);

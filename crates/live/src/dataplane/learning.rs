@@ -141,7 +141,11 @@ impl Worker {
         let hash = FlowKey::parse(packet.ethernet()).map_or(FlowHash(0), |key| key.hash());
         if self.plan.asks_flows() {
             self.edge.stamp(now, &mut packet, Forwarding { to: UNKNOWN, hash }, Tag::None);
-            return self.depart_alone(entry, now, packet);
+            // A bond, or a host with several ports, chooses where a packet leaves that is for somebody; this one leaves where it has come.
+            if !self.plan.map().taker(entry.port).is_direct() {
+                return self.depart_alone(entry, now, packet);
+            }
+            return self.edge.entering.push(packet);
         }
         if !self.edge.may_flood(entry.key.host, now, &packet) {
             return self.edge.pool.put(packet);

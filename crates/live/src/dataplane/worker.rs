@@ -250,7 +250,14 @@ impl Worker {
                 self.awake_since = looked;
             }
             busy.clear();
-            turns.look((0..ready.len()).filter_map(|at| ready.port(at)).map(|port| port.host));
+            let ports = || (0..ready.len()).map(|at| ready.port(at));
+            if ready.len() > 0 && ports().all(|port| port.is_some_and(|port| turns.rests(port.host, looked))) {
+                turns.look_at_resting(looked);
+                std::thread::yield_now();
+                continue;
+            }
+            turns.look_away();
+            turns.look(ports().flatten().map(|port| port.host), looked);
             for at in 0..ready.len() {
                 let Some(port) = ready.port(at) else {
                     match self.handle_commands() {
@@ -264,13 +271,12 @@ impl Worker {
                     }
                 };
                 // Where links have rates, those and their queues say what becomes of whom.
-                if !self.plan.is_shaped() && !turns.is_next(port.host) {
+                if turns.rests(port.host, looked) || !self.plan.is_shaped() && !turns.is_next(port.host) {
                     continue;
                 }
-                if self.read_burst(port) {
+                if self.read_in_turn(port, &mut turns) {
                     busy.push(port);
                 }
-                turns.read(Some(port.host), self.done_until);
             }
             // Who has sent a burst is likely to have sent more: to ask the kernel first would cost as much as several frames. Others wait for it no longer
             // than for a few ports in a row, and not at all if such a burst takes long.
@@ -279,13 +285,24 @@ impl Worker {
                     break;
                 }
                 self.take_handed();
-                busy.retain(|port| {
-                    let is_full = self.read_burst(*port);
-                    turns.read(Some(port.host), self.done_until);
-                    is_full
-                });
+                busy.retain(|port| self.read_in_turn(*port, &mut turns));
             }
         }
+    }
+
+    /// Reads a burst of a host, and counts the time for it; whether it may be read again at once.
+    #[inline]
+    fn read_in_turn(&mut self, port: PortKey, turns: &mut Turns) -> bool {
+        let (stopped, entered) = (self.graph.services.stopped(), self.edge.state.entered);
+        let is_full = self.read_burst(port);
+        let since = self.done_until;
+        turns.read(Some(port.host), since);
+        let stopped = self.graph.services.stopped() - stopped;
+        if stopped == 0 || 2 * stopped <= self.edge.state.entered - entered || self.plan.is_shaped() {
+            return is_full;
+        }
+        turns.rest(port.host, since, self.now());
+        false
     }
 
     /// Carries out the daemon's commands.
