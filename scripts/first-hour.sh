@@ -158,9 +158,9 @@ if command -v pasta >/dev/null; then
     say heddle show programs -n out -- uplink
     say heddle down out -- "out is down"
 fi
-say heddle up --topo tree,2 -- "topo is up"
-say heddle ping --all -n topo -- "12/12 received"
-say heddle down --all -- "topo is down" "web is down"
+say heddle up --topo tree,2 -- "tree-2 is up"
+say heddle ping --all -n tree-2 -- "12/12 received"
+say heddle down --all -- "tree-2 is down" "web is down"
 cat > two.clab.yml <<'FILE'
 topology:
   nodes: { a: { kind: linux }, b: { kind: linux }, s: { kind: bridge } }

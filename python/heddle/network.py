@@ -32,7 +32,7 @@ def up(file: Source | None = None, *, topo: str | None = None, name: str | None 
     Args:
         file: The fabric file, or what would stand in it, as a dictionary.
         topo: A topology in a word in place of a file: ``tree,3``, ``leaf-spine,4,2,2``, ``single,4``.
-        name: What the running network is called; else as the fabric.
+        name: What the running network is called; else as the fabric, and of a topology in a word by that: ``tree-3``.
         wait: Whether to wait until bonds have converged.
 
     Raises:
@@ -44,7 +44,7 @@ def up(file: Source | None = None, *, topo: str | None = None, name: str | None 
         raise ValueError("up() takes a file or a topology: up('lab.fabric.yaml') or up(topo='tree,3')")
     if file is None:
         what = ["--topo", str(topo)]
-        called = name or "topo"
+        called = name or str(call_json("plan", *what)["fabric"]["name"])
     else:
         what = [text_of(file)[0]]
         called = name or str(call_json("check", *what, source=file)["name"])

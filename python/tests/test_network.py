@@ -117,6 +117,12 @@ def test_a_network_that_ran_before_goes_on(net: heddle.Network) -> None:
         heddle.attach("nobody")
 
 
+def test_a_topology_in_a_word_is_called_by_it() -> None:
+    with heddle.up(topo="single,2") as net:
+        assert net.name == "single-2"
+        assert [network.name for network in heddle.networks()] == ["single-2"]
+
+
 def test_a_topology_in_a_word() -> None:
     with heddle.up(topo="single,3", name="three") as net:
         assert (net.name, len(net)) == ("three", 3)

@@ -8,12 +8,13 @@ use schemars::{JsonSchema, SchemaGenerator};
 
 use crate::document::NamePair;
 use crate::error::Problems;
+use crate::names::is_name;
 use crate::parameters::{Plain, parameters, plain};
 use crate::quantity::{Bytes, Length, Percent, Rate, Whole, WrittenBack};
 use crate::read::{Fields, Read, section, shown};
 use crate::source::At;
 use crate::topologies::Specs;
-use crate::tree::{Node, Value};
+use crate::tree::{Entry, Node, Value};
 
 /// The queue of a link with a rate that says nothing about it: Linux's default (`txqueuelen`).
 const DEFAULT_QUEUE: u32 = 1_000;
@@ -306,22 +307,83 @@ impl Read for Links {
     }
 }
 
-/// One link of a list. Two names alone are what one writes first.
+/// One link of a list. Two names alone are what one writes first, in one of many ways.
 fn link(node: &Node, problems: &mut Problems<'_>) -> Option<At<LinkEntry>> {
-    let names = match &node.value {
-        Value::List(items) => items.as_slice(),
-        _ => &[],
+    let (place, message, label, hint) = match &node.value {
+        Value::List(items) => {
+            let [Node { value: Value::Scalar(a), .. }, Node { value: Value::Scalar(b), .. }] = items.as_slice() else {
+                return At::read(node, problems);
+            };
+            let found = "found a list of 2".to_owned();
+            let hint = format!("write `- between: [{}, {}]`", shown(a), shown(b));
+            (node.place, format!("a link is a map, {found}"), found, hint)
+        }
+        Value::Scalar(text) => {
+            let found = format!("found `{}`", shown(text));
+            let (a, b) = two_names(text).unwrap_or_else(|| ("NODE".to_owned(), "NODE".to_owned()));
+            let hint = format!("write `{{ between: [{a}, {b}] }}`");
+            (node.place, format!("a link is a map, {found}"), found, hint)
+        }
+        Value::Map(entries) => {
+            let Some((key, (a, b))) = others_ends(entries) else { return At::read(node, problems) };
+            let message = format!("there is no key `{}` here", key.key);
+            (key.key_place, message, "unknown key".to_owned(), format!("write `between: [{a}, {b}]`"))
+        }
+        Value::Null => return At::read(node, problems),
     };
-    let [Node { value: Value::Scalar(a), .. }, Node { value: Value::Scalar(b), .. }] = names else {
-        return At::read(node, problems);
-    };
-    problems.add(
-        node.place,
-        "a link is a map, found a list of 2",
-        "found a list of 2",
-        format!("write `- between: [{}, {}]`", shown(a), shown(b)),
-    );
+    problems.add(place, message, label, hint);
     None
+}
+
+/// Keys by which other tools name both ends of a link, in one list or one each.
+const OTHERS_ENDS: [&[&str]; 6] =
+    [&["endpoints"], &["nodes"], &["ends"], &["from", "to"], &["source", "target"], &["a", "b"]];
+
+/// Both ends of a link without `between`, as other tools write them, and the key that it begins with.
+fn others_ends(entries: &[Entry]) -> Option<(&Entry, (String, String))> {
+    if entries.iter().any(|entry| entry.key == "between") {
+        return None;
+    }
+    let find = |key: &str| entries.iter().find(|entry| entry.key == key);
+    let text = |node: &Node| match &node.value {
+        Value::Scalar(text) => node_of(text),
+        _ => None,
+    };
+    OTHERS_ENDS.iter().find_map(|keys| match keys {
+        [list] => {
+            let entry = find(list)?;
+            let Value::List(items) = &entry.value.value else { return None };
+            let [a, b] = items.as_slice() else { return None };
+            Some((entry, (text(a)?, text(b)?)))
+        }
+        [a, b] => {
+            let (a, b) = (find(a)?, find(b)?);
+            Some((a, (text(&a.value)?, text(&b.value)?)))
+        }
+        _ => None,
+    })
+}
+
+/// The two names in a text like `h1 s1`, `h1, s1`, `h1-s1` or `h1:eth0 -- s1:eth1`; `None`: it is not said where the one ends.
+fn two_names(text: &str) -> Option<(String, String)> {
+    let is_between = |c: char| c.is_whitespace() || ",<>".contains(c);
+    let words = text.split(is_between).filter(|word| !word.trim_matches('-').is_empty());
+    let words: Vec<&str> = words.collect();
+    let (a, b) = match words.as_slice() {
+        [a, b] => (*a, *b),
+        [one] => ["--", "-", ":"].iter().find_map(|mark| {
+            let (a, b) = one.split_once(mark)?;
+            (!b.contains(mark)).then_some((a, b))
+        })?,
+        _ => return None,
+    };
+    Some((node_of(a)?, node_of(b)?))
+}
+
+/// The node of an end that may name its interface as well: `h1:eth0`.
+fn node_of(end: &str) -> Option<String> {
+    let node = end.split(':').next().unwrap_or_default();
+    is_name(node).then(|| node.to_owned())
 }
 
 /// What a link does that is written as `own` where `defaults` hold.

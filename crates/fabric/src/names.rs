@@ -53,7 +53,16 @@ fn is_address(name: &str) -> bool {
 }
 
 /// What others call it, and what it is called here.
-const OTHERS_WORDS: [(&str, &str); 26] = [
+const OTHERS_WORDS: &[(&str, &str)] = &[
+    ("ip", "ipv4"),
+    ("ip4", "ipv4"),
+    ("ipaddr", "ipv4"),
+    ("ip-address", "ipv4"),
+    ("mgmt-ipv4", "ipv4"),
+    ("address", "ipv4"),
+    ("ip6", "ipv6"),
+    ("hwaddr", "mac"),
+    ("mac-address", "mac"),
     ("latency", "delay"),
     ("bw", "rate"),
     ("bandwidth", "rate"),

@@ -1,5 +1,7 @@
 //! Axes of one link: `vary: { links.h1-s1.delay: [1ms, 10ms] }`.
 
+use std::collections::BTreeSet;
+
 use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use topology::{Link, LinkId, Topology};
@@ -19,6 +21,9 @@ const SECTION: &str = "links.";
 
 /// Keys that change nothing on a link without a rate.
 const OF_RATES: [&str; 4] = ["rate", "queue", "ecn", "overhead"];
+
+/// So many links are named, one by one.
+const LINKS_NAMED: usize = 6;
 
 /// What a case sets on one link, in both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,7 +112,8 @@ impl OneLinkAxis {
         let ids = match links(topology, &self.link) {
             Ok(ids) => ids,
             Err(error) => {
-                problems.add(self.place, error.to_string(), "of an unknown link", error.hint());
+                let hint = problems.hint(|| self.known_links(topology));
+                problems.add(self.place, error.to_string(), "of an unknown link", hint);
                 return None;
             }
         };
@@ -121,6 +127,21 @@ impl OneLinkAxis {
         let Values { place, settings } = self.all.resolve(context, problems)?;
         let of_one = |set| OneLinkSetting { link: self.link.clone(), set };
         Some(Values { place, settings: settings.into_iter().map(|(text, set)| (text, of_one(set))).collect() })
+    }
+
+    /// The hint for a link that there is none of: the key of the one that was probably meant, and which links there are.
+    fn known_links(&self, topology: &Topology) -> String {
+        let names: BTreeSet<String> = topology.links.keys().map(|link| topology.link_name(link)).collect();
+        let of_link = parts(&self.key).map_or("", |(_, key)| key);
+        let near = nearest(&self.link, names.iter().map(String::as_str));
+        let near = near.map(|near| format!("did you mean `{SECTION}{near}.{of_link}`? "));
+        let more = if names.len() > LINKS_NAMED { ", ... (`heddle show links FILE` lists them)" } else { "" };
+        // Those of a node that is named come first: there the other one is wrong.
+        let is_of_named = |name: &&String| name.split('-').any(|node| self.link.split('-').any(|own| own == node));
+        let (named, others): (Vec<&String>, Vec<&String>) = names.iter().partition(is_of_named);
+        let shown: Vec<String> =
+            named.into_iter().chain(others).take(LINKS_NAMED).map(|name| format!("`{name}`")).collect();
+        format!("{}there are {}{more}", near.unwrap_or_default(), shown.join(", "))
     }
 
     /// They have a pattern in place of a key ([`Self::patterns`]).

@@ -115,6 +115,8 @@ fn unknown_key_hint(entry: &Entry, known: &[&str]) -> String {
             .to_owned()
     } else if entry.key == "requests" && known.contains(&"traffic") {
         "requests are traffic: `traffic: { requests: { to: SERVICE } }`".to_owned()
+    } else if let Some((node, of_link)) = one_node(&entry.key, known) {
+        format!("one link is named by both of its nodes: `links.{node}-NODE.{of_link}`")
     } else if entry.key.ends_with(')') {
         "a value with a comma needs quotes between braces: \"staggered(0.5, 0.3)\"".to_owned()
     } else if let Some(axis) = known.iter().rfind(|key| key.split_once('.').is_some_and(|(_, key)| key == entry.key)) {
@@ -122,6 +124,13 @@ fn unknown_key_hint(entry: &Entry, known: &[&str]) -> String {
     } else {
         did_you_mean(&entry.key, known)
     }
+}
+
+/// The node and the key of an axis that names one node of a link, where two are wanted: `links.h1.delay`.
+fn one_node<'a>(key: &'a str, known: &[&str]) -> Option<(&'a str, &'a str)> {
+    let (node, of_link) = key.strip_prefix("links.")?.rsplit_once('.')?;
+    let is_axis = known.iter().any(|axis| axis.strip_prefix("links.") == Some(of_link));
+    (is_axis && !node.is_empty()).then_some((node, of_link))
 }
 
 /// Text of the file for a message: not longer than a name.

@@ -3,7 +3,7 @@
 use crate::check::parse;
 use crate::error::{Error, Problems};
 use crate::model::Fabric;
-use crate::names::{nearest, one_of};
+use crate::names::{LONGEST, nearest, one_of};
 use crate::read::shown;
 use crate::source::{Place, Source};
 use crate::topologies::TopologyText;
@@ -14,11 +14,11 @@ pub fn topology_words() -> Vec<String> {
     TopologyText::words()
 }
 
-/// The network that is named by a word, and the file that says the same: see [`topology_file`].
+/// The network that is named by a word, and the file that says the same: see [`topology_file`]. Without a name it is called by its topology and numbers: `tree-3`.
 ///
 /// # Errors
 /// If the word is none, or its numbers are no network. The error shows the word.
-pub fn topology_of(name: &str, word: &str) -> Result<(Source, Fabric), Error> {
+pub fn topology_of(name: Option<&str>, word: &str) -> Result<(Source, Fabric), Error> {
     let source = topology_file(name, word)?;
     match parse(&source) {
         Ok(fabric) => Ok((source, fabric)),
@@ -69,9 +69,11 @@ fn place_of(word: &str, key: &str, keys: &[&str]) -> Option<Place> {
 ///
 /// # Errors
 /// If the name can't be one, or the word is no topology with numbers. What is wrong with the numbers shows when the file is read.
-fn topology_file(name: &str, word: &str) -> Result<Source, Error> {
-    template::check(name)?;
-    let line = topology_line(word)?;
+fn topology_file(name: Option<&str>, word: &str) -> Result<Source, Error> {
+    name.map_or(Ok(()), template::check)?;
+    let written = written(word)?;
+    let name = name.map_or_else(|| written.name(), str::to_owned);
+    let line = written.line();
     Ok(Source { name: format!("--topo {word}"), text: format!("name: \"{name}\"\n{line}\n") })
 }
 
@@ -81,19 +83,53 @@ fn topology_file(name: &str, word: &str) -> Result<Source, Error> {
 /// As those of [`topology_file`].
 pub fn topology_template(name: &str, word: &str) -> Result<String, Error> {
     template::check(name)?;
-    let line = topology_line(word)?;
+    let line = written(word)?.line();
     let network = format!("\n# As `heddle up --topo {word}` has it.\n{line}\n\n{}", template::LINKS);
     Ok(template::with_network(name, &network, "permutation"))
 }
 
-/// The line of a file: `topology: { tree: { depth: 3 } }`.
-fn topology_line(word: &str) -> Result<String, Error> {
-    let source = Source { name: "the command line".to_owned(), text: word.to_owned() };
-    let mut problems = Problems::new(&source);
-    line(word, &mut problems).filter(|_| problems.is_empty()).ok_or_else(|| problems.into_error())
+/// A word that is read.
+struct Written<'a> {
+    topology: &'a str,
+    /// All keys that the topology has, in their order.
+    keys: Vec<&'static str>,
+    /// The keys that are written, with their numbers.
+    numbers: Vec<(&'a str, &'a str)>,
 }
 
-fn line(word: &str, problems: &mut Problems<'_>) -> Option<String> {
+impl Written<'_> {
+    /// The line of a file: `topology: { tree: { depth: 3 } }`.
+    fn line(&self) -> String {
+        let entries = self.numbers.iter().map(|(key, value)| format!("{key}: {value}"));
+        format!("topology: {{ {}: {{ {} }} }}", self.topology, entries.collect::<Vec<_>>().join(", "))
+    }
+
+    /// What it is called when nobody says otherwise: `tree-3`. A number behind one that is not written has its key.
+    fn name(&self) -> String {
+        let mut parts = vec![self.topology.to_owned()];
+        let mut follows = true;
+        for key in &self.keys {
+            let written = self.numbers.iter().find(|(of, _)| of == key).and_then(|(_, number)| units::whole(number));
+            match written {
+                Some(number) if follows => parts.push(number.to_string()),
+                Some(number) => parts.push(format!("{key}-{number}")),
+                None => follows = false,
+            }
+        }
+        let mut name = parts.join("-");
+        // Those of words that are none, which is said when the file is read.
+        name.truncate(LONGEST);
+        name
+    }
+}
+
+fn written(word: &str) -> Result<Written<'_>, Error> {
+    let source = Source { name: "the command line".to_owned(), text: word.to_owned() };
+    let mut problems = Problems::new(&source);
+    read(word, &mut problems).filter(|_| problems.is_empty()).ok_or_else(|| problems.into_error())
+}
+
+fn read<'a>(word: &'a str, problems: &mut Problems<'_>) -> Option<Written<'a>> {
     let mut parts = word.split(',');
     let topology = parts.next().unwrap_or_default();
     let Some(keys) = TopologyText::keys_behind(topology) else {
@@ -107,7 +143,7 @@ fn line(word: &str, problems: &mut Problems<'_>) -> Option<String> {
         );
         return None;
     };
-    let (mut entries, mut offset) = (Vec::new(), topology.len() + 1);
+    let (mut numbers, mut offset) = (Vec::new(), topology.len() + 1);
     for (number, part) in parts.enumerate() {
         let place = Place { offset, len: part.len() };
         offset += part.len() + 1;
@@ -129,10 +165,10 @@ fn line(word: &str, problems: &mut Problems<'_>) -> Option<String> {
             let hint = format!("the numbers of `{topology}` are {}", one_of(keys.iter().copied()));
             problems.add(place, format!("there is no `{}` here", shown(key)), "unknown", hint);
         } else {
-            entries.push(format!("{key}: {value}"));
+            numbers.push((key, value));
         }
     }
-    Some(format!("topology: {{ {topology}: {{ {} }} }}", entries.join(", ")))
+    Some(Written { topology, keys, numbers })
 }
 
 #[cfg(test)]
@@ -140,7 +176,7 @@ mod tests {
     use super::*;
 
     fn said(word: &str) -> String {
-        let error = topology_file("topo", word).and_then(|source| parse(&source)).unwrap_err();
+        let error = topology_file(None, word).and_then(|source| parse(&source)).unwrap_err();
         let said = error.problems().iter().map(|problem| format!("{}; {}", problem.message, problem.hint));
         said.collect::<Vec<_>>().join("\n")
     }
@@ -153,10 +189,10 @@ mod tests {
             ("tree,fanout=4,depth=0x3", "tree: { fanout: 4, depth: 0x3 }"),
             ("leaf-spine,4,2,2", "leaf-spine: { leaves: 4, spines: 2, hosts-per-leaf: 2 }"),
         ] {
-            assert_eq!(topology_line(word).expect(word), format!("topology: {{ {line} }}"));
+            assert_eq!(written(word).expect(word).line(), format!("topology: {{ {line} }}"));
         }
         for word in topology_words() {
-            let source = topology_file("topo", &word).expect("a word");
+            let source = topology_file(Some("topo"), &word).expect("a word");
             let fabric = parse(&source).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)));
             assert_eq!(fabric.name, "topo");
             assert!(fabric.topology.hosts >= 4, "{word}");
@@ -165,6 +201,25 @@ mod tests {
             assert_eq!((long.topology.nodes, long.experiments.len()), (fabric.topology.nodes, 1), "{word}");
         }
         assert_eq!(topology_words().len(), TopologyText::KEYS.len());
+    }
+
+    #[test]
+    fn a_network_without_a_name_is_called_by_its_shape() {
+        for (word, name) in [
+            ("tree,3", "tree-3"),
+            ("tree,0x3", "tree-3"),
+            ("tree,depth=3", "tree-3"),
+            ("tree,fanout=4,depth=3", "tree-3-4"),
+            ("leaf-spine,4,2,2", "leaf-spine-4-2-2"),
+            ("torus,3,3", "torus-3-3"),
+        ] {
+            let (source, fabric) = topology_of(None, word).unwrap_or_else(|error| panic!("{word}: {error}"));
+            assert_eq!((fabric.name.as_str(), source.name), (name, format!("--topo {word}")));
+        }
+        let (_, own) = topology_of(Some("lab"), "tree,3").expect("a word");
+        assert_eq!(own.name, "lab");
+        let gap = written("torus,hosts-per-switch=2").expect("it is read").name();
+        assert_eq!(gap, "torus-hosts-per-switch-2");
     }
 
     #[test]
@@ -177,7 +232,7 @@ mod tests {
             ("torus,3,0x1", "0x1", "3 is the least"),
             ("tree", "tree", "`depth` is missing"),
         ] {
-            let error = topology_of("topo", word).expect_err(word);
+            let error = topology_of(None, word).expect_err(word);
             let problem = &error.problems()[0];
             let shown = format!("{:?}", miette::Report::new(error.clone()));
             let said = format!("{}; {}", problem.message, problem.hint);
@@ -203,6 +258,6 @@ mod tests {
         assert!(said("tree,3,depth=2").contains("`depth` is there twice"));
         assert!(said("ring,2").contains("3 is the least"));
         assert!(said("tree,3 } }\nseed: { x: 1").starts_with("expected a whole number"));
-        assert!(topology_file("a/b", "tree,3").is_err());
+        assert!(topology_file(Some("a/b"), "tree,3").is_err());
     }
 }

@@ -18,7 +18,7 @@ use crate::read::{Fields, Read, shown, value_of};
 use crate::services::ServiceAxis;
 use crate::source::{Place, Source};
 use crate::traffic::TrafficAxis;
-use crate::tree::{Node, Value};
+use crate::tree::{Entry, Node, Value};
 use crate::{Axis, Setting};
 
 /// The most cases of one experiment.
@@ -117,7 +117,7 @@ impl Read for Vary {
             if !keys.contains(&entry.key.as_str()) {
                 sound = false;
             } else if let Some(value) = value_of(entry, problems) {
-                let axis = AxisText::read(&entry.key, value, problems);
+                let axis = AxisText::read(&entry.key, &marked_by_key(entry, value), problems);
                 sound &= axis.is_some();
                 axes.extend(axis);
             } else {
@@ -125,6 +125,14 @@ impl Read for Vary {
             }
         }
         whole.then_some(Self { axes, sound })
+    }
+}
+
+/// The values of an axis: what is wrong with all of them is shown at its key, since where a list is in several lines, its place is its bracket.
+fn marked_by_key<'a>(entry: &Entry, value: &'a Node) -> Cow<'a, Node> {
+    match &value.value {
+        Value::List(_) => Cow::Owned(Node { place: entry.key_place, value: value.value.clone() }),
+        _ => Cow::Borrowed(value),
     }
 }
 

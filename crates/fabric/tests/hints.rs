@@ -33,6 +33,80 @@ fn a_link_of_two_names_is_shown_with_its_key() {
 }
 
 #[test]
+fn a_link_as_other_tools_write_it_is_shown_as_it_is_here() {
+    for link in ["h1 s1", "h1, s1", "'h1,s1'", "h1-s1", "h1 -- s1", "h1--s1", "'h1:s1'", "'h1:eth0 <-> s1:eth1'"] {
+        let (_, problems) = error(&pair(&format!("links:\n  - {link}\n  - between: [h2, s1]\n")));
+        let [problem] = &problems[..] else { panic!("{link}: {problems:?}") };
+        assert_eq!((problem.line, problem.hint.as_str()), (3, "write `{ between: [h1, s1] }`"), "{link}");
+        assert!(problem.message.starts_with("a link is a map, found `"), "{link}: {problem:?}");
+    }
+    let (_, problems) = error(&pair("links: [h1 s1 h2]\n"));
+    assert_eq!(problems[0].hint, "write `{ between: [NODE, NODE] }`");
+    for link in [
+        "endpoints: ['h1:eth1', 's1:eth2']",
+        "{ nodes: [h1, s1] }",
+        "{ from: h1, to: s1, rate: 1Gbit }",
+        "{ a: h1, b: s1 }",
+    ] {
+        let (_, problems) = error(&pair(&format!("links:\n  - {link}\n  - between: [h2, s1]\n")));
+        let [problem] = &problems[..] else { panic!("{link}: {problems:?}") };
+        assert_eq!((problem.line, problem.hint.as_str()), (3, "write `between: [h1, s1]`"), "{link}");
+    }
+}
+
+#[test]
+fn addresses_by_other_names_are_known() {
+    for (key, known) in [("ip", "ipv4"), ("address", "ipv4"), ("ip6", "ipv6"), ("hwaddr", "mac")] {
+        let host = format!("h1: {{ kind: host, {key}: 10.0.0.1/8 }}");
+        let (_, problems) = error(&pair("links: [{ between: [h1, s1] }]\n").replacen("h1: host", &host, 1));
+        assert_eq!(problems[0].hint, format!("did you mean `{known}`?"), "{key}");
+    }
+}
+
+#[test]
+fn a_topology_in_a_word_is_shown_as_a_map() {
+    for (word, map) in [
+        ("fat-tree,4", "{ fat-tree: { k: 4 } }"),
+        ("tree,depth=3,fanout=2", "{ tree: { depth: 3, fanout: 2 } }"),
+        ("leaf-spine 4 2 2", "{ leaf-spine: { leaves: 4, spines: 2, hosts-per-leaf: 2 } }"),
+        ("linear", "{ linear: { switches: 4 } }"),
+    ] {
+        let (_, problems) = error(&format!("topology: {word}\n"));
+        let [problem] = &problems[..] else { panic!("{word}: {problems:?}") };
+        assert_eq!(problem.hint, format!("write `topology: {map}`"), "{word}");
+        assert_eq!(problem.message, format!("a topology is a map, found `{word}`"));
+        read(&format!("topology: {map}\n"));
+    }
+    let (_, problems) = error("topology: star,4\n");
+    assert!(problems[0].message.starts_with("expected one topology: "), "{problems:?}");
+}
+
+#[test]
+fn what_is_wrong_with_an_axis_marks_its_key_and_names_links() {
+    let file = |axis: &str| {
+        let links = "links: [{ between: [h1, s1] }, { between: [s1, h2] }]\n";
+        format!("{}experiments:\n  a: {{ traffic: {{ pattern: random }}, vary: {{ {axis} }} }}\n", pair(links))
+    };
+    for (key, hint) in [
+        ("links.h1-s2.delay", "did you mean `links.h1-s1.delay`? there are `h1-s1`, `s1-h2`"),
+        ("links.core1-core2.delay", "there are `h1-s1`, `s1-h2`"),
+        ("links.h1-s1.dely", "did you mean `links.h1-s1.delay`?"),
+        ("links.h1.delay", "one link is named by both of its nodes: `links.h1-NODE.delay`"),
+        ("links.h1-s1.queue", "give the link a rate: `rate: 1Gbit`"),
+    ] {
+        let text = file(&format!("{key}: [5ms, 6ms]").replace("queue: [5ms, 6ms]", "queue: [5]"));
+        let (_, problems) = error(&text);
+        let [problem] = &problems[..] else { panic!("{key}: {problems:?}") };
+        assert_eq!(&text[problem.span.offset()..][..problem.span.len()], key, "{problem:?}");
+        assert_eq!(problem.hint, hint, "{key}");
+    }
+    // A value is marked by itself.
+    let text = file("links.h1-s1.delay: [fast]");
+    let (_, problems) = error(&text);
+    assert_eq!(&text[problems[0].span.offset()..][..problems[0].span.len()], "fast");
+}
+
+#[test]
 fn a_key_of_links_that_is_varied_is_an_axis_of_links() {
     let vary = |key: &str| {
         let experiment =
@@ -67,8 +141,8 @@ fn what_one_link_does_is_varied_by_its_name() {
     let links = fabric.with(&overrides).topology.links;
     assert_eq!(links.iter().map(|link| link.spec.delay.as_ns() / 1_000_000).collect::<Vec<_>>(), [2, 10]);
     for (axis, message, hint) in [
-        ("links.h1-s9.delay: [1ms]", "there is no node `s9`", "did you mean `s1`?"),
-        ("links.h1-h2.delay: [1ms]", "there is no link between `h1` and `h2`", "s1"),
+        ("links.h1-s9.delay: [1ms]", "there is no node `s9`", "did you mean `links.h1-s1.delay`?"),
+        ("links.h1-h2.delay: [1ms]", "there is no link between `h1` and `h2`", "there are `h1-s1`"),
         ("links.h1-s1.dely: [1ms]", "links have no key `dely`", "did you mean `links.h1-s1.delay`?"),
         ("links.h2-s1.queue: [5]", "the link `h2-s1` has no rate: this would change nothing", "give the link a rate"),
     ] {

@@ -98,15 +98,15 @@ pub enum Command {
     /// at most, and until health checks have found the servers of services well whose programs it has started, for three. A bond that has not converged by then, or that carries less than it should, gets a warning with the reason; the exit
     /// status is 0 all the same.
     ///
-    /// With --topo it needs no file: `heddle up --topo tree,3` is a network called `topo` whose links are as fast as the machine goes; `heddle link set` gives
+    /// With --topo it needs no file: `heddle up --topo tree,3` is a network called `tree-3` whose links are as fast as the machine goes; `heddle link set` gives
     /// them delay and rate, and `heddle new lab --topo tree,3` writes the file of it.
     #[command(after_help = "Examples:\n  heddle up lab.fabric.yaml\n  heddle up --topo tree,3")]
     Up(Up),
-    /// Stop a running network and all programs in its hosts
+    /// Stop running networks and all programs in their hosts
     ///
-    /// Its hosts, links, captures and the programs that its file or `heddle exec` has started end with it; results, logs of `heddle run` and files stay. Nothing is asked, and a
-    /// network that is not there is an error. What a crash has left is for `heddle clean`.
-    #[command(after_help = "Examples:\n  heddle down\n  heddle down lab\n  heddle down --all")]
+    /// Their hosts, links, captures and the programs that their files or `heddle exec` have started end with them; results, logs of `heddle run` and files stay. Nothing is asked, and a
+    /// network that is not there is an error: then none is stopped. What a crash has left is for `heddle clean`.
+    #[command(after_help = "Examples:\n  heddle down\n  heddle down lab\n  heddle down lab other\n  heddle down --all")]
     Down(Down),
     /// Run the experiments of a file, live and simulated, and write a report
     ///
@@ -545,7 +545,7 @@ pub struct Plan {
 pub struct Up {
     #[command(flatten)]
     pub file: FileOrTopo,
-    /// Name of the running network, if not the fabric's (of --topo: `topo`)
+    /// Name of the running network, if not the fabric's (of --topo tree,3: `tree-3`)
     #[arg(short, long)]
     pub name: Option<String>,
     /// Don't wait until bonds have converged and servers have started

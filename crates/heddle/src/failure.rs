@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn one_mistake_that_was_typed_is_one_error() {
-        let word = fabric::topology_of("net", "tree").expect_err("it has no depth");
+        let word = fabric::topology_of(Some("net"), "tree").expect_err("it has no depth");
         let text = shown(&word);
         assert!(text.contains("`depth` is missing") && text.contains("write it as in `tree,3`"), "{text}");
         let keys = ["rate=fast".to_owned()];

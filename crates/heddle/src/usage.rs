@@ -29,6 +29,7 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
             let said = word(ContextKind::InvalidSubcommand);
             let of = command.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
             let known = elsewhere(&of, &said).or_else(|| meant(ContextKind::SuggestedSubcommand));
+            let known = known.or_else(|| in_node(&of, &said));
             (format!("there is no command `{said}`"), known.unwrap_or(listed))
         }
         ErrorKind::UnknownArgument => {
@@ -79,6 +80,24 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
     Some(if hint.is_empty() { miette!("{message}") } else { miette!(help = harmless(&hint), "{message}") })
 }
 
+/// What to write where a node stands in the place of a command, as Mininet has it: `h1 ping h2`. Which nodes there are, a network would have to say; most are called so.
+fn in_node(of: &str, said: &str) -> Option<String> {
+    let letters = said.trim_end_matches(|c: char| c.is_ascii_digit());
+    let is_node = letters.len() < said.len() && !letters.is_empty() && letters.len() <= NODE_LETTERS_MAX;
+    if !of.is_empty() || !is_node || !letters.bytes().all(|letter| letter.is_ascii_lowercase()) {
+        return None;
+    }
+    Some(match letters {
+        "s" | "leaf" | "spine" => format!("`heddle flow show {said}`, `heddle port show {said}`"),
+        _ => format!(
+            "a host's programs are run by `heddle exec {said} COMMAND`; `heddle ping {said} HOST`, `heddle shell {said}`"
+        ),
+    })
+}
+
+/// Hosts and switches have names of a few letters and a number.
+const NODE_LETTERS_MAX: usize = 8;
+
 /// The option of a command that is written nearly so: clap sees no swapped letters in short ones.
 fn near_option(command: &str, said: &str) -> Option<String> {
     let mut of = &Cli::command();
@@ -101,7 +120,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("", &["iperfudp"], "heddle iperf HOST HOST --udp"),
     ("", &["nodes", "hosts", "switches", "net", "dump", "inspect"], "heddle show nodes"),
     ("", &["links"], "heddle show links"),
-    ("", &["ports", "interfaces", "intfs"], "heddle port show"),
+    ("", &["ports", "interfaces", "interface", "intfs", "ifconfig"], "heddle port show"),
     ("", &["dpctl", "ovs-ofctl"], "heddle flow show"),
     ("", &["netem"], "heddle link set NODE NODE delay=10ms"),
     ("", &["init"], "heddle new NAME"),
@@ -131,8 +150,8 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("flow", &["dump", "dump-flows", "status"], "heddle flow show"),
     ("group", &["dump", "status"], "heddle group show"),
     ("meter", &["dump", "status", "stats"], "heddle meter show"),
-    ("show", &["hosts", "host", "switches", "switch", "node", "addresses", "guests", "vms"], "heddle show nodes"),
-    ("show", &["ports", "port", "interfaces", "devices"], "heddle port show"),
+    ("show", &["hosts", "host", "switches", "switch", "addresses", "guests", "vms"], "heddle show nodes"),
+    ("show", &["ports", "port", "interfaces", "interface", "intfs", "intf", "devices"], "heddle port show"),
     ("show", &["groups", "group"], "heddle group show"),
     ("show", &["networks", "network", "fabrics"], "heddle list"),
     ("show", &["topology", "graph"], "heddle graph"),
@@ -222,7 +241,10 @@ mod tests {
             ("heddle chek lab", "there is no command `chek`", "did you mean `check`?"),
             ("heddle up --topp tree,3", "`heddle up` has no option `--topp`", "did you mean `--topo`?"),
             ("heddle up --bogus", "`heddle up` has no option `--bogus`", "`heddle up --help` lists what there is"),
-            ("heddle down lab more", "`heddle down` takes no `more` there", "`heddle down --help`"),
+            ("heddle list more", "`heddle list` takes no `more` there", "`heddle list --help`"),
+            ("heddle h1 ping h2", "there is no command `h1`", "`heddle exec h1 COMMAND`; `heddle ping h1 HOST`"),
+            ("heddle s1 dump", "there is no command `s1`", "`heddle flow show s1`, `heddle port show s1`"),
+            ("heddle show interfaces", "`heddle show` has no `interfaces`", "`heddle port show`"),
             ("heddle show linkz", "`linkz` can't be `<TOPIC>`", "did you mean `links`? there are nodes, links"),
             ("heddle show links -o yaml", "`yaml` can't be `--output <OUTPUT>`", "there are table, json, csv"),
             ("heddle show links -o", "`--output <OUTPUT>` has no value", "there are table, json, csv"),
@@ -254,6 +276,9 @@ mod tests {
                 let line = ["heddle", of, word].into_iter().filter(|word| !word.is_empty());
                 assert!(Cli::try_parse_from(line).is_err(), "{of} {word} is a command");
             }
+        }
+        for topic in ["link", "node", "flow", "service", "program"] {
+            assert!(Cli::try_parse_from(["heddle", "show", topic]).is_ok(), "{topic}");
         }
         for of in ["flow", "group", "meter", "port"] {
             assert!(Cli::try_parse_from(["heddle", of, "list"]).is_ok(), "{of}");

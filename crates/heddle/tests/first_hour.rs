@@ -263,3 +263,48 @@ fn rates_are_understood_as_others_write_them() {
         assert!(words(&said).contains(&format!("write `{meant}`")), "{rate}: {said}");
     }
 }
+
+/// A host that is written before others moves their addresses.
+#[test]
+fn up_says_which_hosts_get_another_address() {
+    if !may_run() {
+        return;
+    }
+    let file = |hosts: &[&str]| {
+        let links: Vec<String> = hosts.iter().map(|host| format!("{{ between: [{host}, s1] }}")).collect();
+        format!("nodes: {{ {}: host, s1: switch }}\nlinks: [{}]\n", hosts.join(": host, "), links.join(", "))
+    };
+    let Guard(desk) = &up(&file(&["h1", "h2", "h3"]));
+    desk.write("lab.fabric.yaml", &file(&["h1", "h2", "h3", "h4"]));
+    let (_, stderr) = desk.expect(0, &["up", "lab.fabric.yaml"]);
+    assert!(!stderr.contains("becomes"), "{stderr}");
+    desk.write("lab.fabric.yaml", &file(&["h1", "new", "h2", "h3", "h4"]));
+    let (_, stderr) = desk.expect(0, &["up", "lab.fabric.yaml"]);
+    let said = words(&stderr);
+    assert!(said.contains("note: h2: 10.0.0.2 becomes 10.0.0.3 note: h3: 10.0.0.3 becomes 10.0.0.4"), "{stderr}");
+    assert!(said.contains("h4: 10.0.0.4 becomes 10.0.0.5 (hint: ") && said.contains("write new ones last"), "{stderr}");
+    desk.expect(0, &["down"]);
+}
+
+#[test]
+fn who_does_not_reach_another_hears_of_the_link_that_is_down() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) =
+        &up("nodes: { h1: host, h2: host, s1: switch }\nlinks: [{ between: [h1, s1] }, { between: [h2, s1] }]\n");
+    let why = "the link h1-s1 is down (hint: heddle link up h1-s1)";
+    desk.expect(0, &["link", "down", "h1", "s1"]);
+    let (_, stderr) = desk.expect(1, &["ping", "h1", "h2", "-c", "1", "-W", "100ms"]);
+    assert!(words(&stderr).contains(why), "{stderr}");
+    let (_, stderr) = desk.expect(1, &["ping", "--all", "-W", "100ms"]);
+    assert!(words(&stderr).contains(why), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["iperf", "h1", "h2", "-t", "1"]);
+    assert!(words(&stderr.replace('│', " ")).contains(why), "{stderr}");
+    desk.expect(0, &["link", "up", "h1-s1"]);
+    let (_, stderr) = desk.expect(0, &["ping", "h1", "h2", "-c", "1", "-W", "60s"]);
+    assert!(!stderr.contains("is down"), "{stderr}");
+    let (said, _) = desk.expect(0, &["group", "show"]);
+    assert!(said.is_empty(), "{said}");
+    desk.expect(0, &["down"]);
+}

@@ -544,23 +544,35 @@ fn a_network_in_a_word_runs() {
     }
     let Guard(desk) = &Guard(Desk::new());
     let (said, _) = desk.expect(0, &["up", "--topo", "tree,2"]);
-    assert!(said.starts_with("topo is up: "), "{said}");
+    assert!(said.starts_with("tree-2 is up: "), "{said}");
     desk.expect(0, &["up", "--topo", "single,2", "--name", "small"]);
     let listed = json(&desk.expect(0, &["list", "-o", "json"]).0);
     for (row, (name, file, hosts)) in
-        listed.as_array().expect("rows").iter().zip([("small", "--topo single,2", 2), ("topo", "--topo tree,2", 4)])
+        listed.as_array().expect("rows").iter().zip([("small", "--topo single,2", 2), ("tree-2", "--topo tree,2", 4)])
     {
         let found = ["name", "fabric", "file", "hosts"].map(|key| row[key].clone());
         assert_eq!(found, [name.into(), name.into(), file.into(), Value::from(hosts)], "{row}");
     }
-    let (matrix, _) = desk.expect(0, &["ping", "--all", "-n", "topo", "-W", "60s"]);
-    assert!(matrix.contains("12/12 received"), "{matrix}");
-    // Another word changes what runs.
+    // Another word is another network, and changes none that runs.
     let (said, _) = desk.expect(0, &["up", "--topo", "ring,3"]);
-    assert!(said.contains("removed "), "{said}");
-    let (matrix, _) = desk.expect(0, &["ping", "--all", "-n", "topo", "-W", "60s"]);
-    assert!(matrix.contains("6/6 received"), "{matrix}");
-    desk.expect(0, &["down", "--all"]);
+    assert!(said.starts_with("ring-3 is up: created"), "{said}");
+    let (_, stderr) = desk.expect(2, &["up", "--topo", "ring,3", "-n", "tree-2"]);
+    let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(stderr.contains("there is another network `tree-2` already: it was made of --topo tree,2"), "{stderr}");
+    assert!(stderr.contains("`heddle down tree-2`") && stderr.contains("`-n NAME`"), "{stderr}");
+    let (matrix, _) = desk.expect(0, &["ping", "--all", "-n", "tree-2", "-W", "60s"]);
+    assert!(matrix.contains("12/12 received"), "{matrix}");
+    let (said, _) = desk.expect(0, &["up", "--topo", "tree,2"]);
+    assert!(said.contains("nothing to change"), "{said}");
+    // A file says what becomes of a network.
+    desk.write("ring.fabric.yaml", "name: small\ntopology: { ring: { switches: 3 } }\n");
+    let (said, _) = desk.expect(0, &["up", "ring.fabric.yaml"]);
+    assert!(said.starts_with("small is up: ") && said.contains("removed"), "{said}");
+    // Several are stopped at once, or none.
+    let (_, stderr) = desk.expect(2, &["down", "ring-3", "tree-3", "tree-2"]);
+    assert!(stderr.contains("no network named `tree-3` is up"), "{stderr}");
+    let (said, _) = desk.expect(0, &["down", "ring-3", "tree-2", "ring-3", "ring.fabric.yaml"]);
+    assert_eq!(said, "ring-3 is down\ntree-2 is down\nsmall is down\n");
 }
 
 #[test]

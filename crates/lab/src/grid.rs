@@ -58,6 +58,7 @@ impl Grid {
             // What stands below each other in a row belongs together: only what the row is about is folded, as long as that has room.
             let widths = self.widths();
             let is_roomy = widths[1..].iter().sum::<usize>() + ABOUT_WIDTH <= usize::from(width);
+            self.fold_words(if is_roomy { Some(0) } else { self.widest() }, width.into());
             self.table.add_rows(std::mem::take(&mut self.rows));
             for column in self.table.column_iter_mut().skip(1).filter(|_| is_roomy) {
                 column.set_constraint(ColumnConstraint::ContentWidth);
@@ -66,6 +67,25 @@ impl Grid {
         self.align(to_the_right);
         self.table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         self.text()
+    }
+
+    /// The widest column, where no row has lines that belong together.
+    fn widest(&self) -> Option<usize> {
+        let widths = self.widths();
+        let widest = (0..widths.len()).max_by_key(|column| widths[*column]);
+        widest.filter(|_| !self.rows.iter().flatten().any(|cell| cell.contains('\n')))
+    }
+
+    /// Breaks what stands in a column so that it has the room that the others leave: the table would break it in the middle of words.
+    fn fold_words(&mut self, column: Option<usize>, width: usize) {
+        let Some(column) = column else { return };
+        let widths = self.widths();
+        // A blank on both sides of each column, and one between two of them.
+        let others = widths.iter().sum::<usize>() - widths[column] + widths.len() + 1;
+        let room = width.saturating_sub(others);
+        if room >= ABOUT_WIDTH {
+            self.rows.iter_mut().for_each(|cells| cells[column] = folded(&cells[column], room));
+        }
     }
 
     /// How wide columns are with the blanks around them, if nothing is folded.
@@ -106,6 +126,38 @@ fn fold_names(cells: &mut [String]) {
     }
 }
 
+/// Lines of at most `width` characters, broken between words; a word that is too long for a line is broken behind a mark in it, if it has one.
+fn folded(text: &str, width: usize) -> String {
+    let mut all = String::new();
+    let mut length = 0;
+    for (number, line) in text.split('\n').enumerate() {
+        if number > 0 {
+            all.push('\n');
+            length = 0;
+        }
+        for word in line.split_inclusive(' ').flat_map(|word| parts(word, width)) {
+            if length > 0 && length + word.trim_end().chars().count() > width {
+                all.truncate(all.trim_end_matches(' ').len());
+                all.push('\n');
+                length = 0;
+            }
+            all.push_str(word);
+            length += word.chars().count();
+        }
+        all.truncate(all.trim_end_matches(' ').len());
+    }
+    all
+}
+
+/// A word, or its parts, each with the mark at its end, if it is too long.
+fn parts(word: &str, width: usize) -> Vec<&str> {
+    if word.trim_end().chars().count() <= width {
+        vec![word]
+    } else {
+        word.split_inclusive([',', '.', '-', '/', '=']).collect()
+    }
+}
+
 /// A text for the terminal that stdout is: what `within` makes of so many columns, its other lines broken where they do not fit. Where stdout is no terminal, other programs may
 /// read it: lines stay whole, and tables have `without` columns.
 pub(crate) fn for_terminal(without: u16, within: impl FnOnce(u16) -> String) -> String {
@@ -126,6 +178,29 @@ pub fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_broken_where_they_have_marks() {
+        assert_eq!(
+            folded("ecmp, links.leaf1-spine1.delay 1ms, linux", 22),
+            "ecmp, links.leaf1-\nspine1.delay 1ms,\nlinux"
+        );
+        assert_eq!(folded("a b\n\nc d e", 3), "a b\n\nc d\ne");
+        assert_eq!(folded("short", 22), "short");
+    }
+
+    #[test]
+    fn names_of_cases_are_not_broken_in_their_words() {
+        for width in [60, 70] {
+            let mut grid = Grid::new(&["experiment", "case", "driver", "runs", "together"]);
+            let case = "packet-scatter-random, links.leaf1-spine1.delay 10ms, newreno";
+            grid.row(["scatter", case, "sim", "2", "0.2 s"].map(str::to_owned).into());
+            let text = grid.render_within(&[3, 4], width);
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+            let words = ["packet-scatter-", "delay", "10ms,", "newreno"];
+            assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        }
+    }
 
     #[test]
     fn what_stands_below_each_other_stays_in_its_line() {

@@ -110,7 +110,7 @@ fn line(columns: usize, what: &str, done: f64, estimate: &Estimate, now: Duratio
     line += &figures;
     let room = columns.saturating_sub(line.chars().count() + 2);
     if !estimate.under_way.is_empty() && room >= CASE_MIN {
-        let _ = write!(line, "  {}", terminal::cut(&estimate.under_way, room));
+        let _ = write!(line, "  {}", terminal::cut_words(&estimate.under_way, room));
     }
     terminal::cut(&line, columns)
 }
@@ -292,10 +292,7 @@ mod tests {
         for columns in 0..200 {
             assert!(drawn(columns).chars().count() <= columns, "{columns}: {}", drawn(columns));
         }
-        assert_eq!(
-            drawn(80),
-            " simulated [===>   ]  50 %  0 of 120 runs  time left unknown yet  scatter: stag\u{2026}"
-        );
+        assert_eq!(drawn(80), " simulated [===>   ]  50 %  0 of 120 runs  time left unknown yet  scatter: \u{2026}");
         assert!(drawn(200).ends_with("reordering 300"));
         assert_eq!(drawn(60), " simulated  50 %  0 of 120 runs  time left unknown yet");
         assert_eq!(drawn(20), " simulated  50 %  0\u{2026}");

@@ -78,6 +78,17 @@ pub fn cut(line: &str, width: usize) -> String {
     line.chars().take(room).chain((width > 0).then_some('\u{2026}')).collect()
 }
 
+/// The same of words: whole ones, unless that leaves out more than half of what could be there.
+pub fn cut_words(words: &str, width: usize) -> String {
+    let room = width.saturating_sub(2);
+    let blanks = words.chars().enumerate().filter(|(_, c)| *c == ' ').map(|(at, _)| at);
+    let last = blanks.take_while(|at| *at <= room).last().filter(|at| 2 * at >= width);
+    match last {
+        Some(end) if words.chars().count() > width => words.chars().take(end).chain([' ', '\u{2026}']).collect(),
+        _ => cut(words, width),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +111,24 @@ mod tests {
     fn a_line_that_is_too_long_is_cut() {
         assert_eq!((cut("four", 4).as_str(), cut("fives", 4).as_str()), ("four", "fiv\u{2026}"));
         assert_eq!((cut("ab", 1).as_str(), cut("ab", 0).as_str()), ("\u{2026}", ""));
+    }
+
+    #[test]
+    fn words_that_are_too_many_are_cut_between_them() {
+        let names = "ecmp, links.h1-s1.delay 1ms, linux";
+        assert_eq!(cut_words(names, 34), names);
+        for (width, shown) in [
+            (33, "ecmp, links.h1-s1.delay 1ms, \u{2026}"),
+            (30, "ecmp, links.h1-s1.delay 1ms, \u{2026}"),
+            (29, "ecmp, links.h1-s1.delay \u{2026}"),
+            // Little would be left.
+            (20, "ecmp, links.h1-s1.d\u{2026}"),
+            (0, ""),
+        ] {
+            let cut = cut_words(names, width);
+            assert_eq!(cut, shown, "{width}");
+            assert!(cut.chars().count() <= width, "{width}: {cut}");
+        }
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub(super) struct Network {
     by_key: BTreeMap<String, usize>,
     links: Vec<Link>,
     notes: Vec<Note>,
-    /// What many nodes or links have and is left out, and which.
-    left_out: BTreeMap<&'static str, (Option<usize>, BTreeSet<String>)>,
+    /// What many nodes or links have and is left out: in which lines, and of which.
+    left_out: BTreeMap<&'static str, (BTreeSet<usize>, BTreeSet<String>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -99,10 +99,10 @@ impl Network {
         self.notes.push(Note { line, message });
     }
 
-    /// Leaves something out that a node or link has; said once for all of them.
+    /// Leaves something out that a node or link has, or has it otherwise; said once for all of them, with all lines.
     pub fn leave_out(&mut self, what: &'static str, line: Option<usize>, of: &str) {
-        let (first, who) = self.left_out.entry(what).or_insert_with(|| (line, BTreeSet::new()));
-        *first = (*first).min(line).or(*first);
+        let (lines, who) = self.left_out.entry(what).or_default();
+        lines.extend(line);
         who.insert(escaped(of).into_owned());
     }
 
@@ -113,8 +113,8 @@ impl Network {
         let names = self.names();
         self.leave_out_what_does_not_fit(source, &names);
         let text = self.text(source, &names);
-        for (what, (line, who)) in std::mem::take(&mut self.left_out) {
-            self.note(line, format!("{what} ({})", some_of(&who)));
+        for (what, (lines, who)) in std::mem::take(&mut self.left_out) {
+            self.note(lines.first().copied(), format!("{what} ({}{})", some_of(&who), further_lines(&lines)));
         }
         self.notes.sort_by_key(|note| note.line);
         Imported { text, notes: self.notes }
@@ -314,6 +314,21 @@ pub(super) fn text_of(value: &str) -> String {
 /// On one line, whatever is in it.
 fn comment(text: &str) -> String {
     escaped(text).replace(['\n', '\t'], " ")
+}
+
+/// Where the same stands behind the first line: `; also in lines 7, 9`.
+fn further_lines(lines: &BTreeSet<usize>) -> String {
+    const NAMED_MAX: usize = 20;
+    let further: Vec<String> = lines.iter().skip(1).take(NAMED_MAX).map(usize::to_string).collect();
+    let more = match lines.len().saturating_sub(NAMED_MAX + 1) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match further.as_slice() {
+        [] => String::new(),
+        [one] => format!("; also in line {one}"),
+        several => format!("; also in lines {}{more}", several.join(", ")),
+    }
 }
 
 /// The first ones, and how many more there are.

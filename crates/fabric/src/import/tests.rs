@@ -46,8 +46,8 @@ topology:
     let notes = notes.join("\n");
     for expected in [
         "3: `defaults`: only the kind and the image",
-        "5: images: hosts have this machine's programs, unless one has an `image` (ceos, client1, srl)",
-        "5: the network operating system: nodes are switches that forward along shortest paths (ceos, srl)",
+        "5: images: hosts have this machine's programs, unless one has an `image` (ceos, client1, srl; also in lines 6, 8)",
+        "5: the network operating system: nodes are switches that forward along shortest paths (ceos, srl; also in line 6)",
         "10: what an image starts by itself: the host's `programs:` start its routing daemons",
         "9: `exec` is the program `exec` of a host, with the names that its devices have here (`eth0` is the first link's), and addresses",
         "15: `mtu` of a link",
@@ -119,12 +119,15 @@ fn routers_of_containerlab_are_hosts_that_forward() {
                  r2: { kind: host, forward: true, image: \"/images/bird.tar\" }\n  r3: { kind: host, forward: true }\n  a: host\n";
     assert!(made.starts_with(nodes), "{made}");
     assert!(
-        notes
-            .join("\n")
-            .contains("start its routing daemons, as in `programs: { frr: /usr/lib/frr/docker-start }` (r1, r2)"),
+        notes.join("\n").contains(
+            "start its routing daemons, as in `programs: { frr: /usr/lib/frr/docker-start }` (r1, r2; also in line 5)"
+        ),
         "{notes:?}"
     );
-    assert!(notes.join("\n").contains("until then it has one device, `eth0`, for all links (r1, r2)"), "{notes:?}");
+    assert!(
+        notes.join("\n").contains("until then it has one device, `eth0`, for all links (r1, r2; also in line 5)"),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -197,7 +200,7 @@ topos = { 'mytopo': ( lambda: MyTopo() ) }
     assert_eq!(made, expected.replace("10.0.0.1/8", "10.0.0.1"));
     let notes = notes.join("\n");
     for expected in [
-        "12: options of Open vSwitch (s4)",
+        "12: `dpid` of switches: they are known by their names (s4)",
         "15: the queue of a link without a rate",
         "18: `self.addLink(leftHost, nobody)`: no nodes that are known here",
     ] {

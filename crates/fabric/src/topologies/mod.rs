@@ -21,6 +21,7 @@ use crate::names::{did_you_mean, one_of};
 use crate::read::{Read, Section, expected, shown};
 use crate::source::Place;
 use crate::tree::{Node, Value};
+use crate::units::whole;
 
 /// What the two kinds of links of a topology do to packets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,6 +93,24 @@ macro_rules! topologies {
                 }
             }
 
+            /// What the file says of a network in a word, as the command line has it: `{ tree: { depth: 3 } }` of `tree,3`. Without numbers it is the example.
+            fn of_word(word: &str) -> Option<String> {
+                let mut parts = word.split([',', ' ', '(', ')']).filter(|part| !part.is_empty());
+                let topology = parts.next()?;
+                let example = [$(($key, $example)),*].into_iter().find(|(key, _)| *key == topology)?.1;
+                let keys = Self::keys_behind(topology)?;
+                let number = |(at, part): (usize, &str)| {
+                    let (key, number) = part.split_once('=').or_else(|| Some((*keys.get(at)?, part)))?;
+                    (keys.contains(&key) && whole(number).is_some()).then(|| format!("{key}: {number}"))
+                };
+                let numbers: Option<Vec<String>> = parts.enumerate().map(number).collect();
+                let numbers = match numbers?.as_slice() {
+                    [] => example.to_owned(),
+                    numbers => format!("{{ {} }}", numbers.join(", ")),
+                };
+                Some(format!("{{ {topology}: {numbers} }}"))
+            }
+
             /// What stands behind a key.
             fn of(key: &str, value: &Node, problems: &mut Problems<'_>) -> Option<Self> {
                 match key {
@@ -131,6 +150,14 @@ topologies! {
 
 impl Read for TopologyText {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        if let Value::Scalar(word) = &node.value
+            && let Some(map) = Self::of_word(word)
+        {
+            let found = format!("found `{}`", shown(word));
+            let message = format!("a topology is a map, {found}");
+            problems.add(node.place, message, found, format!("write `topology: {map}`"));
+            return None;
+        }
         let entries = match &node.value {
             Value::Map(entries) => entries.as_slice(),
             _ => &[],

@@ -77,13 +77,13 @@ pub struct FromArg {
 
 #[derive(Debug, Args)]
 pub struct Down {
-    /// The running network, or the file that it was made of; may be left out when only one runs
+    /// Running networks, or the files that they were made of; may be left out when only one runs
     #[arg(value_name = "NETWORK", conflicts_with = "name", add = ArgValueCompleter::new(candidates::networks_and_files))]
-    pub network: Option<String>,
+    pub networks: Vec<String>,
     #[command(flatten)]
     pub at: NetworkArg,
     /// Stop every network of this user
-    #[arg(short, long, conflicts_with = "network")]
+    #[arg(short, long, conflicts_with = "networks")]
     pub all: bool,
 }
 
@@ -118,34 +118,48 @@ pub struct Show {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ShowTopic {
     /// Hosts and switches with their addresses
+    #[value(alias = "node")]
     Nodes,
     /// Links with both ends, rate, delay and queue; of a running network also whether they are up
+    #[value(alias = "link")]
     Links,
     /// Routes of each switch: next-hop ports towards each host, and packets
+    #[value(alias = "route")]
     Routes,
     /// Flows of each switch that has tables, as ovs-ofctl dump-flows prints them
+    #[value(alias = "flow")]
     Flows,
     /// What the caches in front of switches' flows have counted, as ovs-appctl dpctl/show does: hits, misses, megaflows and their masks
+    #[value(alias = "cache")]
     Caches,
     /// Connections that switches track (`ct` in their flows), as ovs-appctl dpctl/dump-conntrack prints them; where no network has the name that is given, it is a switch's
+    #[value(alias = "connection")]
     Connections,
     /// Addresses that switches know at their ports to hosts, as ovs-appctl fdb/show prints them: those of the file (`static`), and those that were learned; where no network has the name that is given, it is a switch's
+    #[value(alias = "mac")]
     Macs,
     /// Ports of switches that speak RSTP: role, state, cost and designated bridge, and BPDUs in, out and bad; below them the root; with -o json all else that ovs-appctl rstp/show prints
     Rstp,
     /// Meters of each switch that has some and what they have counted, as ovs-ofctl dump-meters and meter-stats print them
+    #[value(alias = "meter")]
     Meters,
     /// Bonds: each member, whether it sends, and why; what resequencing did
+    #[value(alias = "bond")]
     Bonds,
     /// What each link and each host's port carried and dropped, and what was refused
+    #[value(alias = "counter")]
     Counters,
     /// Services: how each server does, and what it has been given; with `--watch` as `top` shows it
+    #[value(alias = "service")]
     Services,
     /// Names that lead to one of several services: each site's health, load and share of the answers, and what name servers refused
+    #[value(alias = "name")]
     Names,
     /// Service chains: what passes each function, how long it takes, and whether it is up
+    #[value(alias = "chain")]
     Chains,
     /// Programs that hosts start with the network: whether they run, how they ended, and where their output is
+    #[value(alias = "program")]
     Programs,
 }
 

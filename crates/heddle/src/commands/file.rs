@@ -11,16 +11,13 @@ use crate::cli::FileOrTopo;
 /// No fabric file comes near this size; a larger one is not read into memory.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What a network in a word is called.
-const TOPO: &str = "topo";
-
 /// Reads and checks a file; `-` is standard input.
 pub fn read(path: &Path) -> Result<(Source, Fabric), Report> {
     let (source, fabric) = check(path)?;
     Ok((source, fabric?))
 }
 
-/// Reads and checks a file, or makes the one of a network in a word, which is called `name` then.
+/// Reads and checks a file, or makes the one of a network in a word, which is called `name` then, or by its shape.
 pub fn read_or_make(args: &FileOrTopo, name: Option<&str>) -> Result<(Source, Fabric), Report> {
     match (&args.file, &args.topo) {
         (Some(path), _) => read(path),
@@ -29,9 +26,9 @@ pub fn read_or_make(args: &FileOrTopo, name: Option<&str>) -> Result<(Source, Fa
     }
 }
 
-/// Makes the file of a network in a word, which is called `name`.
+/// Makes the file of a network in a word, which is called `name`, or by its shape.
 pub fn make(word: &str, name: Option<&str>) -> Result<(Source, Fabric), Report> {
-    Ok(fabric::topology_of(name.unwrap_or(TOPO), word)?)
+    Ok(fabric::topology_of(name, word)?)
 }
 
 /// Reads a file, and what came of checking it.

@@ -185,6 +185,10 @@ fn has_normal(instance: &Instance, switch: &str) -> Result<bool, Report> {
 /// What is said where no switch has any flow, and what gives a switch some.
 pub const NO_TABLES: &str = "No switch has tables of flows: `flows: { s1: ['actions=normal'] }` in the file gives it some, or `heddle flow add SWITCH ..`; routes are in `heddle show routes`.";
 
+/// What is said where no switch has a group.
+const NO_GROUPS: &str =
+    "No switch has groups: `heddle group add s1 group_id=1,type=select,bucket=output:1,bucket=output:2` makes one.";
+
 /// What is said where no switch has a meter.
 const NO_METERS: &str = "No switch has meters: `heddle meter add s1 meter=1,pktps,band=type=drop,rate=500` makes one.";
 
@@ -301,13 +305,13 @@ pub fn connections(all: &[SwitchConnections], format: Format) -> String {
 fn show_groups(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
     if format == Format::Table {
         let mut lines = String::new();
-        for SwitchFlows { switch, groups, .. } in all {
+        for SwitchFlows { switch, groups, .. } in all.iter().filter(|flows| !flows.groups.is_empty()) {
             let _ = writeln!(lines, "{switch}:");
             for group in groups {
                 let _ = writeln!(lines, " {group}");
             }
         }
-        return put(&or_say(&lines, NO_TABLES));
+        return put(&or_say(&lines, NO_GROUPS));
     }
     let mut rows = Rows::new(&["switch", "group"]);
     for (switch, group) in all.iter().flat_map(|flows| flows.groups.iter().map(move |group| (&flows.switch, group))) {

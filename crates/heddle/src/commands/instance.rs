@@ -15,13 +15,14 @@ use topology::{NodeId, Topology};
 
 use super::convergence::{wait_converged, wait_served};
 use super::describe::note_crowded;
-use super::{explain, explain_of, file, measure};
+use super::{explain, explain_of, file, measure, renumbered};
 use crate::cli::{Daemon, Down, Exec, Format, FromArg, Up};
 use crate::output::{Rows, fitting, print_json, put};
 
 /// Starts a network, or changes the running one to match the file.
 pub fn up(args: &Up, format: Format) -> Result<(), Report> {
     let (source, fabric) = file::read_or_make(&args.file, args.name.as_deref())?;
+    let is_of_word = args.file.topo.is_some();
     if fabric.topology.nodes.is_empty() {
         return Err(miette!(
             help = "add `topology:` to it; `heddle run` runs its experiments",
@@ -44,6 +45,12 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
             true,
         ),
     };
+    let before = if started { None } else { made_before(&instance)? };
+    if let Some((file, before)) = &before
+        && is_of_word
+    {
+        refuse_another(name, (file, before), (&source.name, &fabric))?;
+    }
     let applied = match instance.apply(&source, &Overrides::default()) {
         Ok(applied) => applied,
         Err(error) => {
@@ -66,6 +73,11 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
         Format::Json => print_json(&applied)?,
         Format::Csv => put(&change_rows(&applied).render(format))?,
     }
+    if let Some((_, before)) = &before {
+        for note in renumbered::notes(&before.topology, &fabric.topology) {
+            eprintln!("note: {note}");
+        }
+    }
     if !started {
         note_kept(&instance, &fabric)?;
     }
@@ -82,6 +94,27 @@ pub fn up(args: &Up, format: Format) -> Result<(), Report> {
         fabric.topology.nodes[NodeId(0)].name
     );
     Ok(())
+}
+
+/// The file that a running network was made of, and what it was until now; `None`: somebody has started it just now, and it has no hosts yet.
+fn made_before(instance: &Instance) -> Result<Option<(String, Fabric)>, Report> {
+    let status = instance.status().map_err(explain)?;
+    if status.text.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some((status.file, definition(instance)?)))
+}
+
+/// Refuses to make another network of one that runs where nobody has written a file to say so: a word names a network, and not what becomes of another one.
+fn refuse_another(name: &str, (was, before): (&str, &Fabric), (word, fabric): (&str, &Fabric)) -> Result<(), Report> {
+    let changes = live::difference(Some(before), fabric);
+    if was == word || (changes.created.is_empty() && changes.removed.is_empty()) {
+        return Ok(());
+    }
+    Err(miette!(
+        help = format!("`heddle down {name}` stops that one, and `-n NAME` gives this one a name of its own"),
+        "there is another network `{name}` already: it was made of {was}"
+    ))
 }
 
 /// How long a program has to fail at once, if it does: it is not there, or does not like its arguments.
@@ -182,14 +215,16 @@ pub fn definitions(instance: &Instance) -> Result<(Fabric, Fabric), Report> {
     Ok((made_of, now))
 }
 
-/// Stops one network, or all.
+/// Stops the networks that are named, the only one, or all.
 pub fn down(args: &Down, format: Format) -> Result<(), Report> {
     let names = if args.all {
         Instance::list().map_err(explain)?
-    } else {
-        let name = args.network.as_deref().or(args.at.name.as_deref());
+    } else if args.networks.is_empty() {
+        let name = args.at.name.as_deref();
         let of_file = name.map(network_of_file).transpose()?.flatten();
         vec![running(of_file.as_deref().or(name), "`heddle down NETWORK`, or `heddle down --all`")?]
+    } else {
+        all_named(&args.networks)?
     };
     let mut rows = Rows::new(&["name", "fabric", "file", "hosts", "switches", "links"]);
     let mut outcome = Ok(());
@@ -217,6 +252,22 @@ pub fn down(args: &Down, format: Format) -> Result<(), Report> {
         put(&rows.render(format))?;
     }
     outcome
+}
+
+/// The networks that these words name, each once. All of them are up.
+fn all_named(words: &[String]) -> Result<Vec<String>, Report> {
+    let mut names: Vec<String> = Vec::new();
+    for word in words {
+        let name = network_of_file(word)?.unwrap_or_else(|| word.clone());
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if names.len() > 1 {
+        // Before any of them is stopped.
+        names.iter().try_for_each(|name| connect(name).map(drop))?;
+    }
+    Ok(names)
 }
 
 /// The network that a file's name leads to, if a word is one: what the file calls it, or the running one that was made of it; `None`: it is a network's name.

@@ -17,6 +17,7 @@ use miette::{IntoDiagnostic, Report, miette};
 use self::report::Outcome;
 use super::explain;
 use super::instance::{connect, definition, host, running};
+use super::severed;
 use super::signals::await_end;
 use crate::Ending;
 use crate::cli::{Format, Iperf};
@@ -38,8 +39,9 @@ const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 /// Measures, and prints what came of it.
 pub fn iperf(args: &Iperf, format: Format) -> Result<Ending, Report> {
     let instance = connect(&running(args.network.name.as_deref(), "`heddle iperf --name NETWORK ..`")?)?;
-    let topology = definition(&instance)?.topology;
-    let (from, to) = (host(&topology, &args.from)?, host(&topology, &args.to)?);
+    let fabric = definition(&instance)?;
+    let topology = &fabric.topology;
+    let (from, to) = (host(topology, &args.from)?, host(topology, &args.to)?);
     if from == to {
         return Err(miette!("`{}` is both ends: expected two hosts", args.from));
     }
@@ -54,7 +56,13 @@ pub fn iperf(args: &Iperf, format: Format) -> Result<Ending, Report> {
     if !ended {
         return Ok(Ending::Interrupted);
     }
-    let outcome = Outcome::read(args, &client.output())?;
+    let outcome = Outcome::read(args, &client.output()).map_err(|error| {
+        let links = instance.counters().map(|counters| counters.links).unwrap_or_default();
+        match severed::reasons(topology, fabric.rerouting, &links, &[from, to]).as_slice() {
+            [] => error,
+            why => miette!("{error}; {}", why.join("; ")),
+        }
+    })?;
     put(&match format {
         Format::Table => outcome.line(),
         Format::Json | Format::Csv => outcome.rows().render(format),

@@ -21,6 +21,7 @@ use self::asking::Asking;
 use super::explain;
 use super::instance::{connect, definition, host, running};
 use super::path::{name_number, service_meant, site, unbalanced};
+use super::severed;
 use crate::Ending;
 use crate::cli::{Format, Ping, Pings};
 use crate::output::{Rows, fitting, put};
@@ -91,12 +92,15 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     let instance = connect(&running(args.network.name.as_deref(), "`heddle ping --name NETWORK ..`")?)?;
     let fabric = definition(&instance)?;
     let topology = &fabric.topology;
+    let mut ids: Vec<NodeId> = Vec::new();
     let (hosts, askers) = if let (Some(from), Some(to)) = (&args.from, &args.to) {
+        ids.extend([from, to].into_iter().filter_map(|name| topology.node(name)));
         let from = Whom::host(topology, host(topology, from)?);
         let to = Whom::named((&instance, &fabric), &from, to)?;
         (vec![from, to], 1)
     } else {
         let (hosts, askers) = all_hosts(&fabric);
+        ids.clone_from(&hosts);
         (hosts.into_iter().map(|id| Whom::host(topology, id)).collect(), askers)
     };
     if hosts.len() < 2 || askers == 0 || hosts[0].address == hosts[1].address {
@@ -138,8 +142,11 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
         return Ok(Ending::Passed);
     }
     let is_it = |status: &ServiceStatus| args.to.as_ref() == Some(&status.service);
-    let services = instance.counters().map_err(explain)?.services;
-    if let Some(why) = services.into_iter().find(is_it).and_then(|status| unbalanced(&status)) {
+    let counters = instance.counters().map_err(explain)?;
+    for why in severed::reasons(topology, fabric.rerouting, &counters.links, &ids) {
+        eprintln!("note: {why}");
+    }
+    if let Some(why) = counters.services.into_iter().find(is_it).and_then(|status| unbalanced(&status)) {
         eprintln!("{why}");
     }
     Ok(Ending::Missed)

@@ -139,28 +139,29 @@ pub(super) fn bars(experiment: &ExperimentResult, drivers: &[DriverKind], metric
 
 /// A line between two ends (x, and whether it ends there or goes on out of the picture, which an arrow says).
 fn whisker(svg: &mut Svg, ends: [(f64, bool); 2], y: f64) {
-    svg.line("whisker", (ends[0].0, y), (ends[1].0, y));
+    let mut lines = vec![[(ends[0].0, y), (ends[1].0, y)]];
     for ((x, inside), way) in ends.into_iter().zip([-1.0, 1.0]) {
         if inside {
-            svg.line("whisker", (x, y - 2.5), (x, y + 2.5));
+            lines.push([(x, y - 2.5), (x, y + 2.5)]);
         } else {
             svg.polygon("cut", &[(x + 4.0 * way, y), (x - 2.0 * way, y - 3.5), (x - 2.0 * way, y + 3.5)], CUT);
         }
     }
+    svg.lines("whisker", &lines);
 }
 
 /// The same upright: from the lower end to the upper one.
 pub(super) fn vertical_whisker(svg: &mut Svg, class: &str, x: f64, ends: [(f64, bool); 2]) {
-    let stroke = format!("whisker {class}");
-    svg.line(&stroke, (x, ends[0].0), (x, ends[1].0));
+    let mut lines = vec![[(x, ends[0].0), (x, ends[1].0)]];
     for ((y, inside), way) in ends.into_iter().zip([1.0, -1.0]) {
         if inside {
-            svg.line(&stroke, (x - 2.5, y), (x + 2.5, y));
+            lines.push([(x - 2.5, y), (x + 2.5, y)]);
         } else {
             let corners = [(x, y + 4.0 * way), (x - 3.5, y - 2.0 * way), (x + 3.5, y - 2.0 * way)];
             svg.polygon(&format!("cut {class}"), &corners, CUT);
         }
     }
+    svg.lines(&format!("whisker {class}"), &lines);
 }
 
 /// What an arrow at the end of a whisker says.

@@ -27,7 +27,7 @@ const STYLE: &str = "
 pub fn svg(fabric: &Fabric, down: &[LinkId]) -> String {
     let network = Network::of(fabric);
     let down: Vec<usize> = down.iter().map(|link| usize::from(*link)).collect();
-    let look = Look { width: WIDTH, names: true, is_large: true, share: &[], down: &down };
+    let look = Look { width: WIDTH, names: true, is_large: true, share: &[], down: &down, nodes: None };
     sketch(&network, &look).standalone(&format!("Topology of {}", network.name), STYLE)
 }
 

@@ -50,6 +50,8 @@ pub(super) struct Look<'a> {
     pub share: &'a [Option<f64>],
     /// Links that have no carrier.
     pub down: &'a [usize],
+    /// What the nodes are called that several drawings of a page have alike, and whether this is the one that has them.
+    pub nodes: Option<(&'a str, bool)>,
 }
 
 /// Draws the network; `share` colours its links.
@@ -57,7 +59,29 @@ pub(super) fn draw(network: &Network, share: &[Option<f64>], width: f64, names: 
     sketch(network, &Look { width, names, share, ..Look::default() }).finish(label)
 }
 
-/// The same, not finished yet.
+/// Small drawings of one network in a page: where nodes are is written in the first one.
+pub(super) struct SmallDrawings<'a> {
+    network: &'a Network,
+    /// What their nodes are called in the page.
+    nodes: String,
+    is_first: bool,
+}
+
+impl<'a> SmallDrawings<'a> {
+    /// None yet, of a network in a page where nothing else is called `name`.
+    pub fn new(network: &'a Network, name: &str) -> Self {
+        Self { network, nodes: name.to_owned(), is_first: true }
+    }
+
+    /// Draws one; `share` colours its links.
+    pub fn draw(&mut self, share: &[Option<f64>], label: &str) -> String {
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        let look = Look { width: 200.0, share, nodes: Some((&self.nodes, is_first)), ..Look::default() };
+        sketch(self.network, &look).finish(label)
+    }
+}
+
+/// The same as [`draw`], not finished yet.
 pub(super) fn sketch(network: &Network, look: &Look<'_>) -> Svg {
     let Look { names, share, .. } = *look;
     let layout = Layout::of(network, look.width, names, look.is_large);
@@ -92,7 +116,22 @@ pub(super) fn sketch(network: &Network, look: &Look<'_>) -> Svg {
         let angle = (b.1 - a.1).atan2(b.0 - a.0).to_degrees();
         svg.ring("bond", middle, (3.0, ring.width / 2.0 + 3.0), angle, &ring.tip);
     }
-    let hosts = network.hosts as usize;
+    match look.nodes {
+        Some((name, false)) => svg.reuse(name),
+        Some((name, true)) => svg.named(name, |svg| draw_nodes(svg, network, &layout)),
+        None => {
+            draw_nodes(&mut svg, network, &layout);
+            &mut svg
+        }
+    };
+    if names {
+        name_nodes(&mut svg, network, &layout, look);
+    }
+    svg
+}
+
+fn draw_nodes(svg: &mut Svg, network: &Network, layout: &Layout) {
+    let (hosts, size) = (network.hosts as usize, layout.size);
     for (i, node) in network.nodes.iter().enumerate() {
         let (x, y) = layout.at[i];
         if i < hosts {
@@ -101,10 +140,6 @@ pub(super) fn sketch(network: &Network, look: &Look<'_>) -> Svg {
             svg.rect("switch", [x - size, y - size * 0.7, 2.0 * size, size * 1.4], &node.name);
         }
     }
-    if names {
-        name_nodes(&mut svg, network, &layout, look);
-    }
-    svg
 }
 
 fn share_of(share: &[Option<f64>], link: usize) -> f64 {
@@ -251,15 +286,21 @@ fn draw_cells(
 ) {
     let count = cells.len().min(most);
     let step = width / count.max(1) as f64;
-    for cell in 0..count {
-        let (share, direction) = cells[cell * cells.len() / count];
-        let tip = if named {
-            format!("{}: {:.0} %", direction_name(network, direction), share * 100.0)
-        } else {
-            String::new()
-        };
-        svg.heat_rect(share, [x + step * cell as f64, y, (step - 0.6).max(0.4), height], &tip);
+    let at = |cell: usize| [x + step * cell as f64, y, (step - 0.6).max(0.4), height];
+    let shown: Vec<(usize, (f64, usize))> = (0..count).map(|cell| (cell, cells[cell * cells.len() / count])).collect();
+    if named {
+        for (cell, (share, direction)) in shown {
+            let tip = format!("{}: {:.0} %", direction_name(network, direction), share * 100.0);
+            svg.heat_rect(share, at(cell), &tip);
+        }
+        return;
     }
+    // As full ones stand beside each other.
+    let percent = |share: f64| (share * 100.0).round() as u32;
+    let alike = shown.chunk_by(|(_, (a, _)), (_, (b, _))| percent(*a) == percent(*b));
+    let runs: Vec<(f64, usize)> = alike.map(|alike| (alike[0].1.0, alike.len())).collect();
+    let first = at(0);
+    svg.heat_row(first, (step - first[2]).max(0.0), &runs);
 }
 
 /// `edge1 → agg2` for a direction's number (2 x link, plus 1 for the way back).

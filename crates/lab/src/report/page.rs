@@ -275,12 +275,13 @@ impl Results {
         html.push_str("<div class=\"card\"><h3>Where the load went</h3>");
         html.push_str(&ramp_key("utilisation of the busier direction"));
         html.push_str("<div class=\"many\">\n");
+        let mut small = network::SmallDrawings::new(&self.network, &format!("nodes-{}", experiment.name));
         for (number, case) in experiment.cases.iter().enumerate() {
             for &driver in &self.drivers {
                 let records = self.records_of(experiment, number, driver);
                 let share = network::utilisation(self.network.links.len(), records);
                 let caption = format!("{}, {}", case.labels, driver_word(driver));
-                let drawing = network::draw(&self.network, &share, 200.0, false, &caption);
+                let drawing = small.draw(&share, &caption);
                 let _ = writeln!(html, "<figure>{drawing}<figcaption>{}</figcaption></figure>", escape(&caption));
             }
         }

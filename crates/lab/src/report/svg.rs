@@ -57,6 +57,46 @@ impl Svg {
         self.element(&format!(r#"rect class="heat" {heat} x="{x}" y="{y}" width="{width}" height="{height}""#), tip)
     }
 
+    /// Rectangles beside each other, in which `runs` of so many have the same colour, which says how full they are, 0 to 1. Each run is one line with gaps. The first
+    /// rectangle has this place and size, and `gap` is between two of them.
+    pub fn heat_row(&mut self, [x, y, width, height]: [f64; 4], gap: f64, runs: &[(f64, usize)]) -> &mut Self {
+        // Dashes add up: they need more decimals than places.
+        let _ = write!(self.body, r#"<g class="heats" stroke-width="{}" "#, Short(height));
+        let _ = write!(self.body, r#"stroke-dasharray="{width:.3} {gap:.3}">"#);
+        let mut x = x;
+        for (share, count) in runs {
+            let step = (width + gap) * *count as f64;
+            let (from, middle, length) = (Short(x), Short(y + height / 2.0), Short(step - gap));
+            self.element(&format!(r#"path {} d="M{from} {middle}h{length}""#, Heat(*share)), "");
+            x += step;
+        }
+        self.body.push_str("</g>");
+        self
+    }
+
+    /// What `draw` draws, which other drawings of the page can have as well by its name.
+    pub fn named(&mut self, name: &str, draw: impl FnOnce(&mut Self)) -> &mut Self {
+        let _ = write!(self.body, r#"<g id="{}">"#, escape(name));
+        draw(self);
+        self.body.push_str("</g>");
+        self
+    }
+
+    /// What another drawing of the page has by this name.
+    pub fn reuse(&mut self, name: &str) -> &mut Self {
+        self.element(&format!(r##"use href="#{}""##, escape(name)), "")
+    }
+
+    /// Straight lines, from end to end each, as one shape.
+    pub fn lines(&mut self, class: &str, lines: &[[(f64, f64); 2]]) -> &mut Self {
+        let mut outline = String::new();
+        for [from, to] in lines {
+            let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(Short);
+            let _ = write!(outline, "M{x1} {y1}L{x2} {y2}");
+        }
+        self.element(&format!(r#"path class="{class}" d="{outline}""#), "")
+    }
+
     /// A straight line.
     pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) -> &mut Self {
         self.element(&format!(r#"line class="{class}" {}"#, LineEnds(from, to)), "")
@@ -93,11 +133,10 @@ impl Svg {
 
     /// A line whose colour and width say how full something is, 0 to 1; an empty one is `thin` wide.
     pub fn heat_line(&mut self, (share, thin): (f64, f64), from: (f64, f64), to: (f64, f64), tip: &str) -> &mut Self {
-        let width = Short(thin * (1.0 + 2.6 * share.clamp(0.0, 1.0)));
-        self.element(
-            &format!(r#"line class="wire" {} stroke-width="{width}" {}"#, Heat(share), LineEnds(from, to)),
-            tip,
-        )
+        let width = Short(thin * (1.0 + 2.6 * share.clamp(0.0, 1.0))).to_string();
+        // A line is that wide anyway.
+        let width = if width == "1" { String::new() } else { format!(r#"stroke-width="{width}" "#) };
+        self.element(&format!(r#"line class="wire" {} {width}{}"#, Heat(share), LineEnds(from, to)), tip)
     }
 
     /// A circle.
@@ -165,13 +204,13 @@ impl Svg {
     }
 }
 
-/// A coordinate with two decimals at most: a tenth of a pixel is enough, and reports stay small.
+/// A coordinate with one decimal at most: a tenth of a pixel is enough, and reports stay small.
 struct Short(f64);
 
 impl Display for Short {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // A drawing with a broken number is worth more than none.
-        let value = if self.0.is_finite() { (self.0 * 100.0).round() / 100.0 } else { 0.0 };
+        let value = if self.0.is_finite() { (self.0 * 10.0).round() / 10.0 } else { 0.0 };
         write!(f, "{}", if value == 0.0 { 0.0 } else { value })
     }
 }
@@ -219,9 +258,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_alike_is_written_once() {
+        let mut svg = Svg::new(10.0, 10.0);
+        svg.named("nodes", |svg| {
+            svg.circle("host", (1.0, 2.0), 3.0, "h1");
+        });
+        let other = Svg::new(10.0, 10.0).reuse("nodes").finish("");
+        assert!(svg.finish("").contains(r#"<g id="nodes"><circle class="host" "#), "{}", svg.finish(""));
+        assert!(other.contains(r##"<use href="#nodes"/>"##), "{other}");
+        let drawing = Svg::new(10.0, 10.0).heat_row([0.0, 1.0, 2.0, 4.0], 0.5, &[(0.5, 2), (0.0, 1)]).finish("");
+        let row = "<g class=\"heats\" stroke-width=\"4\" stroke-dasharray=\"2.000 0.500\"><path style=\"--u:50%\" d=\"M0 3h4.5\"/><path style=\"--u:0%\" d=\"M5 3h2\"/></g>";
+        assert!(drawing.contains(row), "{drawing}");
+        let drawing = Svg::new(10.0, 10.0).lines("whisker", &[[(0.0, 1.0), (2.0, 1.0)]; 2]).finish("");
+        assert!(drawing.contains("<path class=\"whisker\" d=\"M0 1L2 1M0 1L2 1\"/>"), "{drawing}");
+    }
+
+    #[test]
     fn numbers_are_short_and_never_broken() {
         let text = [1.0, 2.345_6, -0.001, f64::NAN, f64::INFINITY].map(|x| Short(x).to_string());
-        assert_eq!(text, ["1", "2.35", "0", "0", "0"]);
+        assert_eq!(text, ["1", "2.3", "0", "0", "0"]);
         assert_eq!(Heat(7.0).to_string(), r#"style="--u:100%""#);
     }
 }

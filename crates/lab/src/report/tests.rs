@@ -115,6 +115,17 @@ fn the_page_needs_no_network_and_escapes_what_it_is_given() {
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
 }
 
+/// A page of hundreds of cases has a small drawing of the network for each of them.
+#[test]
+fn small_drawings_have_their_nodes_once() {
+    let page = results(&BOTH).html();
+    let again: Vec<&str> = page.split("<use href=\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(!again.is_empty());
+    for name in again {
+        assert_eq!(page.matches(&format!("<g id=\"{name}\">")).count(), 1, "{name}");
+    }
+}
+
 #[test]
 fn tags_are_closed_in_order() {
     let page = results(&BOTH).html();

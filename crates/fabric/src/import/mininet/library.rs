@@ -8,7 +8,7 @@ use super::super::line_of;
 use super::super::network::Network;
 use super::super::python::{Arguments, Heap, Library, LibraryCall, Outcome, Stop, Value, whole, written};
 use super::graph::{Graph, Node, Wire};
-use super::options::link_key;
+use super::options::{link_key, switch_option};
 use crate::read::shown;
 use crate::source::{Lines, Place, Source};
 
@@ -245,6 +245,12 @@ impl<'a> Mininet<'a> {
             }
             self.graphs[graph].link_keys = keys;
         }
+        if let Some(Value::Bound(switch)) = arguments.by_name("switch") {
+            let options = heap.bound[*switch].arguments.named.clone();
+            for what in options.iter().filter_map(|(option, _)| switch_option(option)) {
+                self.leave_out(what, at, "all switches");
+            }
+        }
         if let Some(base) = arguments.by_name("ipBase").and_then(|base| text_of(Some(base))) {
             let (address, prefix) = base.split_once('/').unwrap_or((&base, "8"));
             if let (Ok(address), Ok(prefix @ 1..=31)) = (address.parse(), prefix.parse()) {
@@ -319,7 +325,12 @@ impl<'a> Mininet<'a> {
             }
             _ => {}
         }
-        for (option, value) in &call.arguments.named {
+        let mut options = call.arguments.named.clone();
+        // `cls=partial( OVSSwitch, .. )`
+        if let Some(Value::Bound(class)) = call.arguments.by_name("cls") {
+            options.extend(heap.bound[*class].arguments.named.iter().cloned());
+        }
+        for (option, value) in &options {
             self.node_option(graph, node, option, value, call.at);
         }
         if call.arguments.has_unknown {
@@ -404,6 +415,12 @@ impl<'a> Mininet<'a> {
             _ => None,
         };
         let devices = [text_of(arguments.by_name("intfName1")), text_of(arguments.by_name("intfName2"))];
+        for (device, node) in devices.iter().zip([a, b]) {
+            if device.is_some() {
+                let name = self.graphs[graph].nodes[node].name.clone();
+                self.leave_out(DEVICES, call.at, &name);
+            }
+        }
         let addresses = [parameter("params1"), parameter("params2")];
         self.graphs[graph].links.push(Wire { ends: [a, b], devices, addresses, keys });
         self.item(Item::Link)
@@ -589,6 +606,7 @@ impl<'a> Mininet<'a> {
     }
 }
 
+const DEVICES: &str = "names of interfaces (`intfName1`, `intfName2`): those of hosts are eth0, eth1, .. and ports of switches 1, 2, .. in the order of their links";
 const CONTROLLERS: &str = "controllers: switches forward along shortest paths from the first packet on";
 const COMMAND_LINE: &str = "Mininet's command line: the network stays up, and any terminal has `heddle exec h1 COMMAND`, `heddle shell h1`, `heddle ping --all`";
 

@@ -4,8 +4,12 @@ use super::super::python::{Heap, LibraryCall, Value, whole, written};
 use super::commands;
 use super::graph::Wire;
 use super::library::{Item, Mininet, text_of};
+use super::options::switch_option;
 use crate::addresses::Mac;
 use crate::read::shown;
+
+/// What is said of commands that are in the file.
+const GOES_ON: &str = "commands that go on (`&`, `popen`): they are `programs:` of the host, which start with the network, and whose output `heddle logs` shows";
 
 impl Mininet<'_> {
     /// An option of a node: a key of a host, or what is left out.
@@ -43,14 +47,13 @@ impl Mininet<'_> {
                 "routes of hosts that are not known here: `routes: [default via ADDRESS]` of a host sets one"
             }
             ("cpu" | "cores" | "sched" | "period_us", _) => "limits of CPU",
-            ("dpid" | "protocols" | "failMode" | "stp" | "datapath" | "listenPort" | "inband" | "opts", _) => {
-                "options of Open vSwitch"
-            }
             ("dimage" | "image", _) => "images: hosts have this machine's programs, unless one has an `image`",
             ("privateDirs" | "volumes", _) => {
                 "directories of a host's own: `files:` of a host are seen by its programs"
             }
-            _ => "options of nodes that nothing here stands for",
+            _ => switch_option(option)
+                .filter(|_| !node.is_host)
+                .unwrap_or("options of nodes that nothing here stands for"),
         };
         self.leave_out(what, at, &name);
     }
@@ -86,7 +89,11 @@ impl Mininet<'_> {
                     command.push_str(" &");
                 }
                 let node = &mut self.graphs[graph].nodes[number];
+                let programs = node.programs.len();
                 let is_kept = command.as_deref().is_some_and(|command| node.is_host && commands::apply(node, command));
+                if is_kept && node.programs.len() > programs {
+                    self.leave_out(GOES_ON, call.at, &name);
+                }
                 if !is_kept {
                     let what = if self.graphs[graph].nodes[number].is_host {
                         "commands of hosts: `heddle exec HOST COMMAND` once the network is up, or `programs:` of the host"

@@ -1,4 +1,4 @@
-//! Options of Mininet's links, as keys of the fabric file.
+//! Options of Mininet's links, as keys of the fabric file, and what is said of options of its switches.
 
 use super::super::python::{Heap, Value, number, whole, written};
 use crate::units;
@@ -38,5 +38,24 @@ pub fn link_key(heap: &Heap, option: &str, value: &Value) -> Option_ {
         "cls" | "cls1" | "cls2" | "intf" | "port1" | "port2" | "intfName1" | "intfName2" | "use_htb" | "use_hfsc"
         | "use_tbf" | "params1" | "params2" | "node1" | "node2" | "fast" => None,
         _ => return Err("nothing here stands for it"),
+    })
+}
+
+/// What is said of an option of Open vSwitch.
+pub fn switch_option(option: &str) -> Option<&'static str> {
+    Some(match option {
+        "failMode" => "`failMode` of switches: without a controller they forward, and do what `flows:` of the file say",
+        "datapath" => "`datapath` of switches: one process forwards for all of them",
+        "protocols" => "`protocols` of switches: `heddle flow` takes what ovs-ofctl takes of any version",
+        "stp" => {
+            "`stp` of switches: `switches: { s1: { rstp: true } }` is the rapid spanning tree, and without it loops do no harm"
+        }
+        "dpid" => "`dpid` of switches: they are known by their names",
+        "listenPort" => "`listenPort` of switches: `heddle flow` finds them by their names",
+        "inband" => "`inband` of switches: there is no controller between them",
+        "opts" => "`opts` of switches",
+        "reconnectms" => "`reconnectms` of switches: there is no controller to connect to",
+        "batch" => "`batch` of switches",
+        _ => return None,
     })
 }

@@ -134,8 +134,9 @@ if __name__ == '__main__':
     assert!(all.contains(h1), "{all}");
     assert!(all.contains("h2: { kind: host, ipv4: \"10.0.0.2\" }"), "with one link it passes nothing on: {all}");
     for expected in [
-        "11: controllers: switches forward along shortest paths from the first packet on (the network)",
-        "15: options of Open vSwitch (s1)",
+        "11: controllers: switches forward along shortest paths from the first packet on (the network; also in line 13)",
+        "15: `dpid` of switches: they are known by their names (s1)",
+        "22: commands that go on (`&`, `popen`): they are `programs:` of the host",
         "25: commands of hosts: `heddle exec HOST COMMAND` once the network is up, or `programs:` of the host (h2)",
         "26: commands of switches: `heddle flow`",
         "27: pings: `heddle ping --all`",
@@ -192,8 +193,42 @@ if __name__ == '__main__':
     assert_eq!(made, expected);
     assert_eq!(
         notes,
-        "24: commands of hosts: `heddle exec HOST COMMAND` once the network is up, or `programs:` of the host (r0)\n"
+        "19: names of interfaces (`intfName1`, `intfName2`): those of hosts are eth0, eth1, .. and ports of switches 1, 2, .. in the order of their links (r0)\n\
+         24: commands of hosts: `heddle exec HOST COMMAND` once the network is up, or `programs:` of the host (r0)\n"
     );
+}
+
+#[test]
+fn each_line_that_is_otherwise_here_is_named() {
+    let (_, notes) = imported(
+        "\
+net = Mininet(switch=partial(OVSKernelSwitch, protocols='OpenFlow13'))
+a, b = net.addHost('a'), net.addHost('b')
+s = net.addSwitch('s', cls=OVSSwitch, failMode='standalone', stp=True)
+t = net.addSwitch('t', cls=partial(OVSSwitch, datapath='user'), failMode='secure')
+net.addLink(a, s, intfName1='lan', intfName2='up')
+net.addLink(b, t)
+net.addLink(s, t)
+a.popen('python3 -m http.server 80')
+b.cmd('iperf -s &')
+a.cmd('ls')
+b.popen('sleep 9', shell=True)
+b.cmd('date')
+",
+    );
+    for expected in [
+        "1: `protocols` of switches: `heddle flow` takes what ovs-ofctl takes of any version (all switches)",
+        "3: `failMode` of switches: without a controller they forward, and do what `flows:` of the file say (s, t; also in line 4)",
+        "3: `stp` of switches",
+        "4: `datapath` of switches: one process forwards for all of them (t)",
+        "in the order of their links (a, s)",
+        "8: commands that go on (`&`, `popen`)",
+        "(a, b; also in lines 9, 11)",
+        "10: commands of hosts",
+        "(a, b; also in line 12)",
+    ] {
+        assert!(notes.contains(expected), "{expected}\n{notes}");
+    }
 }
 
 /// Hosts have the addresses that are written, of any network; and those that Mininet would have given them.

@@ -1,0 +1,89 @@
+//! Which hosts of a running network have other addresses once a file is applied: those that a file does not write follow from the order of its hosts.
+
+use std::collections::BTreeMap;
+
+use topology::{HostAddress, Topology};
+
+/// So many hosts are named, one by one.
+const NAMED: usize = 3;
+
+/// How addresses are kept.
+const HINT: &str = "addresses follow from the order of hosts: write new ones last, or give hosts `ipv4:` and `mac:`";
+
+/// What is said of hosts that are in both networks and have another address in the second one, a note a line; nothing if there are none.
+pub fn notes(before: &Topology, now: &Topology) -> Vec<String> {
+    let had: BTreeMap<&str, &HostAddress> = addresses(before).collect();
+    let changed = |(name, has): (&str, &HostAddress)| change(name, had.get(name)?, has);
+    let mut notes: Vec<String> = addresses(now).filter_map(changed).collect();
+    let more = notes.len().saturating_sub(NAMED);
+    notes.truncate(NAMED);
+    if more > 0 {
+        notes.push(format!("and {more} more"));
+    }
+    if let Some(last) = notes.last_mut() {
+        *last = format!("{last} (hint: {HINT})");
+    }
+    notes
+}
+
+fn addresses(topology: &Topology) -> impl Iterator<Item = (&str, &HostAddress)> {
+    topology.addressed_hosts().filter_map(move |(id, node)| Some((node.name.as_str(), topology.address(id)?)))
+}
+
+/// Peers know a host by its IPv4 address; by the other ones only where that has stayed.
+fn change(name: &str, had: &HostAddress, has: &HostAddress) -> Option<String> {
+    let of = |had: &str, has: &str| Some(format!("{name}: {had} becomes {has}"));
+    if had.ipv4 != has.ipv4 {
+        of(&had.ipv4.to_string(), &has.ipv4.to_string())
+    } else if had.ipv6 != has.ipv6 {
+        of(&had.ipv6.to_string(), &has.ipv6.to_string())
+    } else if had.mac != has.mac {
+        let [had, has] = [had, has].map(|it| it.mac.map(|byte| format!("{byte:02x}")).join(":"));
+        of(&had, &has)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hosts in this order, each as the file writes it, at one switch.
+    fn topology(hosts: &[&str]) -> Topology {
+        let name = |host: &&str| host.split(':').next().unwrap_or_default().to_owned();
+        let links = hosts.iter().map(|host| format!("{{ between: [{}, s1] }}", name(host))).collect::<Vec<_>>();
+        let text = format!("nodes: {{ {}, s1: switch }}\nlinks: [{}]\n", hosts.join(", "), links.join(", "));
+        fabric::parse(&fabric::Source { name: "net".to_owned(), text }).expect("a file").topology
+    }
+
+    #[test]
+    fn hosts_behind_a_new_one_are_named() {
+        let before = topology(&["a: host", "b: host", "c: host"]);
+        let last = topology(&["a: host", "b: host", "c: host", "new: host"]);
+        assert_eq!(notes(&before, &last), Vec::<String>::new());
+        let first = topology(&["new: host", "a: host", "b: host"]);
+        let said = ["a: 10.0.0.1 becomes 10.0.0.2".to_owned(), format!("b: 10.0.0.2 becomes 10.0.0.3 (hint: {HINT})")];
+        assert_eq!(notes(&before, &first), said);
+    }
+
+    #[test]
+    fn of_many_some_are_named() {
+        let hosts: Vec<String> = (1..=8).map(|i| format!("h{i}: host")).collect();
+        let mut hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        let before = topology(&hosts);
+        hosts.insert(0, "new: host");
+        let said = notes(&before, &topology(&hosts));
+        assert_eq!((said.len(), said[3].as_str()), (4, format!("and 5 more (hint: {HINT})").as_str()), "{said:?}");
+    }
+
+    #[test]
+    fn a_host_whose_ipv4_address_is_written_may_have_another_mac() {
+        let own = "b: { kind: host, ipv4: 10.0.0.9 }";
+        let said = notes(&topology(&["a: host", own]), &topology(&["new: host", "a: host", own]));
+        assert_eq!(said.len(), 2, "{said:?}");
+        let kept = "b: { kind: host, ipv4: 10.0.0.9, ipv6: 'fd68:6564:646c::9', mac: '02:00:00:00:00:09' }";
+        let said = notes(&topology(&["a: host", kept]), &topology(&["new: host", "a: host", kept]));
+        assert_eq!(said.len(), 1, "{said:?}");
+    }
+}
