@@ -6,7 +6,7 @@
 //! kind its time counts as often as it has more than others: the fastest, and among equals the emptiest, gets the connection.
 //!
 //! Requests differ, and so do the last few of two servers that are equal. What a server's time differs from the mean of all counts only as far as that is more than chance, by how much its
-//! own times differ among each other. What is heard of an answer is its beginning: a server whose link to the clients is full of long answers seems to be as fast as before.
+//! own times differ among each other.
 
 use machine::{Rebase, Rng, Span, Time};
 
