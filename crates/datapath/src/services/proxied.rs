@@ -62,7 +62,7 @@ impl ServiceState {
         if running.half_open < service.half_open_max {
             return None;
         }
-        let numbers = segment.numbers.filter(|numbers| !numbers.are_absent())?;
+        let numbers = segment.numbers?;
         // Whoever may not hears nothing.
         let is_denied = |filter: &balance::SourceFilter| filter.check(segment.tuple.src).is_err();
         if running.machine.spec().filter.as_ref().is_some_and(|filter| is_denied(filter)) {
@@ -131,9 +131,12 @@ impl ServiceState {
         let numbers = segment.numbers?;
         let Proxied { cookie, first, window, offset, .. } = *proxied;
         if segment.tcp_flags & (SYN | ACK | RST) == SYN | ACK {
-            let said = cookie.wrapping_sub(numbers.seq);
+            // Simulated ends have no numbers, but for an answer to a cookie.
+            let is_unnumbered = first == 0 && numbers.are_absent();
+            let said = if is_unnumbered { 0 } else { cookie.wrapping_sub(numbers.seq) };
+            let is_answer = is_unnumbered || numbers.ack == first.wrapping_add(1);
             // Whoever makes this up does not know the client's number; and what was said once holds, whoever says otherwise.
-            if numbers.ack != first.wrapping_add(1) || offset.is_some_and(|known| known != said) {
+            if !is_answer || offset.is_some_and(|known| known != said) {
                 return Some(Decision::Drop);
             }
             proxied.offset = Some(said);

@@ -118,7 +118,7 @@ impl<P> Graph<P> {
                 let (to_server, to_client) = joined(driver, &packet, (&third, &update));
                 let forwarding = Forwarding { to: tables.map.node(port), hash: FlowHash(0) };
                 if let Some(frame) = to_server
-                    && let Some(third) = driver.make(&frame, forwarding, Tag::None)
+                    && let Some(third) = driver.make_like(&packet, &frame, forwarding)
                 {
                     self.put(moment, driver, tables.map.far(port), third);
                 }
@@ -192,8 +192,8 @@ pub(super) fn joined<D: Driver>(
 /// Another frame in the place of a packet, which goes where that was going.
 pub(super) fn replace<D: Driver>(driver: &mut D, packet: D::Packet, frame: Option<&[u8]>) -> Option<D::Packet> {
     let forwarding = driver.forwarding(&packet);
+    let made = frame.and_then(|frame| driver.make_like(&packet, frame, forwarding));
     driver.free(packet);
-    let made = frame.and_then(|frame| driver.make(frame, forwarding, Tag::None));
     if made.is_none() {
         driver.count(Loss::Service);
     }

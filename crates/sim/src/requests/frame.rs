@@ -26,22 +26,14 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// From one end to another.
+    /// From one end to another. `numbers`: its own, and that of the byte that its sender waits for.
     ///
     /// # Panics
     /// If they are of different families.
-    pub(super) fn new(from: &Endpoint, to: &Endpoint, flags: u8) -> Self {
+    pub(super) fn new(from: &Endpoint, to: &Endpoint, flags: u8, (seq, ack): (u32, u32)) -> Self {
         let mut frame = Self { bytes: [0; BYTES_MAX], length: 0 };
-        let tcp = TcpRepr {
-            src_port: from.port,
-            dst_port: to.port,
-            seq: 0,
-            ack: 0,
-            flags,
-            window: 0,
-            urgent: 0,
-            timestamps: None,
-        };
+        let tcp =
+            TcpRepr { src_port: from.port, dst_port: to.port, seq, ack, flags, window: 0, urgent: 0, timestamps: None };
         let payload_len = tcp.buffer_len() as u16;
         let ethernet = |ethertype| EthernetRepr { dst: to.mac, src: from.mac, vlan: None, ethertype };
         let at = match (from.ip, to.ip) {
@@ -86,6 +78,8 @@ pub(super) struct Headers {
     pub(super) src: (IpAddr, u16),
     pub(super) dst: (IpAddr, u16),
     pub(super) flags: u8,
+    /// Its number: 0 of what hosts send.
+    pub(super) seq: u32,
 }
 
 impl Headers {
@@ -106,7 +100,7 @@ impl Headers {
         };
         let tcp = TcpPacket::new_checked(payload).ok()?;
         let (src, dst) = ((src, tcp.src_port()), (dst, tcp.dst_port()));
-        Some(Self { mac: ethernet.dst(), src, dst, flags: tcp.flags() })
+        Some(Self { mac: ethernet.dst(), src, dst, flags: tcp.flags(), seq: tcp.seq() })
     }
 }
 
@@ -122,10 +116,10 @@ mod tests {
                 ip: ip.parse().unwrap(),
                 port,
             });
-            let frame = Frame::new(&a, &b, wire::tcp_flags::SYN);
+            let frame = Frame::new(&a, &b, wire::tcp_flags::SYN, (7, 8));
             let read = Headers::parse(frame.bytes()).expect("it is of TCP");
             assert_eq!((read.src, read.dst, read.mac), ((a.ip, a.port), (b.ip, b.port), b.mac));
-            assert_eq!(read.flags, wire::tcp_flags::SYN);
+            assert_eq!((read.flags, read.seq), (wire::tcp_flags::SYN, 7));
             assert!(Headers::parse(&frame.bytes()[..30]).is_none());
         }
     }

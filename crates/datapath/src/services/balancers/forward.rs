@@ -189,7 +189,7 @@ impl<P> Graph<P> {
                 let (to_server, to_client) = joined(driver, &packet, (&third, &update));
                 let server = host_table.by_mac(driver.source(&packet));
                 if let (Some(frame), Some(to)) = (to_server, server)
-                    && let Some(third) = driver.make(&frame, Forwarding { to, hash: FlowHash(0) }, Tag::None)
+                    && let Some(third) = driver.make_like(&packet, &frame, Forwarding { to, hash: FlowHash(0) })
                 {
                     self.send_or_hold(moment, driver, (at, port, opens), third);
                 }
