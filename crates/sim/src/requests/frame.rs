@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use vswitch::FlowKey;
 use vswitch::spread::FlowHash;
 use wire::{
-    EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, TcpPacket, TcpRepr, ethertype, protocol,
+    EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, Pseudo, TcpPacket, TcpRepr, checksum,
+    ethertype, protocol,
 };
 
 /// An Ethernet header, and the longer of the two IP headers, and one of TCP.
@@ -104,6 +105,22 @@ impl Headers {
     }
 }
 
+/// Whether a frame has a segment of TCP with its checksum: what services send by themselves has one, and what hosts send has none.
+pub(super) fn is_summed(frame: &[u8]) -> bool {
+    let Ok(ethernet) = EthernetPacket::new_checked(frame) else { return false };
+    match ethernet.ethertype() {
+        ethertype::IPV4 => Ipv4Packet::new_checked(ethernet.payload()).is_ok_and(|ip| {
+            let pseudo = Pseudo::V4 { src: ip.src(), dst: ip.dst(), protocol: ip.protocol() };
+            checksum::transport(&pseudo, ip.payload()) == 0
+        }),
+        ethertype::IPV6 => Ipv6Packet::new_checked(ethernet.payload()).is_ok_and(|ip| {
+            let pseudo = |protocol| Pseudo::V6 { src: ip.src(), dst: ip.dst(), protocol };
+            ip.upper_layer().is_ok_and(|upper| checksum::transport(&pseudo(upper.protocol), upper.payload) == 0)
+        }),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +138,22 @@ mod tests {
             assert_eq!((read.src, read.dst, read.mac), ((a.ip, a.port), (b.ip, b.port), b.mac));
             assert_eq!((read.flags, read.seq), (wire::tcp_flags::SYN, 7));
             assert!(Headers::parse(&frame.bytes()[..30]).is_none());
+            // A bit that is wrong, wherever a receiver looks at it, makes its sum wrong.
+            assert!(!is_summed(frame.bytes()));
+            let pseudo = match (a.ip, b.ip) {
+                (IpAddr::V4(src), IpAddr::V4(dst)) => Pseudo::V4 { src, dst, protocol: protocol::TCP },
+                (IpAddr::V6(src), IpAddr::V6(dst)) => Pseudo::V6 { src, dst, protocol: protocol::TCP },
+                _ => unreachable!("they are of one family"),
+            };
+            let mut summed = frame.bytes().to_vec();
+            let at = summed.len() - 20;
+            TcpRepr::fill_checksum(&mut summed[at..], &pseudo);
+            assert!(is_summed(&summed));
+            for bit in at * 8..summed.len() * 8 {
+                summed[bit / 8] ^= 1 << (bit % 8);
+                assert!(!is_summed(&summed), "{bit}");
+                summed[bit / 8] ^= 1 << (bit % 8);
+            }
         }
     }
 }

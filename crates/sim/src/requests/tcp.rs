@@ -8,7 +8,7 @@ use wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 use workload::service::Failure;
 
 use super::connection::{Connection, Phase, Stream};
-use super::frame::{Endpoint, Frame, Headers};
+use super::frame::{Endpoint, Frame, Headers, is_summed};
 use super::{Due, Output, Requests};
 use crate::carried::{Carried, Content, Direction};
 
@@ -20,7 +20,8 @@ impl Requests<'_> {
             Some(carried) => self.receive_carried(now, host, &headers, carried),
             // What services say themselves.
             None if headers.flags & RST != 0 => self.refused(now, host, &headers),
-            None if headers.flags & (SYN | ACK) == SYN | ACK => self.answer_cookie(host, &headers),
+            // Corrupted frames carry nothing, either.
+            None if headers.flags & (SYN | ACK) == SYN | ACK && is_summed(frame) => self.answer_cookie(host, &headers),
             None => return false,
         }
         true
