@@ -324,6 +324,12 @@ pub trait Driver {
     /// A packet of these bytes; `None` as with [`Driver::copy`].
     fn make(&mut self, frame: &[u8], forwarding: Forwarding, tag: Tag) -> Option<Self::Packet>;
 
+    /// The same in the place of a packet, or beside it, of the connection that this is of. What hosts know of that which no header has is the same of it.
+    fn make_like(&mut self, packet: &Self::Packet, frame: &[u8], forwarding: Forwarding) -> Option<Self::Packet> {
+        let _ = packet;
+        self.make(frame, forwarding, Tag::None)
+    }
+
     /// A packet has found a long queue. Whether it is marked now (CE, RFC 3168), since its sender understands that.
     fn mark(&mut self, packet: &mut Self::Packet) -> bool;
 

@@ -54,7 +54,7 @@ pub use port_table::PortTable;
 pub use services::{
     AddressRange, AgentSpec, BALANCERS_MAX, BalancerRole, BalancerView, BehindRouters, CountriesSpec, ForwardingMethod,
     HALF_OPEN_MAX, SERVICES_MAX, ServedName, Server, ServerCounters, Service, ServiceCounters, ServiceState,
-    ServiceView, Services, SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion, VirtualAddress,
-    VrrpSettings, parse_sync,
+    ServiceView, Services, SyncAnswer, SyncCookie, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion,
+    VirtualAddress, VrrpSettings, parse_sync,
 };
 pub use tracer::{ServerState, TraceEnd, TraceStep, TracedPacket, Tracer};

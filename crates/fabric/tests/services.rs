@@ -26,7 +26,7 @@ services:
     slow-start: 10s
   dns: { address: 10.1.0.53:53, protocol: udp, servers: [h2], forward: dr }
   far: { address: 10.1.0.54:53, protocol: udp, servers: [h2], forward: tunnel }
-  full: { address: 10.1.0.81:80, servers: [h2], forward: full-nat, source: '10.1.0.200-10.1.0.203:5000-6000', at: [h1, h3], vrrp: { router: 7, interval: 100ms, partners: h1 } }
+  full: { address: 10.1.0.81:80, servers: [h2], forward: full-nat, source: '10.1.0.200-10.1.0.203:5000-6000', at: [h1, h3], half-open: 16, vrrp: { router: 7, interval: 100ms, partners: h1 } }
 ";
     let fabric = network::read(NETWORK, more).expect("it is a file");
     let json = serde_json::to_value(&fabric).expect("it is data");
@@ -88,7 +88,6 @@ fn what_cannot_be_is_said_with_its_place() {
         "web: { address: 10.1.0.80:80, servers: [h2], vrrp: { router: 0, interval: 55ms, partners: h9 } }",
         "web: { address: 10.1.0.80:80, servers: [h2], vrrp: { router: 7 } }\n  other: { address: 10.1.0.81:80, servers: [h2], forward: full-nat, source: 10.1.0.200:5000, at: [h1, h3], vrrp: { router: 7, interval: 50s } }",
         "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, at: h1, vrrp: { router: 7 } }",
-        "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, at: [h1, h3], half-open: 0 }",
         "web: { address: 10.1.0.80:80, servers: [h2], source: 10.1.0.200 }",
         "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, source: [10.1.0.200, 10.1.0.201, 'fd68:6564:646c::200'] }",
         "web: { address: 10.1.0.80:80, servers: [h2], forward: full-nat, source: [192.168.0.1, 10.9.9.0-10.9.9.10, nowhere] }",

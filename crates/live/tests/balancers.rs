@@ -85,6 +85,48 @@ fn connections_outlive_their_balancer() {
     }
 }
 
+/// Connections that began with a SYN cookie go on at the other balancer, with their numbers translated as before, and end there.
+#[test]
+fn connections_that_began_with_a_cookie_outlive_their_balancer() {
+    let Some(bed) = Bed::new() else { return };
+    for (name, service) in [
+        ("both-active-cookies", "at: [lb1, lb2], half-open: 0"),
+        ("one-active-cookies", "at: [lb1, lb2], vrrp: { router: 51 }, half-open: 0"),
+    ] {
+        let network = bed.up(name, &network(service));
+        let _servers = ["h2", "h3"].map(|host| Running::server(&network, host, "80"));
+        bed::wait_until("a balancer is active", || role(&network, "lb1") == BalancerRole::Active);
+        let mut held: Vec<(Holding, String)> = (0..8)
+            .map(|number| {
+                let address = if number % 2 == 0 { "10.1.0.80:80" } else { "[fd68:6564:646c::80]:80" };
+                let mut client = Holding::open(&network, "h1", address);
+                let server = client.ask();
+                (client, server)
+            })
+            .collect();
+        bed::wait_until("both have all", || status(&network).balancers.iter().all(|it| it.connections >= 8));
+        for (balancer, switch, other) in [("lb1", "s1", "lb2"), ("lb2", "s2", "lb1")] {
+            network.set_link(balancer, switch, None, false).unwrap();
+            for (client, server) in &mut held {
+                assert_eq!(client.ask(), *server, "{name}");
+            }
+            bed::wait_until("the other one is active", || role(&network, other) == BalancerRole::Active);
+            assert_eq!(asked(&network, "web:80", "4").iter().filter(|name| name.starts_with('h')).count(), 4, "{name}");
+            network.set_link(balancer, switch, None, true).unwrap();
+            bed::wait_until("it is back", || {
+                matches!(role(&network, balancer), BalancerRole::Active | BalancerRole::Backup)
+            });
+        }
+        for (client, _) in held {
+            assert!(client.ends(), "{name}");
+        }
+        let web = status(&network);
+        assert!(web.counters.by_cookie >= 16 && web.counters.invalid == 0, "{web:?}");
+        assert!(web.balancers.iter().all(|balancer| balancer.malformed == 0 && balancer.adopted > 0), "{web:?}");
+        network.down().unwrap();
+    }
+}
+
 /// keepalived is a backup while the balancer advertises, takes over when that is gone, and gives way when it is back; the balancer gives way to it where it has the higher priority.
 #[test]
 fn keepalived_takes_part() {

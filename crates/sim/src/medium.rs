@@ -387,6 +387,11 @@ impl Driver for Medium {
         Some(self.keep(Frame { bytes: frame.into(), more: 0, carried: None, forwarding, tag }))
     }
 
+    fn make_like(&mut self, packet: &Packet, frame: &[u8], forwarding: Forwarding) -> Option<Packet> {
+        let carried = self.carried(*packet);
+        Some(self.keep(Frame { bytes: frame.into(), more: 0, carried, forwarding, tag: Tag::None }))
+    }
+
     fn mark(&mut self, packet: &mut Packet) -> bool {
         !packet.is_frame() && self.packets.mark(packet.id)
     }

@@ -56,7 +56,7 @@ fn fault(fabric: &Fabric, balancer: &str, at_ms: u64, up: bool) -> LinkFault {
 /// Connections that last go on, whichever balancer is gone; requests take no longer than it takes to notice, and TCP to send again.
 #[test]
 fn no_connection_is_lost_with_a_balancer() {
-    for service in ["", ", vrrp: { router: 51 }"] {
+    for service in ["", ", vrrp: { router: 51 }", ", half-open: 0", ", vrrp: { router: 51 }, half-open: 0"] {
         let load = fabric(service, "clients: 4, timeout: 5s, servers: { duration: 2ms }");
         let whole = run(&load, &[], 3);
         assert!(whole.failures.is_empty() && whole.done > 2_500, "{service}: {whole:?}");
@@ -72,7 +72,7 @@ fn no_connection_is_lost_with_a_balancer() {
 /// New connections are opened by whoever is left, and those that have just been opened are reset by nobody: peers were told of each before its server was.
 #[test]
 fn new_connections_find_the_other_balancer() {
-    for (service, at_us) in ["", ", vrrp: { router: 51, interval: 50ms }"]
+    for (service, at_us) in ["", ", vrrp: { router: 51, interval: 50ms }", ", half-open: 0"]
         .into_iter()
         .flat_map(|service| (0..2).map(move |number| (service, 500_000 + number * 437)))
     {

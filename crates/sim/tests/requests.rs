@@ -89,6 +89,24 @@ fn a_request_takes_what_its_packets_and_its_work_take() {
     assert!(outcome.answered.iter().all(|answered| *answered > 20), "{outcome:?}");
 }
 
+/// With SYN cookies a client hears of the service before its server does: the answer crosses its link, a millisecond. Nothing else is different, however packets come to servers.
+#[test]
+fn connections_that_begin_with_a_cookie_take_longer_to_open() {
+    for forward in ["nat", "full-nat", "dr", "tunnel"] {
+        let load = "clients: 1, new-connections: true, servers: { duration: 10ms }";
+        let [plain, by_cookie] =
+            ["", ", half-open: 0"].map(|limit| run(&format!("forward: {forward}{limit}"), load, 2));
+        assert!(by_cookie.failures.is_empty() && by_cookie.answered.iter().all(|answered| *answered > 20));
+        let [plain, by_cookie] = [plain, by_cookie].map(|outcome| latency(&outcome).p50);
+        let longer = Span::from_ps(by_cookie.as_ps().saturating_sub(plain.as_ps()));
+        // Each of both is measured to 16 us.
+        assert!((Span::from_us(970)..Span::from_us(1_020)).contains(&longer), "{forward}: {longer}");
+    }
+    // What asks again on a connection that is there does not notice.
+    let outcome = run("half-open: 0", "clients: 4, servers: { duration: 1ms, body: 100000 }", 2);
+    assert!(outcome.failures.is_empty() && outcome.done > 100, "{outcome:?}");
+}
+
 #[test]
 fn the_same_seed_has_the_same_outcome_and_another_one_another() {
     let fabric = fabric(

@@ -77,19 +77,24 @@ impl ServiceState {
         }
     }
 
-    /// What others are to know of a connection.
+    /// What others are to know of a connection; `None`: it is no more, or its server has not answered yet, and its client has a cookie.
     fn entry(&self, now: Time, place: u32) -> Option<SyncEntry> {
         let connection = self.conntrack.as_ref()?.shared(now, place)?;
         let opened = self.opened.get(place as usize)?;
         let running = &self.running[opened.running as usize];
         let server = running.machine.name(opened.server)?;
         let stage = Stage::of(connection.tcp, connection.is_replied);
+        let cookie = match opened.proxied() {
+            Some(proxied) => Some(proxied.shared()?),
+            None => None,
+        };
         Some(SyncEntry {
             service: name_hash(&running.name),
             server: name_hash(server),
             client_mac: opened.client_mac,
             stage,
             connection,
+            cookie,
         })
     }
 
@@ -154,7 +159,6 @@ impl ServiceState {
         self.note_removed(now);
         let Some((place, is_new)) = adopted else { return false };
         let has_ended = entry.stage == Stage::Ended;
-        let is_half_open = entry.stage == Stage::New && entry.connection.tcp.is_some();
         if is_new {
             let tuple = &entry.connection.original;
             let owner = match tuple.address(tuple.src) {
@@ -172,7 +176,7 @@ impl ServiceState {
                 phase: Phase::Active,
                 client: host_table.by_mac(entry.client_mac).or(owner),
                 client_mac: entry.client_mac,
-                handshake: if is_half_open { Handshake::HalfOpen } else { Handshake::Done },
+                handshake: Handshake::Done,
                 shared: Shared { stage: entry.stage, ..Shared::default() },
                 offloading: Offloading::default(),
             };
@@ -180,15 +184,9 @@ impl ServiceState {
             let running = &mut self.running[own];
             running.connections += 1;
             running.machine.adopt(now, server);
-            if is_half_open {
-                running.begin_half_open(server);
-            }
         }
+        self.adopt_handshake(place, is_new, entry);
         let opened = &mut self.opened[place as usize];
-        if opened.handshake == Handshake::HalfOpen && !is_half_open {
-            opened.handshake = Handshake::Done;
-            self.running[opened.running as usize].end_half_open(opened.server);
-        }
         opened.shared.stage = opened.shared.stage.max(entry.stage);
         opened.shared.is_doubted = false;
         if has_ended && opened.phase != Phase::Closed {
@@ -199,6 +197,33 @@ impl ServiceState {
             self.running[running].machine.close(now, server, was_idle, Outcome::Expired);
         }
         true
+    }
+
+    /// The same of how it was opened, or is.
+    fn adopt_handshake(&mut self, place: u32, is_new: bool, entry: &SyncEntry) {
+        let is_half_open = entry.stage == Stage::New && entry.connection.tcp.is_some();
+        let heard = match entry.cookie {
+            Some(cookie) => Handshake::Proxied(cookie.into()),
+            None if is_half_open => Handshake::HalfOpen,
+            None => Handshake::Done,
+        };
+        let opened = &self.opened[place as usize];
+        let changes = match (opened.handshake, heard) {
+            // Its numbers are what they are as long as it is there.
+            (Handshake::Proxied(_), _) => entry.cookie.is_some() && opened.phase == Phase::Closed,
+            (Handshake::HalfOpen, Handshake::HalfOpen) => false,
+            // One that is open does not open again.
+            (Handshake::Done, Handshake::HalfOpen) => is_new,
+            (Handshake::HalfOpen | Handshake::Done, Handshake::Proxied(_) | Handshake::Done) => true,
+        };
+        if !changes {
+            return;
+        }
+        self.change_handshake(place, heard);
+        if let (Handshake::Proxied(_), Some(conntrack)) = (heard, &mut self.conntrack) {
+            // What one end sends and what the other one acknowledges have different numbers.
+            conntrack.forget_windows(place);
+        }
     }
 
     /// Notes what schedulers need of the connection at a place.

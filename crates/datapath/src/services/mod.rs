@@ -44,7 +44,7 @@ pub use behind::{AddressRange, BehindRouters};
 pub use counters::{ServerCounters, ServiceCounters};
 pub use name_servers::ServedName;
 pub use state::ServiceState;
-pub use sync::{SyncAnswer, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion, parse_sync};
+pub use sync::{SyncAnswer, SyncCookie, SyncEntry, SyncError, SyncHeader, SyncMessage, SyncQuestion, parse_sync};
 pub use view::ServiceView;
 
 use crate::offload::KernelUse;

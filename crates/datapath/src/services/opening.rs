@@ -35,6 +35,22 @@ impl Running {
 }
 
 impl ServiceState {
+    /// Something else is known of how the connection at a place was opened, or is.
+    pub(super) fn change_handshake(&mut self, place: u32, handshake: Handshake) {
+        let opened = &mut self.opened[place as usize];
+        let running = &mut self.running[opened.running as usize];
+        match std::mem::replace(&mut opened.handshake, handshake) {
+            Handshake::HalfOpen => running.end_half_open(opened.server),
+            Handshake::Proxied(known) => self.joining -= u32::from(known.offset.is_none()),
+            Handshake::Done => {}
+        }
+        match handshake {
+            Handshake::HalfOpen => running.begin_half_open(opened.server),
+            Handshake::Proxied(known) => self.joining += u32::from(known.offset.is_none()),
+            Handshake::Done => {}
+        }
+    }
+
     /// A packet begins a connection.
     pub(super) fn open(
         &mut self,

@@ -7,6 +7,7 @@ use wire::tcp_flags::{ACK, RST, SYN};
 
 use super::state::{Decision, EXISTING, Handshake, Origin, ServiceState, of_mark};
 use super::syn_cookies::{GOOD_FOR, MadeUp, Proxied, is_third_segment, segment_size};
+use super::sync::SyncCookie;
 use super::{Service, Services};
 use crate::segment::is_first_segment;
 
@@ -41,12 +42,10 @@ impl ServiceState {
         let Decision::To(host) = decision else { return decision };
         self.running[own].counters.by_cookie += 1;
         if let Some(place) = self.revisit(now, &first, EXISTING).and_then(|tracked| tracked.place) {
-            let opened = &mut self.opened[place as usize];
             // It is nobody's who makes up addresses.
-            if std::mem::replace(&mut opened.handshake, Handshake::Proxied(proxied)) == Handshake::HalfOpen {
-                self.running[own].end_half_open(opened.server);
-            }
-            self.joining += 1;
+            self.change_handshake(place, Handshake::Proxied(proxied));
+            // Until its server has answered, its cookie says all to other balancers.
+            self.has_opened = false;
         }
         Decision::Connect(host, proxied.first_segment())
     }
@@ -60,11 +59,10 @@ impl ServiceState {
         headers: &[u8],
     ) -> Option<Decision> {
         let running = &mut self.running[self.by_number[number] as usize];
-        // Another balancer would not know what has become of the numbers.
-        if running.half_open < service.half_open_max || !service.at.is_empty() {
+        if running.half_open < service.half_open_max {
             return None;
         }
-        let numbers = segment.numbers.filter(|numbers| !numbers.are_absent())?;
+        let numbers = segment.numbers?;
         // Whoever may not hears nothing.
         let is_denied = |filter: &balance::SourceFilter| filter.check(segment.tuple.src).is_err();
         if running.machine.spec().filter.as_ref().is_some_and(|filter| is_denied(filter)) {
@@ -80,14 +78,18 @@ impl ServiceState {
 
     /// What a segment says that answers a cookie.
     fn proxied(&self, now: Time, segment: &Segment) -> Option<Proxied> {
-        if now >= self.cookies_until || !is_third_segment(segment.tcp_flags) {
+        // Other balancers may have sent some.
+        let may_have_sent = now < self.cookies_until || self.changes.is_some();
+        if !may_have_sent || !is_third_segment(segment.tcp_flags) {
             return None;
         }
         let numbers = segment.numbers?;
-        let first = numbers.seq.wrapping_sub(1);
         let cookie = numbers.ack.wrapping_sub(1);
-        let size = self.cookie_key.check(now, &segment.tuple, (first, cookie))?;
-        Some(Proxied { cookie, first, size, window: numbers.window, offset: None })
+        // A client whose third segment was lost asks whether the window is open by the number before that one (RFC 9293, 3.8.6.1).
+        [numbers.seq.wrapping_sub(1), numbers.seq].into_iter().find_map(|first| {
+            let size = self.cookie_key.check(now, &segment.tuple, (first, cookie))?;
+            Some(Proxied { cookie, first, size, window: numbers.window, offset: None })
+        })
     }
 
     /// A client goes on while its server has not answered: that may not have heard.
@@ -129,14 +131,19 @@ impl ServiceState {
         let numbers = segment.numbers?;
         let Proxied { cookie, first, window, offset, .. } = *proxied;
         if segment.tcp_flags & (SYN | ACK | RST) == SYN | ACK {
-            let said = cookie.wrapping_sub(numbers.seq);
+            // Simulated ends have no numbers, but for an answer to a cookie.
+            let is_unnumbered = first == 0 && numbers.are_absent();
+            let said = if is_unnumbered { 0 } else { cookie.wrapping_sub(numbers.seq) };
+            let is_answer = is_unnumbered || numbers.ack == first.wrapping_add(1);
             // Whoever makes this up does not know the client's number; and what was said once holds, whoever says otherwise.
-            if numbers.ack != first.wrapping_add(1) || offset.is_some_and(|known| known != said) {
+            if !is_answer || offset.is_some_and(|known| known != said) {
                 return Some(Decision::Drop);
             }
             proxied.offset = Some(said);
             if offset.is_none() {
                 self.joining -= 1;
+                // Whoever takes this balancer's place then knows what the numbers are.
+                self.note_opened(place);
                 if let Some(original) = tracked.tuple.unwrap_or(segment.tuple).reversed() {
                     let third = Segment { tuple: original, tcp_flags: ACK, quoted: None, numbers: None };
                     let tracked = self.track(now, &third, EXISTING);
@@ -159,8 +166,22 @@ impl ServiceState {
 }
 
 impl Proxied {
+    /// What other balancers are to know of it; `None`: the server has not answered.
+    pub(super) fn shared(&self) -> Option<SyncCookie> {
+        let Self { cookie, first, size: _, window, offset } = *self;
+        Some(SyncCookie { cookie, first, offset: offset?, window })
+    }
+
     /// As the client has sent it, but for what does not fit a cookie.
     const fn first_segment(&self) -> MadeUp {
         MadeUp { flags: SYN, seq: self.first, ack: 0, window: self.window, size: Some(self.size) }
+    }
+}
+
+impl From<SyncCookie> for Proxied {
+    fn from(known: SyncCookie) -> Self {
+        let SyncCookie { cookie, first, offset, window } = known;
+        // Its server has had its first segment, which is all that has a size.
+        Self { cookie, first, size: 0, window, offset: Some(offset) }
     }
 }

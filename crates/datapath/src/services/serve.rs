@@ -6,7 +6,7 @@ use vswitch::{Field, Forwarding};
 
 use super::balancers::Towards;
 use super::state::Decision;
-use super::syn_cookies::make_up;
+use super::syn_cookies::{MadeUp, make_up};
 use super::validity::FromClient;
 use super::{Service, answers};
 use crate::driver::{Driver, Loss, Tag};
@@ -115,12 +115,10 @@ impl<P> Graph<P> {
                 return self.send_on(moment, driver, (host, port), packet);
             }
             Decision::Join(third, update) => {
-                let frames =
-                    driver.frame(&packet).map(|frame| (make_up(frame, &third, true), make_up(frame, &update, false)));
-                let (to_server, to_client) = frames.unwrap_or_default();
+                let (to_server, to_client) = joined(driver, &packet, (&third, &update));
                 let forwarding = Forwarding { to: tables.map.node(port), hash: FlowHash(0) };
                 if let Some(frame) = to_server
-                    && let Some(third) = driver.make(&frame, forwarding, Tag::None)
+                    && let Some(third) = driver.make_like(&packet, &frame, forwarding)
                 {
                     self.put(moment, driver, tables.map.far(port), third);
                 }
@@ -182,11 +180,21 @@ impl<P> Graph<P> {
     }
 }
 
+/// Frames with what a server hears in answer to this segment of it, and what its client hears in place of it.
+pub(super) fn joined<D: Driver>(
+    driver: &D,
+    packet: &D::Packet,
+    (third, update): (&MadeUp, &MadeUp),
+) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let made = driver.frame(packet).map(|frame| (make_up(frame, third, true), make_up(frame, update, false)));
+    made.unwrap_or_default()
+}
+
 /// Another frame in the place of a packet, which goes where that was going.
-fn replace<D: Driver>(driver: &mut D, packet: D::Packet, frame: Option<&[u8]>) -> Option<D::Packet> {
+pub(super) fn replace<D: Driver>(driver: &mut D, packet: D::Packet, frame: Option<&[u8]>) -> Option<D::Packet> {
     let forwarding = driver.forwarding(&packet);
+    let made = frame.and_then(|frame| driver.make_like(&packet, frame, forwarding));
     driver.free(packet);
-    let made = frame.and_then(|frame| driver.make(frame, forwarding, Tag::None));
     if made.is_none() {
         driver.count(Loss::Service);
     }

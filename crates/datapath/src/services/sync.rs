@@ -1,17 +1,19 @@
 //! What balancers of a service say to each other: connections, so that either may take the other one's place.
 //!
-//! A datagram has a header of 36 bytes and entries of 44 or 92 bytes each, numbers with their high byte first:
+//! A datagram has a header of 36 bytes and entries of 44 or 92 bytes each, 16 more of connections that began with a SYN cookie, numbers with their high byte first:
 //!
 //! ```text
-//!   "HCS2" | flags: 1 | entries: 1 | request: 1 | question: 1 | instance: 4 | sequence: 4 | lacks from: 4 | since: 4 | answered: 1 | 0: 3 | from: 4 | to: 4
-//!   family: 1 | protocol: 1 | stage: 1 | TCP's state: 1 | service: 4 | server: 4 | client's MAC: 6 | 0: 2 |
-//!     client's address and port | virtual address and port | server's address and port | the balancer's own address and port
+//!   "HCS3" | flags: 1 | entries: 1 | request: 1 | question: 1 | instance: 4 | sequence: 4 | lacks from: 4 | since: 4 | answered: 1 | 0: 3 | from: 4 | to: 4
+//!   family: 1 | protocol: 1 | stage: 1 | TCP's state: 1 | service: 4 | server: 4 | client's MAC: 6 | has a cookie: 1 | 0: 1 |
+//!     client's address and port | virtual address and port | server's address and port | the balancer's own address and port |
+//!     the cookie: 4 | the client's first number: 4 | offset: 4 | the client's window: 2 | 0: 2
 //! ```
 //!
 //! *instance* changes when a balancer begins anew. Entries are changes, or parts of an answer (flag 1). *sequence* is how many datagrams with changes went before, so whoever has missed one knows from which on.
 //! He asks for what he lacks: *request* has a number, and is met in parts. *question* is the number of the question for its next parts (0: there is none), *lacks from* the first place of the receiver's table that
 //! is missing, *since* the first datagram that was missed (flag 8: all connections are wanted). A part has all that is wanted of the places *from* up to *to*, for the request *answered*; flag 2: it is the
 //! last one for this question. Flag 4: the sender does not know all connections itself yet. Services and servers are known by a hash of their names: files may differ for a while.
+//! *offset* is what a client sees the server's numbers greater by, modulo 2^32. A connection that began with a cookie is spoken of only when that is known: before, the cookie is all that another balancer needs.
 
 use vswitch::conntrack::{SharedConnection, TcpState, Tuple};
 use wire::protocol;
@@ -22,9 +24,11 @@ pub const SYNC_PORT: u16 = 8_848;
 /// Datagrams are no longer than this, so that they fit the MTU of any network.
 const BYTES_MAX: usize = 1_200;
 
-const MAGIC: [u8; 4] = *b"HCS2";
+const MAGIC: [u8; 4] = *b"HCS3";
 const HEADER: usize = 36;
 const ENTRY: usize = 20;
+/// More bytes of an entry with a cookie.
+const COOKIE: usize = 16;
 
 /// How far a connection is, for who takes it over. A later one is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +67,21 @@ pub struct SyncEntry {
     pub stage: Stage,
     /// What it is.
     pub connection: SharedConnection,
+    /// What its numbers are, if it began with a SYN cookie.
+    pub cookie: Option<SyncCookie>,
+}
+
+/// What numbers a connection has that began with a SYN cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncCookie {
+    /// The number that its client was answered with.
+    pub cookie: u32,
+    /// That of the client's first segment.
+    pub first: u32,
+    /// The client sees the server's numbers greater by so much, modulo 2^32.
+    pub offset: u32,
+    /// The client's window as it began.
+    pub window: u16,
 }
 
 /// The end of every table, as a place.
@@ -217,7 +236,7 @@ impl SyncMessage {
 
     /// Whether there is room for one more entry, be it of IPv6.
     pub const fn has_room(&self) -> bool {
-        self.bytes.len() + ENTRY + 4 * 18 <= BYTES_MAX
+        self.bytes.len() + ENTRY + 4 * 18 + COOKIE <= BYTES_MAX
     }
 
     /// Adds an entry, for which there is room.
@@ -229,7 +248,7 @@ impl SyncMessage {
         self.bytes.extend(entry.service.to_be_bytes());
         self.bytes.extend(entry.server.to_be_bytes());
         self.bytes.extend(entry.client_mac);
-        self.bytes.extend([0; 2]);
+        self.bytes.extend([u8::from(entry.cookie.is_some()), 0]);
         for (address, port) in [
             (original.src, original.src_port),
             (original.dst, original.dst_port),
@@ -242,6 +261,11 @@ impl SyncMessage {
                 self.bytes.extend((address as u32).to_be_bytes());
             }
             self.bytes.extend(port.to_be_bytes());
+        }
+        if let Some(SyncCookie { cookie, first, offset, window }) = entry.cookie {
+            self.bytes.extend([cookie, first, offset].map(u32::to_be_bytes).concat());
+            self.bytes.extend(window.to_be_bytes());
+            self.bytes.extend([0; 2]);
         }
         self.entries += 1;
         self.bytes[5] = self.entries;
@@ -274,6 +298,17 @@ impl Reader<'_> {
         Some((address, u16::from_be_bytes(self.take()?)))
     }
 
+    fn number(&mut self) -> Option<u32> {
+        Some(u32::from_be_bytes(self.take()?))
+    }
+
+    fn cookie(&mut self) -> Option<SyncCookie> {
+        let (cookie, first, offset) = (self.number()?, self.number()?, self.number()?);
+        let window = u16::from_be_bytes(self.take()?);
+        let [0, 0] = self.take()? else { return None };
+        Some(SyncCookie { cookie, first, offset, window })
+    }
+
     fn entry(&mut self) -> Option<SyncEntry> {
         let [family, protocol, stage, state] = self.take()?;
         let is_ipv6 = match family {
@@ -291,10 +326,14 @@ impl Reader<'_> {
             protocol::UDP => tcp.is_none(),
             _ => false,
         };
-        let service = u32::from_be_bytes(self.take()?);
-        let server = u32::from_be_bytes(self.take()?);
+        let (service, server) = (self.number()?, self.number()?);
         let client_mac = self.take()?;
-        let [0, 0] = self.take()? else { return None };
+        let has_cookie = match self.take()? {
+            [0, 0] => false,
+            // Datagrams of UDP have no numbers.
+            [1, 0] if tcp.is_some() => true,
+            _ => return None,
+        };
         let mut tuple = || {
             let ((src, src_port), (dst, dst_port)) = (self.end(is_ipv6)?, self.end(is_ipv6)?);
             Some(Tuple { src, dst, src_port, dst_port, protocol, is_ipv6 })
@@ -302,7 +341,8 @@ impl Reader<'_> {
         let (original, reply) = (tuple()?, tuple()?);
         let is_replied = stage != Stage::New || tcp == Some(TcpState::SynReceived);
         let connection = SharedConnection { original, reply, tcp, is_replied };
-        (is_right && original != reply).then_some(SyncEntry { service, server, client_mac, stage, connection })
+        let cookie = if has_cookie { Some(self.cookie()?) } else { None };
+        (is_right && original != reply).then_some(SyncEntry { service, server, client_mac, stage, connection, cookie })
     }
 }
 
@@ -332,7 +372,7 @@ mod tests {
 
     use super::*;
 
-    fn entry(is_ipv6: bool, numbers: [u128; 4], state: usize) -> SyncEntry {
+    fn entry(is_ipv6: bool, numbers: [u128; 4], state: usize, cookie: Option<SyncCookie>) -> SyncEntry {
         let mask = if is_ipv6 { u128::MAX } else { u128::from(u32::MAX) };
         let tuple = |src: u128, dst: u128| Tuple {
             src: src & mask,
@@ -353,7 +393,13 @@ mod tests {
             client_mac: [2, 0, 0, 0, 0, 9],
             stage,
             connection,
+            cookie: cookie.filter(|_| tcp.is_some()),
         }
+    }
+
+    fn cookies() -> impl Strategy<Value = Option<SyncCookie>> {
+        let some = any::<(u32, u32, u32, u16)>();
+        prop::option::of(some.prop_map(|(cookie, first, offset, window)| SyncCookie { cookie, first, offset, window }))
     }
 
     proptest! {
@@ -364,7 +410,7 @@ mod tests {
             (from, since) in any::<(u32, Option<u32>)>(),
             (one, other, is_last) in any::<(u32, u32, bool)>(),
             (has_question, has_answer) in any::<(bool, bool)>(),
-            entries in prop::collection::vec((any::<bool>(), any::<[u128; 4]>(), 0..=9_usize), 0..60),
+            entries in prop::collection::vec((any::<bool>(), any::<[u128; 4]>(), 0..=9_usize, cookies()), 0..60),
         ) {
             let question = has_question.then_some(SyncQuestion { request, number, from, since });
             let answer = has_answer.then_some(SyncAnswer { request: answered, places: (one.min(other), one.max(other)), is_last });
@@ -372,7 +418,7 @@ mod tests {
             let mut message = SyncMessage::new(&header);
             let written: Vec<SyncEntry> = entries
                 .into_iter()
-                .map(|(is_ipv6, numbers, state)| entry(is_ipv6, numbers, state))
+                .map(|(is_ipv6, numbers, state, cookie)| entry(is_ipv6, numbers, state, cookie))
                 .filter(|entry| entry.connection.original != entry.connection.reply)
                 .take_while(|entry| {
                     let has_room = message.has_room();

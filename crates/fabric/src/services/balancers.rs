@@ -85,10 +85,6 @@ fn check(
             format!("with `forward: {}` what servers answer does not come back to a balancer", forwarding.name());
         problems.add(given.place, message, "needs full NAT", "write `forward: full-nat`, or take `at` away");
     }
-    if let Some(half_open) = &text.half_open {
-        let message = "no SYN cookies are sent where hosts balance: another one, which takes over, would not know what a cookie has made of a connection's numbers";
-        problems.add(half_open.place, message, "besides `at`", "take `half-open` away, or `at`");
-    }
     let ports = |range: &NatRange| range.ports.map_or(u32::MAX, |(first, last)| u32::from(last - first) + 1);
     if sources.iter().map(ports).min().is_some_and(|ports| (ports as usize) < at.len()) {
         let message = format!("{} balancers cannot share so few ports", at.len());

@@ -68,7 +68,7 @@ parameters! {
         /// goes to one of them by its hash.
         "vrrp" => vrrp: Option<At<VrrpText>>;
         /// While so many connections are being opened, first segments of TCP are answered with SYN cookies, and only who answers gets a server: those connections have no
-        /// selective acknowledgements, scaled windows or timestamps. 4096 when not given; 0: all are. Not with `at`.
+        /// selective acknowledgements, scaled windows or timestamps. 4096 when not given; 0: all are. With `at`, those at all balancers count.
         "half-open" => half_open: Option<At<Whole<0, 1_000_000>>>;
         /// Whether the kernel carries connections that go on, from host to host, without the worker (live, as root, Linux 6.6): `no`; `auto` from their second question on, where
         /// it can; `yes` what clients send from the handshake on, with a warning in the log where it can't. Not with `at`, `forward: tunnel`, or schedulers that go by how fast servers answer. `no` when not given.

@@ -1,7 +1,7 @@
 //! A connection to a service: both ends of both directions, and the request that is under way on it.
 
 use machine::{Time, mix};
-use transport::{ReceivingEndpoint, SendingEndpoint, TransportSpec};
+use transport::{ReceivingEndpoint, Segment, SendingEndpoint, TransportSpec};
 use workload::service::Target;
 
 use super::frame::Endpoint;
@@ -85,6 +85,8 @@ pub(super) struct Connection {
     pub(super) seen_end: Endpoint,
     pub(super) up: Stream,
     pub(super) down: Stream,
+    /// The segment by which its client has asked for it last.
+    pub(super) asked: Option<Segment>,
     /// Requests so far; those that the server has read; and those that it has answered.
     pub(super) requests: u32,
     pub(super) served: u32,
@@ -117,6 +119,7 @@ impl Connection {
             seen_end: client_end,
             up,
             down,
+            asked: None,
             requests: 0,
             served: 0,
             answered: 0,

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use vswitch::FlowKey;
 use vswitch::spread::FlowHash;
 use wire::{
-    EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, TcpPacket, TcpRepr, ethertype, protocol,
+    EthernetPacket, EthernetRepr, Ipv4Packet, Ipv4Repr, Ipv6Packet, Ipv6Repr, Pseudo, TcpPacket, TcpRepr, checksum,
+    ethertype, protocol,
 };
 
 /// An Ethernet header, and the longer of the two IP headers, and one of TCP.
@@ -26,22 +27,14 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// From one end to another.
+    /// From one end to another. `numbers`: its own, and that of the byte that its sender waits for.
     ///
     /// # Panics
     /// If they are of different families.
-    pub(super) fn new(from: &Endpoint, to: &Endpoint, flags: u8) -> Self {
+    pub(super) fn new(from: &Endpoint, to: &Endpoint, flags: u8, (seq, ack): (u32, u32)) -> Self {
         let mut frame = Self { bytes: [0; BYTES_MAX], length: 0 };
-        let tcp = TcpRepr {
-            src_port: from.port,
-            dst_port: to.port,
-            seq: 0,
-            ack: 0,
-            flags,
-            window: 0,
-            urgent: 0,
-            timestamps: None,
-        };
+        let tcp =
+            TcpRepr { src_port: from.port, dst_port: to.port, seq, ack, flags, window: 0, urgent: 0, timestamps: None };
         let payload_len = tcp.buffer_len() as u16;
         let ethernet = |ethertype| EthernetRepr { dst: to.mac, src: from.mac, vlan: None, ethertype };
         let at = match (from.ip, to.ip) {
@@ -86,6 +79,8 @@ pub(super) struct Headers {
     pub(super) src: (IpAddr, u16),
     pub(super) dst: (IpAddr, u16),
     pub(super) flags: u8,
+    /// Its number: 0 of what hosts send.
+    pub(super) seq: u32,
 }
 
 impl Headers {
@@ -106,7 +101,23 @@ impl Headers {
         };
         let tcp = TcpPacket::new_checked(payload).ok()?;
         let (src, dst) = ((src, tcp.src_port()), (dst, tcp.dst_port()));
-        Some(Self { mac: ethernet.dst(), src, dst, flags: tcp.flags() })
+        Some(Self { mac: ethernet.dst(), src, dst, flags: tcp.flags(), seq: tcp.seq() })
+    }
+}
+
+/// Whether a frame has a segment of TCP with its checksum: what services send by themselves has one, and what hosts send has none.
+pub(super) fn is_summed(frame: &[u8]) -> bool {
+    let Ok(ethernet) = EthernetPacket::new_checked(frame) else { return false };
+    match ethernet.ethertype() {
+        ethertype::IPV4 => Ipv4Packet::new_checked(ethernet.payload()).is_ok_and(|ip| {
+            let pseudo = Pseudo::V4 { src: ip.src(), dst: ip.dst(), protocol: ip.protocol() };
+            checksum::transport(&pseudo, ip.payload()) == 0
+        }),
+        ethertype::IPV6 => Ipv6Packet::new_checked(ethernet.payload()).is_ok_and(|ip| {
+            let pseudo = |protocol| Pseudo::V6 { src: ip.src(), dst: ip.dst(), protocol };
+            ip.upper_layer().is_ok_and(|upper| checksum::transport(&pseudo(upper.protocol), upper.payload) == 0)
+        }),
+        _ => false,
     }
 }
 
@@ -122,11 +133,27 @@ mod tests {
                 ip: ip.parse().unwrap(),
                 port,
             });
-            let frame = Frame::new(&a, &b, wire::tcp_flags::SYN);
+            let frame = Frame::new(&a, &b, wire::tcp_flags::SYN, (7, 8));
             let read = Headers::parse(frame.bytes()).expect("it is of TCP");
             assert_eq!((read.src, read.dst, read.mac), ((a.ip, a.port), (b.ip, b.port), b.mac));
-            assert_eq!(read.flags, wire::tcp_flags::SYN);
+            assert_eq!((read.flags, read.seq), (wire::tcp_flags::SYN, 7));
             assert!(Headers::parse(&frame.bytes()[..30]).is_none());
+            // A bit that is wrong, wherever a receiver looks at it, makes its sum wrong.
+            assert!(!is_summed(frame.bytes()));
+            let pseudo = match (a.ip, b.ip) {
+                (IpAddr::V4(src), IpAddr::V4(dst)) => Pseudo::V4 { src, dst, protocol: protocol::TCP },
+                (IpAddr::V6(src), IpAddr::V6(dst)) => Pseudo::V6 { src, dst, protocol: protocol::TCP },
+                _ => unreachable!("they are of one family"),
+            };
+            let mut summed = frame.bytes().to_vec();
+            let at = summed.len() - 20;
+            TcpRepr::fill_checksum(&mut summed[at..], &pseudo);
+            assert!(is_summed(&summed));
+            for bit in at * 8..summed.len() * 8 {
+                summed[bit / 8] ^= 1 << (bit % 8);
+                assert!(!is_summed(&summed), "{bit}");
+                summed[bit / 8] ^= 1 << (bit % 8);
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 use workload::service::Failure;
 
 use super::connection::{Connection, Phase, Stream};
-use super::frame::{Endpoint, Frame, Headers};
+use super::frame::{Endpoint, Frame, Headers, is_summed};
 use super::{Due, Output, Requests};
 use crate::carried::{Carried, Content, Direction};
 
@@ -20,6 +20,8 @@ impl Requests<'_> {
             Some(carried) => self.receive_carried(now, host, &headers, carried),
             // What services say themselves.
             None if headers.flags & RST != 0 => self.refused(now, host, &headers),
+            // Corrupted frames carry nothing, either.
+            None if headers.flags & (SYN | ACK) == SYN | ACK && is_summed(frame) => self.answer_cookie(host, &headers),
             None => return false,
         }
         true
@@ -35,6 +37,18 @@ impl Requests<'_> {
             Phase::Open if at.waits => self.fail(now, connection, Failure::Reset),
             Phase::Opening | Phase::Open | Phase::Closing(_) | Phase::Reset => self.forget(now, connection),
             Phase::Free => {}
+        }
+    }
+
+    /// The service has answered a first segment with a SYN cookie, and kept nothing: whoever shows that gets a server.
+    fn answer_cookie(&mut self, host: NodeId, headers: &Headers) {
+        let Some(client) = self.clients.iter().find(|client| client.host == host) else { return };
+        let Some(&connection) = client.by_port.get(&headers.dst.1) else { return };
+        let at = &self.connections[connection as usize];
+        if let (Phase::Opening, Some(asked)) = (at.phase, at.asked) {
+            // What the service makes of it asks the server, as the client has asked.
+            let content = Content::Segment(Direction::Up, asked);
+            self.send_numbered(connection, Direction::Up, (ACK, (1, headers.seq.wrapping_add(1))), 0, content);
         }
     }
 
@@ -181,7 +195,10 @@ impl Requests<'_> {
     fn send_segment(&mut self, connection: u32, direction: Direction, segment: Segment) {
         let at = &mut self.connections[connection as usize];
         let (payload, flags) = match segment.seq {
-            Segment::SYN => (0, SYN),
+            Segment::SYN => {
+                at.asked = Some(segment);
+                (0, SYN)
+            }
             Segment::SYN_ANSWERED => (0, ACK),
             seq => {
                 let (payload, is_last) = stream(at, direction).payload(seq);
@@ -205,14 +222,28 @@ impl Requests<'_> {
 
     /// A packet leaves the end of a connection that sends in this direction.
     fn send(&mut self, connection: u32, direction: Direction, flags: u8, payload: u32, content: Content) {
+        self.send_numbered(connection, direction, (flags, (0, 0)), payload, content);
+    }
+
+    /// The same with these numbers.
+    fn send_numbered(
+        &mut self,
+        connection: u32,
+        direction: Direction,
+        (flags, numbers): (u8, (u32, u32)),
+        payload: u32,
+        content: Content,
+    ) {
         let at = &self.connections[connection as usize];
         let carried = Carried { connection, generation: at.generation, content };
         let client = &self.clients[at.client];
         let (from, frame, to) = match (direction, &at.server) {
-            (Direction::Up, _) => (client.host, Frame::new(&at.client_end, &self.virtual_end, flags), self.first),
+            (Direction::Up, _) => {
+                (client.host, Frame::new(&at.client_end, &self.virtual_end, flags, numbers), self.first)
+            }
             (Direction::Down, Some((server, end))) => {
                 let to = if at.seen_end.mac == client.mac { client.host } else { self.first };
-                (self.servers[*server].host, Frame::new(end, &at.seen_end, flags), to)
+                (self.servers[*server].host, Frame::new(end, &at.seen_end, flags, numbers), to)
             }
             // Nobody has it who could say something.
             (Direction::Down, None) => return,

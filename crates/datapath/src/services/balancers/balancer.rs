@@ -9,6 +9,7 @@ use vswitch::HostTable;
 
 use super::peer::{HEARTBEAT, Peer};
 use super::{BalancerRole, BalancerView, VrrpSettings};
+use crate::services::syn_cookies::CookieKey;
 use crate::services::sync::{SyncAnswer, SyncHeader, SyncMessage, TABLE_END, parse_sync};
 use crate::services::{BalancerHost, ServiceState, Services};
 
@@ -98,6 +99,12 @@ impl Balancer {
             adopted: 0,
             malformed: 0,
         }
+    }
+
+    /// The same with cookies of this kind: others who balance the same services take what this one has sent.
+    pub(in crate::services) const fn with_cookies_of(mut self, key: CookieKey) -> Self {
+        self.state.cookie_key = key;
+        self
     }
 
     pub(in crate::services) const fn host(&self) -> NodeId {

@@ -12,12 +12,14 @@ use crate::graph::{Graph, Moment, Tables};
 use crate::rewrite::write_only;
 use crate::segment::{is_first_segment, parse};
 use crate::services::answers;
+use crate::services::serve::{joined, replace};
 use crate::services::state::Decision;
+use crate::services::syn_cookies::make_up;
 use crate::services::tunnel::unpack;
 use crate::services::validity::FromClient;
 use crate::services::{MAC, Service, Services};
 
-/// So many first segments wait for what peers are told before they go on.
+/// So many segments that begin connections wait for what peers are told before they go on.
 const FIRST_SEGMENTS_MAX: usize = 64;
 
 /// Where a packet for a service goes that has left a host.
@@ -164,27 +166,38 @@ impl<P> Graph<P> {
             let seen = FromClient { headers, bytes, fault: &fault };
             state.process_from_client(now, (&tables.services, (host_table, from)), &seen, &mut fields)
         };
-        // Of a connection's first segment there is no second one under way that could overtake it, other than with UDP.
-        let opens = balancer.state_mut().take_opened() && is_first_of_tcp(driver.headers(&packet));
+        let opens = balancer.state_mut().take_opened();
         let begins = balancer.note_packet(now);
-        let to = match (decision, client) {
-            (Decision::To(host), _) => Some((host, host_table.mac(host))),
-            (Decision::Translated, Some(client)) => Some(client),
-            _ => None,
-        };
-        if let Some((host, mac)) = to {
-            fields.extend([Field::EthDst(mac), Field::EthSrc(MAC)]);
-            if let Some(mut packet) = write_only(driver, packet, &fields) {
-                let hash = driver.forwarding(&packet).hash;
-                driver.set_forwarding(&mut packet, Forwarding { to: host, hash });
-                if opens {
-                    self.hold_first_segment(moment, driver, (at, port), packet);
-                } else {
-                    self.put(moment, driver, port, packet);
+        match (decision, client) {
+            (Decision::To(host), _) => {
+                // Of a connection's first segment there is no second one under way that could overtake it, other than with UDP.
+                let is_held = opens && is_first_of_tcp(driver.headers(&packet));
+                let to = (host, host_table.mac(host));
+                self.send_translated(moment, driver, (at, port, is_held), to, (packet, &mut fields));
+            }
+            (Decision::Translated, Some(client)) => {
+                self.send_translated(moment, driver, (at, port, false), client, (packet, &mut fields));
+            }
+            (Decision::Connect(host, made), _) => {
+                let frame = driver.frame(&packet).and_then(|frame| make_up(frame, &made, false));
+                if let Some(packet) = replace(driver, packet, frame.as_deref()) {
+                    let to = (host, host_table.mac(host));
+                    self.send_translated(moment, driver, (at, port, false), to, (packet, &mut fields));
                 }
             }
-        } else {
-            self.answer_at(moment, driver, (decision, port), packet);
+            (Decision::Join(third, update), Some(client)) => {
+                let (to_server, to_client) = joined(driver, &packet, (&third, &update));
+                let server = host_table.by_mac(driver.source(&packet));
+                if let (Some(frame), Some(to)) = (to_server, server)
+                    && let Some(third) = driver.make_like(&packet, &frame, Forwarding { to, hash: FlowHash(0) })
+                {
+                    self.send_or_hold(moment, driver, (at, port, opens), third);
+                }
+                if let Some(packet) = replace(driver, packet, to_client.as_deref()) {
+                    self.send_translated(moment, driver, (at, port, opens), client, (packet, &mut fields));
+                }
+            }
+            _ => self.answer_at(moment, driver, (decision, port), packet),
         }
         self.balancers.all[at].state_mut().keep_fields(fields);
         if begins {
@@ -192,8 +205,40 @@ impl<P> Graph<P> {
         }
     }
 
-    /// Has a first segment wait until peers have been told of its connection: whoever takes the balancer's place then knows what its answer belongs to. That is once for all that come
-    /// in at a time.
+    /// A packet goes on to a host with this MAC address, with what is to be written into it.
+    fn send_translated<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        from: (usize, NetPort, bool),
+        (to, mac): (NodeId, [u8; 6]),
+        (packet, fields): (P, &mut Vec<Field>),
+    ) {
+        fields.extend([Field::EthDst(mac), Field::EthSrc(MAC)]);
+        if let Some(mut packet) = write_only(driver, packet, fields) {
+            let hash = driver.forwarding(&packet).hash;
+            driver.set_forwarding(&mut packet, Forwarding { to, hash });
+            self.send_or_hold(moment, driver, from, packet);
+        }
+    }
+
+    /// A packet leaves a balancer by its port. `is_held`: when peers have been told of its connection.
+    fn send_or_hold<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        (at, port, is_held): (usize, NetPort, bool),
+        packet: P,
+    ) {
+        if is_held {
+            self.hold_first_segment(moment, driver, (at, port), packet);
+        } else {
+            self.put(moment, driver, port, packet);
+        }
+    }
+
+    /// Has a segment that begins a connection wait until peers have been told of that: whoever takes the balancer's place then knows what its answer belongs to. That is once for all that
+    /// come in at a time.
     fn hold_first_segment<D: Driver<Packet = P>>(
         &mut self,
         moment: Moment<'_>,
@@ -244,9 +289,8 @@ impl<P> Graph<P> {
                 driver.frame(&packet).and_then(|_| answers::refusal(&driver.finished(&packet)))
             }
             Decision::Echo => driver.frame(&packet).and_then(answers::echo),
-            // With several balancers there are no cookies.
-            Decision::Answer(_)
-            | Decision::Connect(..)
+            Decision::Answer(made) => driver.frame(&packet).and_then(|frame| make_up(frame, &made, true)),
+            Decision::Connect(..)
             | Decision::Join(..)
             | Decision::Drop
             | Decision::Lost(_)

@@ -20,6 +20,7 @@ use machine::{Rebase, Span, Time};
 use serde::{Deserialize, Serialize};
 use topology::{NodeId, TiVec};
 
+use super::syn_cookies::CookieKey;
 use super::{Service, ServiceState, ServiceView, Services};
 pub(crate) use balancer::Balancer;
 #[cfg(test)]
@@ -110,7 +111,8 @@ impl Balancers {
     /// Balancers as they start. `seed` is where their randomness starts.
     pub(crate) fn new(now: Time, services: &Services, seed: u64) -> Self {
         let made = |(number, host): (usize, &super::BalancerHost)| {
-            Balancer::new(now, services, host, machine::mix(seed ^ machine::mix(number as u64 | 1 << 40)))
+            let own = machine::mix(seed ^ machine::mix(number as u64 | 1 << 40));
+            Balancer::new(now, services, host, own).with_cookies_of(CookieKey::new(seed))
         };
         let mut balancers = Self {
             all: services.balancers.iter().enumerate().map(made).collect(),
@@ -147,6 +149,10 @@ impl Balancers {
         nodes: &TiVec<NodeId, Option<NodeId>>,
     ) {
         let had_some = !old.all.is_empty();
+        // Clients have cookies of it.
+        if let Some(known) = old.all.first().map(|old| old.state().cookie_key) {
+            self.states().for_each(|state| state.cookie_key = known);
+        }
         for balancer in &mut self.all {
             let before = old.all.iter_mut().find(|old| nodes[old.host()] == Some(balancer.host()));
             match before {

@@ -2,12 +2,15 @@
 
 use super::super::ServiceCounters;
 use super::super::balancers::{Balancer, Outgoing};
+use super::super::syn_cookies::CookieKey;
 use super::super::sync::parse_sync;
 use super::*;
 use machine::Rng;
 
+mod cookies;
+
 fn made(bed: &Bed, at: usize, seed: u64) -> Balancer {
-    Balancer::new(bed.now, &bed.services, &bed.services.balancers[at], seed)
+    Balancer::new(bed.now, &bed.services, &bed.services.balancers[at], seed).with_cookies_of(CookieKey::new(7))
 }
 
 /// Two balancers of a service with full NAT, and what they say to each other.
@@ -49,11 +52,17 @@ const AT: [NodeId; 2] = [host(2), host(3)];
 
 impl Pair {
     fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// The same of a service that is otherwise.
+    fn with(change: impl Fn(&mut Service)) -> Self {
         let bed = Bed::with(3, &[80], |service| {
             service.forwarding = ForwardingMethod::FullNat;
             service.at = AT.to_vec();
             service.servers.truncate(1);
             service.spec.servers.truncate(1);
+            change(service);
         });
         let balancers = [made(&bed, 0, 7), made(&bed, 1, 8)];
         let (lost, randomness, said) = ((0, false), Rng::new(7), [Rate::default(); 2]);
@@ -121,13 +130,25 @@ impl Pair {
     }
 
     fn answer(&mut self, at: usize, to: Endpoint, flags: u8, numbers: (u32, u32)) -> Option<NodeId> {
+        let (client, decision, _) = self.decide_answer(at, to, flags, numbers);
+        client.filter(|_| decision == Decision::Translated)
+    }
+
+    /// A segment of the server comes: to which client it goes, what becomes of it, and what is written into it.
+    fn decide_answer(
+        &mut self,
+        at: usize,
+        to: Endpoint,
+        flags: u8,
+        numbers: (u32, u32),
+    ) -> (Option<NodeId>, Decision, Vec<Field>) {
         let frame = frame(Endpoint(self.bed.address(1), SERVER_PORT), to, flags, numbers);
         let state = self.balancers[at].state_mut();
         let client = state.client_of_answer(self.bed.now, &frame);
         let mut fields = Vec::new();
         let decision = state.process_from_server(self.bed.now, (&frame, frame.len() as u32), &mut fields);
         self.balancers[at].note_packet(self.bed.now);
-        client.filter(|_| decision == Decision::Translated).map(|(client, _)| client)
+        (client.map(|(client, _)| client), decision, fields)
     }
 
     /// Opens a connection at one; where its server sees it.

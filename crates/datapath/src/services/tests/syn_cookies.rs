@@ -114,3 +114,46 @@ fn a_second_answer_moves_no_numbers() {
     let (_, fields) = bed.answer(1, client, PSH | ACK, (9_001, 1_001));
     assert_eq!(fields.last(), Some(&Field::TcpSeq(cookie.wrapping_add(1))));
 }
+
+/// A frame as simulated hosts send them: without numbers and windows.
+fn unnumbered(from: Endpoint, to: Endpoint, flags: u8, numbers: (u32, u32)) -> Vec<u8> {
+    const WINDOW: usize = 14 + 20 + 14;
+    let mut frame = frame(from, to, flags, numbers);
+    frame[WINDOW..WINDOW + 2].fill(0);
+    frame
+}
+
+/// Segments of a simulation have no numbers but in answers to cookies: a flood takes no places there either, and who answers gets a server.
+#[test]
+fn a_flood_without_numbers_is_answered_too() {
+    let mut bed = Bed::with(1, &[80], |service| service.half_open_max = 16);
+    let send = |bed: &mut Bed, from: Endpoint, flags: u8, numbers: (u32, u32)| {
+        let frame = unnumbered(from, Endpoint(VIRTUAL, 80), flags, numbers);
+        let sender = (&bed.services, (&bed.host_table, host(0)));
+        bed.state.process_from_client(bed.now, sender, &whole(&frame), &mut Vec::new())
+    };
+    let answer = |bed: &mut Bed, to: Endpoint, flags: u8| {
+        let frame = unnumbered(Endpoint(bed.address(1), SERVER_PORT), to, flags, (0, 0));
+        bed.state.process_from_server(bed.now, (&frame, frame.len() as u32), &mut Vec::new())
+    };
+    let forged = |number: u32| Endpoint(Ipv4Addr::from_bits(0x0a63_0000 + number), 4_000);
+    let answered =
+        (0..10_000).filter(|number| matches!(send(&mut bed, forged(*number), SYN, (0, 0)), Decision::Answer(_)));
+    assert_eq!(answered.count(), 10_000 - 16);
+    assert_eq!(bed.counts(0), (16, 0));
+    assert_eq!(send(&mut bed, forged(20_000), ACK, (1, 12_345)), Decision::Refuse, "it guesses");
+    let client = bed.client(5_000);
+    let Decision::Answer(MadeUp { flags, seq: cookie, ack, .. }) = send(&mut bed, client, SYN, (0, 0)) else {
+        panic!("there are too many")
+    };
+    assert_eq!((flags, ack), (SYN | ACK, 1));
+    let Decision::Connect(server, first) = send(&mut bed, client, ACK, (1, cookie.wrapping_add(1))) else {
+        panic!("it is the cookie")
+    };
+    assert_eq!((server, first.flags, first.seq), (host(1), SYN, 0));
+    assert!(matches!(answer(&mut bed, client, SYN | ACK), Decision::Join(..)));
+    assert_eq!(send(&mut bed, client, PSH | ACK, (0, 0)), Decision::To(host(1)));
+    assert_eq!(answer(&mut bed, client, FIN | PSH | ACK), Decision::Translated);
+    assert_eq!(send(&mut bed, client, FIN | ACK, (0, 0)), Decision::To(host(1)));
+    assert_eq!(bed.counts(0), (16, 0));
+}
