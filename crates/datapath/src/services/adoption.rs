@@ -9,7 +9,8 @@ use vswitch::conntrack::ct_state::ESTABLISHED;
 use vswitch::conntrack::{Conntrack, Tracked};
 
 use super::offload::Offloading;
-use super::state::{Handshake, Opened, Phase, Running, SERVER_BITS, ServiceState, Shared};
+use super::opened::{Handshake, Opened, Phase, Shared};
+use super::state::{Running, SERVER_BITS, ServiceState};
 use super::sync::{Stage, SyncEntry, SyncMessage, TABLE_END, name_hash};
 
 /// So many places of the table are looked at for a datagram: the worker is not to be kept by it.

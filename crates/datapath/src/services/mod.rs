@@ -16,6 +16,7 @@ mod counters;
 mod full_nat;
 mod name_servers;
 mod offload;
+mod opened;
 mod opening;
 mod proxied;
 mod serve;

@@ -7,7 +7,8 @@ use vswitch::{Field, translate};
 use wire::protocol;
 
 use super::offload::Offloading;
-use super::state::{Decision, Handshake, Opened, Origin, Phase, Running, SERVER_BITS, ServiceState, Shared};
+use super::opened::{Handshake, Opened, Phase, Shared};
+use super::state::{Decision, Origin, Running, SERVER_BITS, ServiceState};
 use super::{ForwardingMethod, Services};
 
 /// Ports of clients at which servers see them whose own port is another connection's.

@@ -5,7 +5,8 @@ use vswitch::conntrack::{Segment, TcpState, Tracked, ct_state};
 use vswitch::{Field, translate};
 use wire::tcp_flags::{ACK, RST, SYN};
 
-use super::state::{Decision, EXISTING, Handshake, Origin, ServiceState, of_mark};
+use super::opened::Handshake;
+use super::state::{Decision, EXISTING, Origin, ServiceState, of_mark};
 use super::syn_cookies::{GOOD_FOR, MadeUp, Proxied, is_third_segment, segment_size};
 use super::sync::SyncCookie;
 use super::{Service, Services};

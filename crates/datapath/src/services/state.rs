@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use balance::{Outcome, ServerId};
+use balance::Outcome;
 use machine::{Rebase, Span, Time};
 use topology::{NodeId, TiVec};
 use vswitch::conntrack::{Conntrack, Request, Segment, TcpState, Tracked, Translate, ct_state};
@@ -10,9 +10,9 @@ use vswitch::{Field, HostTable, translate};
 use wire::{protocol, tcp_flags};
 
 use super::counters::{ServerCounters, ServiceCounters};
-use super::offload::{Offloading, Offloads};
-use super::syn_cookies::{CookieKey, MadeUp, Proxied};
-use super::sync::Stage;
+use super::offload::Offloads;
+use super::opened::{Handshake, Opened, Phase};
+use super::syn_cookies::{CookieKey, MadeUp};
 use super::validity::FromClient;
 use super::{ForwardingMethod, Service, Services, VirtualAddress};
 use crate::driver::Loss;
@@ -65,73 +65,6 @@ pub(super) struct Origin {
     pub mac: [u8; 6],
     /// Whether the host has the address that it was sent from, or one behind it that it passes on packets of.
     pub is_its_address: bool,
-}
-
-/// A connection, as schedulers see it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Opened {
-    pub running: u32,
-    pub server: ServerId,
-    /// When its client asked last.
-    pub asked_at: Time,
-    /// An answer is waited for.
-    pub waits: bool,
-    /// The server has answered at all.
-    pub is_answered: bool,
-    /// Whether its silence says anything of its server: whoever makes up addresses makes connections that nobody can answer.
-    pub is_from_host: bool,
-    pub phase: Phase,
-    /// Where its client is, as long as the network has that host, and its MAC address.
-    pub client: Option<NodeId>,
-    pub client_mac: [u8; 6],
-    pub handshake: Handshake,
-    pub shared: Shared,
-    pub offloading: Offloading,
-}
-
-/// How a connection was opened, or is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Handshake {
-    /// It is being opened, and counts as such.
-    HalfOpen,
-    /// It began with a cookie.
-    Proxied(Proxied),
-    /// It is open, or has no handshake.
-    Done,
-}
-
-/// What other balancers know of a connection.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Shared {
-    /// How far they have heard that it is, or are about to.
-    pub stage: Stage,
-    /// Whether it is among [`ServiceState::changes`].
-    pub is_changed: bool,
-    /// Whether only they know if it is still there.
-    pub is_doubted: bool,
-    /// The number of the datagram in which they have heard of it last.
-    pub sent_in: u32,
-}
-
-impl Opened {
-    /// What is known of it if it began with a cookie.
-    pub(super) const fn proxied(&self) -> Option<&Proxied> {
-        match &self.handshake {
-            Handshake::Proxied(proxied) => Some(proxied),
-            Handshake::HalfOpen | Handshake::Done => None,
-        }
-    }
-}
-
-/// How a connection counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// It is a load.
-    Active,
-    /// Both sides have said all.
-    Idle,
-    /// It has ended: its place is kept for what still comes of it, or for another one.
-    Closed,
 }
 
 /// A service that runs.
@@ -696,10 +629,7 @@ impl Rebase for ServiceState {
         sweeps_at.rebase(by);
         cookies_until.rebase(by);
         conntrack.rebase(by);
-        for opened in opened {
-            opened.asked_at.rebase(by);
-            opened.offloading.rebase(by);
-        }
+        opened.rebase(by);
         for running in running {
             running.machine.rebase(by);
         }
