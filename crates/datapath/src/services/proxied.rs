@@ -157,6 +157,11 @@ impl ServiceState {
             let update = MadeUp { flags: ACK, seq, ack, window: numbers.window, size: None };
             return Some(Decision::Join(third, update));
         }
+        if offset.is_none() && segment.tcp_flags & (SYN | ACK | RST) == ACK {
+            // It still has the last connection of these ports in TIME-WAIT, whose numbers are higher, and answers for that one. It forgets that by what a client answers in
+            // SYN-SENT (RFC 9293, 3.10.7.3), and takes the first segment when the client goes on.
+            return Some(Decision::Answer(MadeUp { flags: RST, seq: numbers.ack, ack: 0, window: 0, size: None }));
+        }
         fields.push(Field::TcpSeq(match offset {
             Some(offset) => numbers.seq.wrapping_add(offset),
             // It refuses.

@@ -27,6 +27,7 @@ impl<P> Graph<P> {
         let host = moment.tables.map.node(port);
         let has_balancers = moment.tables.services.has_balancers();
         if has_balancers && self.is_forged(moment.tables, driver, host, &packet) {
+            self.services.stopped += 1;
             return lose(driver, Loss::Service, packet);
         }
         if !Service::is_for_one(driver.destination(&packet)) {
@@ -133,7 +134,10 @@ impl<P> Graph<P> {
             Decision::Refuse => driver.frame(&packet).and_then(|_| answers::refusal(&driver.finished(&packet))),
             Decision::Echo => driver.frame(&packet).and_then(answers::echo),
             Decision::Drop => None,
-            Decision::Lost(loss) => return lose(driver, loss, packet),
+            Decision::Lost(loss) => {
+                self.services.stopped += 1;
+                return lose(driver, loss, packet);
+            }
         };
         self.services.stopped += 1;
         if !self.say(moment, driver, port, packet, answer) && decision != Decision::Exhausted {

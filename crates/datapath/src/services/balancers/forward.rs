@@ -275,6 +275,7 @@ impl<P> Graph<P> {
         (decision, port): (Decision, NetPort),
         packet: P,
     ) {
+        self.services.stopped += 1;
         match decision {
             Decision::Exhausted => driver.count(Loss::NoPort),
             Decision::Lost(loss) => {

@@ -61,6 +61,23 @@ fn a_server_that_refuses_is_heard() {
     assert_eq!(bed.counts(0), (0, 1));
 }
 
+/// Full NAT gives a port again while a server still waits for what is late of its last connection. A cookie leaves no room for timestamps, by which such a server would tell them apart.
+#[test]
+fn a_server_that_waits_for_the_last_one_is_answered_as_by_a_client() {
+    let mut bed = Bed::with(1, &[80], always);
+    let client = bed.client(4_000);
+    let cookie = bed.cookie(client, 1_000);
+    assert!(matches!(bed.send(client, 80, ACK, 1_001, cookie.wrapping_add(1)).0, Decision::Connect(..)));
+    let Decision::Answer(reset) = bed.answer(1, client, ACK, (70_000, 50_000)).0 else { panic!("it hears nothing") };
+    assert_eq!((reset.flags, reset.seq, reset.size), (RST, 50_000, None));
+    // The client asks whether its window is open.
+    assert!(matches!(bed.send(client, 80, ACK, 1_000, cookie.wrapping_add(1)).0, Decision::Connect(..)));
+    assert!(matches!(bed.answer(1, client, SYN | ACK, (9_000, 1_001)).0, Decision::Join(..)));
+    assert_eq!(bed.counts(0), (1, 0));
+    // Now it is its connection that it speaks of.
+    assert_eq!(bed.answer(1, client, ACK, (9_001, 1_001)).0, Decision::Translated);
+}
+
 /// A flood takes the places that there are for connections that are being opened, and no more; others go on, and new ones begin.
 #[test]
 fn a_flood_is_answered_and_forgotten() {
