@@ -45,16 +45,19 @@ fn apart(a: Span, b: Span) -> Span {
 /// What to take for a value of which there is so much doubt, beside others' mean: the value where it is far from that, the mean where it may be by chance. In between as much of the
 /// difference as its square has of both squares (as an empirical Bayes estimator; James and Stein, 1961).
 pub(crate) fn towards(mean: Span, value: Span, doubt: Span) -> Span {
-    /// Parts of a difference.
-    const PARTS: u128 = 1 << 16;
+    /// Parts of a difference, as a power of two.
+    const PART_BITS: u32 = 16;
+    /// Bits of both that are looked at: as many as let their squares, by parts, fit 64. So there is no division of 128 bits.
+    const BITS: u32 = 23;
     let difference = apart(value, mean);
-    let square = |span: Span| u128::from(span.as_ns()) * u128::from(span.as_ns());
+    let unused = (u64::BITS - difference.max(doubt).as_ps().leading_zeros()).saturating_sub(BITS);
+    let square = |span: Span| (span.as_ps() >> unused).pow(2);
     let (of_difference, of_doubt) = (square(difference), square(doubt));
     if of_difference + of_doubt == 0 {
         return value;
     }
-    let parts = of_difference * PARTS / (of_difference + of_doubt);
-    let kept = Span::from_ps((u128::from(difference.as_ps()) * parts / PARTS) as u64);
+    let parts = (of_difference << PART_BITS) / (of_difference + of_doubt);
+    let kept = Span::from_ps(((u128::from(difference.as_ps()) * u128::from(parts)) >> PART_BITS) as u64);
     if value >= mean { mean + kept } else { less(mean, kept) }
 }
 

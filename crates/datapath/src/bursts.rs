@@ -201,11 +201,13 @@ impl<P> Graph<P> {
         self.bursts.spare.push(run);
     }
 
-    /// Whether the next node by this port is a switch that has a pipeline.
+    /// Whether the next node by this port, which is in no bond, is a switch that has a pipeline.
     #[inline]
     fn leads_to_pipeline(&self, map: &Map, port: NetPort) -> bool {
-        let at = || map.switch(map.taker(self.egress[port].far).node());
-        !self.pipelines.is_empty() && at().is_some_and(|at| self.pipelines[at].is_some())
+        let Egress { far, kind, .. } = &self.egress[port];
+        *kind == EgressKind::Single
+            && !self.pipelines.is_empty()
+            && map.switch(map.taker(*far).node()).is_some_and(|at| self.pipelines[at].is_some())
     }
 
     /// Sends a packet off from hop to hop.

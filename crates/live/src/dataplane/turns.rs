@@ -15,6 +15,9 @@ const AHEAD: Span = Span::from_us(100);
 /// Who has sent mostly what goes nowhere rests so many times as long as reading it took.
 const RESTS: u64 = 15;
 
+/// So many frames of one burst that go nowhere are a flood: fewer are somebody who asks whether an address is there, or whose first segment is answered with a cookie.
+const FLOOD_MIN: u64 = 16;
+
 /// The longest rest: one long burst is no reason to be forgotten.
 const REST_MAX: Span = Span::from_us(10_000);
 
@@ -78,6 +81,12 @@ impl Turns {
     #[inline]
     pub(super) fn is_next(&self, host: usize) -> bool {
         self.hosts[host].taken <= self.least + AHEAD
+    }
+
+    /// Whether a burst of so many frames, of which so many went nowhere, is one of a flood.
+    #[inline]
+    pub(super) const fn is_flood(stopped: u64, entered: u64) -> bool {
+        stopped >= FLOOD_MIN && 2 * stopped > entered
     }
 
     /// Whether this host is to wait until nobody else wants the core.
@@ -184,6 +193,13 @@ mod tests {
         turns.read(None, Time::ZERO);
         turns.look([0, 1].into_iter(), Time::ZERO);
         assert!(turns.is_next(0) && turns.is_next(1));
+    }
+
+    #[test]
+    fn a_few_frames_that_go_nowhere_are_no_flood() {
+        assert!(Turns::is_flood(64, 64) && Turns::is_flood(16, 31));
+        assert!(!Turns::is_flood(0, 0) && !Turns::is_flood(1, 1) && !Turns::is_flood(15, 15));
+        assert!(!Turns::is_flood(32, 64), "as many are somebody's connection");
     }
 
     #[test]

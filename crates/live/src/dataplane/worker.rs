@@ -298,7 +298,7 @@ impl Worker {
         let since = self.done_until;
         turns.read(Some(port.host), since);
         let stopped = self.graph.services.stopped() - stopped;
-        if stopped == 0 || 2 * stopped <= self.edge.state.entered - entered || self.plan.is_shaped() {
+        if self.plan.is_shaped() || !Turns::is_flood(stopped, self.edge.state.entered - entered) {
             return is_full;
         }
         turns.rest(port.host, since, self.now());
