@@ -221,9 +221,11 @@ impl ServiceState {
             return;
         }
         self.change_handshake(place, heard);
-        if let (Handshake::Proxied(_), Some(conntrack)) = (heard, &mut self.conntrack) {
-            // What one end sends and what the other one acknowledges have different numbers.
-            conntrack.forget_windows(place);
+        if let (Handshake::Proxied(proxied), Some(conntrack)) = (heard, &mut self.conntrack) {
+            match proxied.offset.filter(|_| !proxied.is_unnumbered()) {
+                Some(offset) => conntrack.resume_joined(place, offset),
+                None => conntrack.forget_windows(place),
+            }
         }
     }
 

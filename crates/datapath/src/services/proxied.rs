@@ -1,7 +1,7 @@
 //! Connections that begin with a SYN cookie: their client is answered before there is a server.
 
 use machine::Time;
-use vswitch::conntrack::{Segment, TcpState, Tracked, ct_state};
+use vswitch::conntrack::{Segment, SequenceNumbers, TcpState, Tracked, ct_state};
 use vswitch::{Field, translate};
 use wire::tcp_flags::{ACK, RST, SYN};
 
@@ -37,8 +37,10 @@ impl ServiceState {
             self.running[own].counters.invalid += 1;
             return Decision::Refuse;
         };
-        // Its first segment is made up for a server. Nobody has seen where its numbers begin.
-        let first = Segment { tcp_flags: SYN, numbers: None, ..*segment };
+        // Its first segment is made up for a server.
+        let numbers =
+            SequenceNumbers { seq: proxied.first, window: proxied.window, length: 1, ..SequenceNumbers::default() };
+        let first = Segment { tcp_flags: SYN, numbers: Some(numbers), ..*segment };
         let decision = self.open(now, services, (number, &first, from), bytes, fields);
         let Decision::To(host) = decision else { return decision };
         self.running[own].counters.by_cookie += 1;
@@ -132,7 +134,6 @@ impl ServiceState {
         let numbers = segment.numbers?;
         let Proxied { cookie, first, window, offset, .. } = *proxied;
         if segment.tcp_flags & (SYN | ACK | RST) == SYN | ACK {
-            // Simulated ends have no numbers, but for an answer to a cookie.
             let is_unnumbered = first == 0 && numbers.are_absent();
             let said = if is_unnumbered { 0 } else { cookie.wrapping_sub(numbers.seq) };
             let is_answer = is_unnumbered || numbers.ack == first.wrapping_add(1);
@@ -145,8 +146,13 @@ impl ServiceState {
                 self.joining -= 1;
                 // Whoever takes this balancer's place then knows what the numbers are.
                 self.note_opened(place);
+                if let Some(conntrack) = &mut self.conntrack {
+                    conntrack.join(place, said);
+                }
                 if let Some(original) = tracked.tuple.unwrap_or(segment.tuple).reversed() {
-                    let third = Segment { tuple: original, tcp_flags: ACK, quoted: None, numbers: None };
+                    let (seq, ack) = (first.wrapping_add(1), cookie.wrapping_add(1));
+                    let numbers = Some(SequenceNumbers { seq, ack, window, length: 0, scale: None });
+                    let third = Segment { tuple: original, tcp_flags: ACK, quoted: None, numbers };
                     let tracked = self.track(now, &third, EXISTING);
                     self.note_stage(place, &tracked);
                 }
@@ -176,6 +182,11 @@ impl Proxied {
     pub(super) fn shared(&self) -> Option<SyncCookie> {
         let Self { cookie, first, size: _, window, offset } = *self;
         Some(SyncCookie { cookie, first, offset: offset?, window })
+    }
+
+    /// Simulated ends have no numbers, but for an answer to a cookie.
+    pub(super) fn is_unnumbered(&self) -> bool {
+        self.first == 0 && self.offset == Some(0)
     }
 
     /// As the client has sent it, but for what does not fit a cookie.

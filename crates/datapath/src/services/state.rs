@@ -522,6 +522,11 @@ impl ServiceState {
                 machine.close(now, opened.server, opened.phase == Phase::Idle, outcome);
                 opened.phase = Phase::Closed;
             }
+            // Its reset was made up.
+            (Phase::Closed, Some(TcpState::Established)) => {
+                machine.adopt(now, opened.server);
+                (opened.phase, opened.waits) = (Phase::Active, false);
+            }
             _ => {}
         }
     }

@@ -29,6 +29,8 @@ pub(super) struct Connection {
     pub tcp: Option<TcpState>,
     /// Of TCP, if its beginning was seen here, or was over when another table spoke of it.
     pub windows: Option<Windows>,
+    /// Of TCP without windows: who has reset it, whoever that was: whether the end that answers.
+    pub reset_by: Option<bool>,
     pub lifetime: Lifetime,
     /// Its neighbours in the list of its lifetime.
     pub before: u32,
@@ -40,7 +42,8 @@ impl Connection {
     #[inline]
     pub fn step(&mut self, state: TcpState, is_reply: bool, segment: &Segment, period: u16) -> Step {
         let step = state.step(is_reply, segment.tcp_flags);
-        let (Some(windows), Step::To(_)) = (&mut self.windows, step) else { return step };
+        let Step::To(next) = step else { return step };
+        let Some(windows) = &mut self.windows else { return Step::To(self.unfollowed(state, next, is_reply, segment)) };
         // Nobody takes one that is not whole.
         let Some(numbers) = &segment.numbers else { return Step::Invalid };
         windows.enter(period, state);
@@ -53,6 +56,26 @@ impl Connection {
                 step
             }
         }
+    }
+
+    /// The state after the next one of segments of which nobody knows where they stand. Any reset counts, be it made up; but whoever resets a connection sends nothing more, and if he
+    /// does, he has not reset it.
+    fn unfollowed(&mut self, state: TcpState, next: TcpState, is_reply: bool, segment: &Segment) -> TcpState {
+        match (state, next) {
+            (TcpState::Established, TcpState::Close) => self.reset_by = Some(is_reply),
+            // The segments of a simulation may overtake each other, and do not say so.
+            (TcpState::Close, TcpState::Close)
+                if self.reset_by == Some(is_reply)
+                    && segment.numbers.is_some_and(|numbers| !numbers.are_absent())
+                    && let Step::To(next) = TcpState::Established.step(is_reply, segment.tcp_flags)
+                    && next != TcpState::Close =>
+            {
+                self.reset_by = None;
+                return next;
+            }
+            _ => {}
+        }
+        next
     }
 
     /// What packets of a direction become.
@@ -84,6 +107,7 @@ impl Rebase for Connection {
             is_replied: _,
             tcp: _,
             windows: _,
+            reset_by: _,
             lifetime: _,
             before: _,
             next: _,

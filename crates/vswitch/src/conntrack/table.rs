@@ -245,6 +245,7 @@ impl Conntrack {
             windows: tcp
                 .and(segment.numbers)
                 .and_then(|numbers| Windows::begin(self.period, segment.tcp_flags, &numbers)),
+            reset_by: None,
             lifetime,
             before: NONE,
             next: NONE,
@@ -447,7 +448,8 @@ impl Conntrack {
             translated,
             is_replied,
             tcp,
-            windows: tcp.filter(|_| !is_opening).map(|_| Windows::resumed(self.period)),
+            windows: tcp.filter(|_| !is_opening).map(|_| Windows::resumed(self.period, 0)),
+            reset_by: None,
             lifetime,
             before: NONE,
             next: NONE,
@@ -468,6 +470,20 @@ impl Conntrack {
     pub fn forget_windows(&mut self, place: u32) {
         if let Some(connection) = self.connections.get_mut(place as usize) {
             connection.windows = None;
+        }
+    }
+
+    /// Somebody stands between both ends of the connection at a place: what its beginner sees of the other end's sequence numbers is so much more, modulo 2^32.
+    pub fn join(&mut self, place: u32, offset: u32) {
+        if let Some(windows) = self.connections.get_mut(place as usize).and_then(|joined| joined.windows.as_mut()) {
+            windows.join(offset);
+        }
+    }
+
+    /// The same of one that another table has followed until now: where its segments stand is taken from what comes next.
+    pub fn resume_joined(&mut self, place: u32, offset: u32) {
+        if let Some(connection) = self.connections.get_mut(place as usize) {
+            connection.windows = connection.tcp.map(|_| Windows::resumed(self.period, offset));
         }
     }
 

@@ -94,6 +94,8 @@ pub(super) struct Windows {
     attempts: [Attempt; 2],
     /// The period of its table in which they were followed.
     period: u16,
+    /// Where both ends were joined by somebody between them, whoever began it sees of the other one's numbers so much more, modulo 2^32. All here are as he sees them.
+    offset: u32,
 }
 
 /// A segment that wanted to begin a connection.
@@ -118,13 +120,22 @@ impl Windows {
             return None;
         }
         let senders = [Sender::begin(numbers), Sender::default()];
-        Some(Self { senders, attempts: [Attempt::new(numbers); 2], period })
+        Some(Self { senders, attempts: [Attempt::new(numbers); 2], period, offset: 0 })
     }
 
     /// Those of a connection that somebody else has seen begin. Its ends may have scaled their windows by anything.
-    pub fn resumed(period: u16) -> Self {
+    pub fn resumed(period: u16, offset: u32) -> Self {
         let attempt = Attempt { seq: 0, scale: None };
-        Self { senders: [Sender::unknown(SCALE_MAX); 2], attempts: [attempt; 2], period }
+        Self { senders: [Sender::unknown(SCALE_MAX); 2], attempts: [attempt; 2], period, offset }
+    }
+
+    /// From now on, whoever began it sees so much more of the other one's numbers.
+    pub fn join(&mut self, offset: u32) {
+        let by = offset.wrapping_sub(self.offset);
+        self.offset = offset;
+        let [first, other] = &mut self.senders;
+        first.acked = first.acked.wrapping_add(by);
+        (other.end, other.end_max) = (other.end.wrapping_add(by), other.end_max.wrapping_add(by));
     }
 
     /// In another period of the table, somebody else may have seen what both ends have sent since, other than what a connection begins with.
@@ -142,6 +153,8 @@ impl Windows {
     #[inline]
     pub fn judge(&mut self, state: TcpState, is_reply: bool, flags: u8, numbers: &SequenceNumbers) -> Verdict {
         let is_beginning = is_beginning(state);
+        let seq = numbers.seq.wrapping_add(if is_reply { self.offset } else { 0 });
+        let numbers = &SequenceNumbers { seq, ..*numbers };
         if flags & RST != 0 {
             return self.judge_reset(state, is_reply, flags, numbers);
         }
@@ -392,10 +405,35 @@ mod tests {
     }
 
     proptest! {
+        /// Who stands between both ends changes nothing but the numbers of one of them, wherever that begins.
+        #[test]
+        fn joined_ends_are_judged_as_others(
+            [first, offset] in any::<[u32; 2]>(),
+            before in 0..20_usize,
+            segments in prop::collection::vec((any::<bool>(), 0..100_000_u32, 0..100_000_u32, 0..2_000_u32, 0..8_u8), 1..40),
+        ) {
+            let (mut joined, client, server) = established(first, 3);
+            let mut plain = joined;
+            for (index, (is_reply, seq, ack, length, kind)) in segments.into_iter().enumerate() {
+                if index == before {
+                    joined.join(offset);
+                }
+                let offset = if index < before { 0 } else { offset };
+                let flags = [ACK, ACK, ACK, ACK, FIN | ACK, SYN, RST, RST | ACK][usize::from(kind)];
+                let [own, other] = if is_reply { [server, client] } else { [client, server] };
+                let (seq, ack) = (own.wrapping_add(seq), other.wrapping_add(ack));
+                let seen = ack.wrapping_add(if is_reply { 0 } else { offset });
+                prop_assert_eq!(
+                    joined.judge(ESTABLISHED, is_reply, flags, &numbers(seq, seen, length, None)),
+                    plain.judge(ESTABLISHED, is_reply, flags, &numbers(seq, ack, length, None))
+                );
+            }
+        }
+
         /// Wherever somebody else has left both ends, and whichever of them speaks first.
         #[test]
         fn windows_are_taken_up_from_what_comes_next(first: u32, is_known: bool, moved: [u32; 2], under_way in 0..30_000_u32, is_reply: bool, off in 1..=u32::MAX) {
-            let mut windows = if is_known { established(first, 7).0 } else { Windows::resumed(0) };
+            let mut windows = if is_known { established(first, 7).0 } else { Windows::resumed(0, 0) };
             let (client, server) = (first.wrapping_add(moved[0]), first.wrapping_mul(31).wrapping_add(moved[1]));
             let next = if is_reply { [server, client] } else { [client, server] };
             windows.enter(1, ESTABLISHED);

@@ -82,6 +82,37 @@ fn a_connection_may_be_carried_from_its_handshake_on() {
     assert_eq!((bed.state.take_withdrawn(), bed.counts(0)), (Some(questions.0), (0, 0)));
 }
 
+/// Whoever resets a connection sends nothing more. If he does, somebody else made the reset up: the connection goes on, and is carried again.
+#[test]
+fn a_made_up_reset_of_what_is_carried_is_found_out() {
+    for is_answer in [false, true] {
+        let (mut bed, client) = answered(KernelUse::Auto);
+        bed.send(client, 80, PSH | ACK, 1_101, 5_101);
+        let questions = bed.state.take_candidate().expect("it asks again");
+        bed.state.note_offloaded(bed.now, questions, true);
+        if is_answer {
+            bed.answer(1, client, RST, (77, 0));
+        } else {
+            bed.send(client, 80, RST, 77, 0);
+        }
+        assert_eq!((bed.state.take_withdrawn(), bed.counts(0)), (Some(questions.0), (0, 0)));
+        // What the other end has sent may have been under way.
+        let go_on = |bed: &mut Bed, is_answer: bool| {
+            if is_answer {
+                bed.answer(1, client, PSH | ACK, (5_101, 1_201));
+            } else {
+                bed.send(client, 80, PSH | ACK, 1_101, 5_101);
+            }
+        };
+        go_on(&mut bed, !is_answer);
+        assert_eq!(bed.counts(0), (0, 0));
+        go_on(&mut bed, is_answer);
+        assert_eq!(bed.counts(0), (1, 0));
+        go_on(&mut bed, false);
+        assert_eq!(bed.state.take_candidate(), Some(questions));
+    }
+}
+
 /// A datagram's frame, without a checksum.
 fn datagram(from: Endpoint, to: Endpoint) -> Vec<u8> {
     let udp = UdpRepr { src_port: from.1, dst_port: to.1, payload_len: 0 };

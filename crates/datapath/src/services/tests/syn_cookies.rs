@@ -1,5 +1,7 @@
 //! SYN cookies: who makes up addresses takes nobody's place.
 
+use proptest::prelude::*;
+
 use super::super::syn_cookies::MadeUp;
 use super::*;
 
@@ -44,7 +46,7 @@ fn numbers_are_translated_from_then_on() {
     // The server has not heard that its client has.
     assert!(matches!(bed.answer(server.0, client, SYN | ACK, (9_000, 0)).0, Decision::Join(..)));
     assert_eq!(bed.counts(0), (1, 0));
-    assert_eq!(bed.send(client, 80, RST, 10, 0).0, Decision::To(server));
+    assert_eq!(bed.send(client, 80, RST, 0, 0).0, Decision::To(server));
     assert_eq!(bed.counts(0), (0, 0));
     let counters = bed.state.views().next().expect("it is there").counters;
     assert_eq!((counters.cookies, counters.by_cookie, counters.invalid), (1, 1, 0));
@@ -130,6 +132,41 @@ fn a_second_answer_moves_no_numbers() {
     assert_eq!(fields.last(), Some(&Field::TcpAck(9_001)));
     let (_, fields) = bed.answer(1, client, PSH | ACK, (9_001, 1_001));
     assert_eq!(fields.last(), Some(&Field::TcpSeq(cookie.wrapping_add(1))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Who resets a connection of others has to know a number of it, as each end knows it.
+    #[test]
+    fn made_up_resets_end_nothing(first: u32, server: u32, made_up: u32, is_answer: bool) {
+        let mut bed = Bed::with(1, &[80], always);
+        let client = bed.client(4_000);
+        let cookie = bed.cookie(client, first);
+        let (seq, ack) = (first.wrapping_add(1), cookie.wrapping_add(1));
+        let reset = |bed: &mut Bed, seq: u32| {
+            if is_answer { bed.answer(1, client, RST, (seq, 0)).0 } else { bed.send(client, 80, RST, seq, 0).0 }
+        };
+        bed.send(client, 80, ACK, seq, ack);
+        // Nobody but its client may give it up, as long as the server has not answered.
+        if made_up != seq {
+            reset(&mut bed, made_up);
+        }
+        prop_assert_eq!(bed.counts(0), (1, 0));
+        bed.answer(1, client, SYN | ACK, (server, seq));
+        let right = if is_answer { server.wrapping_add(1) } else { seq };
+        for _ in 0..2 {
+            // That of the cookie is the server's only for the client.
+            for made_up in [made_up, ack].into_iter().filter(|made_up| *made_up != right) {
+                reset(&mut bed, made_up);
+                prop_assert_eq!(bed.counts(0), (1, 0));
+            }
+            prop_assert_eq!(bed.send(client, 80, PSH | ACK, seq, ack).0, Decision::To(host(1)));
+            prop_assert_eq!(bed.answer(1, client, PSH | ACK, (server.wrapping_add(1), seq)).0, Decision::Translated);
+        }
+        reset(&mut bed, right);
+        prop_assert_eq!(bed.counts(0), (0, 0));
+    }
 }
 
 /// A frame as simulated hosts send them: without numbers and windows.

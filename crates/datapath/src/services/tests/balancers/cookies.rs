@@ -123,6 +123,7 @@ proptest! {
         pair.run_until(|pair| pair.balancers[0].is_usable());
         pair.carry(0, &begun, (up, down));
         prop_assert_eq!((pair.active(0), pair.active(1)), (1, 1));
+        let [first, server, cookie] = [(first, up), (server, down), (cookie, down)].map(|(begin, more)| begin.wrapping_add(more));
         pair.send(0, client, FIN | ACK, (first.wrapping_add(1), cookie.wrapping_add(1)));
         pair.decide_answer(0, seen, FIN | ACK, (server.wrapping_add(1), first.wrapping_add(2)));
         pair.send(0, client, ACK, (first.wrapping_add(2), cookie.wrapping_add(2)));
@@ -181,6 +182,31 @@ fn a_cookie_is_good_at_the_other_balancer() {
         let other = pair.bed.client(4_002);
         assert_eq!(pair.send(1, other, ACK, (seq, cookie.wrapping_add(1))).0, Decision::Refuse);
     }
+}
+
+/// Resets with made-up numbers end nothing, neither where a connection began nor at whoever has it from there.
+#[test]
+fn made_up_resets_end_nothing_at_either_balancer() {
+    let mut pair = Pair::of_cookies();
+    let begun = pair.begin(0, 4_000, (1_000, 5_000_000));
+    pair.run(Span::from_ms(5));
+    for at in [1, 0, 1] {
+        // The other one may have had segments since: what both ends send next says where they stand.
+        pair.replace(1 - at);
+        pair.run_until(|pair| pair.balancers.iter().all(Balancer::is_usable));
+        for made_up in [7, begun.cookie.wrapping_add(1), 5_000_001] {
+            pair.send(at, begun.client, RST, (made_up, 0));
+        }
+        for made_up in [7, begun.cookie.wrapping_add(1), 1_001] {
+            pair.decide_answer(at, begun.seen, RST, (made_up, 0));
+        }
+        pair.run(Span::from_ms(20));
+        assert_eq!((pair.active(0), pair.active(1)), (1, 1));
+        pair.carry(at, &begun, (0, 0));
+    }
+    pair.decide_answer(1, begun.seen, RST, (5_000_001, 0));
+    pair.run(Span::from_ms(20));
+    assert_eq!((pair.active(0), pair.active(1)), (0, 0));
 }
 
 /// The same client opens another connection from the same port when the first one has ended: it has other numbers, at both.
