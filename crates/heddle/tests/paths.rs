@@ -126,8 +126,13 @@ fn what_a_service_answers_or_refuses_itself_is_said() {
     let desk = lab("services: { web: { address: '10.1.0.80:80', servers: [h2], deny: [10.0.0.1/32] } }\n");
     let said = path(&desk, 1, &["h1", "10.1.0.80:80"]);
     assert!(said.contains("It is lost at h1: the firewall of `web` (`allow:`, `deny:`) does not let"), "{said}");
+    let desk = lab("services: { web: { address: '10.1.0.80:80', servers: [h2], half-open: 0 } }\n");
+    let (said, notes) = desk.expect(0, &["path", "h1", "web", "lab.fabric.yaml"]);
+    assert!(said.contains("h2 gets it, for web"), "{said}");
+    assert!(notes.contains("answered with a SYN cookie (`half-open: 0`), at the switch next to"), "{notes}");
     let desk = lab("services: { web: { address: '10.1.0.80:80', servers: [h2] } }\n");
     let said = path(&desk, 0, &["h1", "10.1.0.80:80"]);
+    assert!(!said.contains("cookie"), "{said}");
     assert!(said.contains("h2 gets it, for 10.1.0.80:80: no other server of it gets connections now\n"), "{said}");
     let said = path(&desk, 0, &["h1", "web", "--protocol", "icmp"]);
     assert!(said.contains("The service `web` answers it itself") && !said.contains("lost"), "{said}");

@@ -51,7 +51,7 @@ pub use view::ServiceView;
 use crate::offload::KernelUse;
 
 /// Virtual addresses' MAC address, locally administered. All have the same, so that what hosts know of it holds whatever services come and go.
-const MAC: [u8; 6] = [0x06, b'h', b'v', b'a', 0, 1];
+pub(crate) const MAC: [u8; 6] = [0x06, b'h', b'v', b'a', 0, 1];
 
 /// The most services of a network.
 pub const SERVICES_MAX: usize = 1 << 10;

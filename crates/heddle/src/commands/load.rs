@@ -45,9 +45,13 @@ pub fn load(args: &Load, format: Format) -> Result<Ending, Report> {
     signals::await_end(&ending)?;
     let config = config(args)?;
     let bar = progress_bar(args, &config);
-    let mut last = None;
+    let (mut last, mut has_said) = (None, args.quiet);
     let shown = |progress: &Progress| {
         last = Some(*progress);
+        if !has_said && let Some(words) = still_waits(progress, config.timeout) {
+            has_said = true;
+            bar.suspend(|| eprintln!("{words}"));
+        }
         bar.set_position(progress.passed.min(progress.whole).as_ns() / 1_000_000);
         bar.set_message(format!(
             "{} answers, {} failed, {} under way",
@@ -69,6 +73,19 @@ pub fn load(args: &Load, format: Format) -> Result<Ending, Report> {
         return Ok(Ending::Interrupted);
     }
     Ok(if measured.failures().total() > 0 { Ending::Missed } else { Ending::Passed })
+}
+
+/// What is said when the time is over, and answers are still to come for longer than such a moment.
+fn still_waits(progress: &Progress, timeout: Span) -> Option<String> {
+    const MOMENT: Span = Span::from_ms(500);
+    let Progress { passed, whole, in_flight, .. } = *progress;
+    if in_flight == 0 || passed <= whole + MOMENT {
+        return None;
+    }
+    let (answers, are) = if in_flight == 1 { ("answer", "is") } else { ("answers", "are") };
+    Some(format!(
+        "The time is over; {in_flight} {answers} {are} still waited for, {timeout} at most (`--timeout`). What does not come counts as timed out."
+    ))
 }
 
 /// Addresses of all targets that were looked up last, if they are others than before.
@@ -304,6 +321,22 @@ fn whole(args: &Load, measured: &Measured) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_that_are_waited_for_are_said() {
+        let progress = |ms, in_flight| Progress {
+            passed: Span::from_ms(ms),
+            whole: Span::from_secs(1),
+            waited: Span::ZERO,
+            done: 0,
+            failed: 0,
+            in_flight,
+        };
+        let words = |ms, in_flight| still_waits(&progress(ms, in_flight), Span::from_secs(10));
+        assert_eq!((words(900, 3), words(1_400, 3), words(1_600, 0)), (None, None, None));
+        assert!(words(1_600, 1).is_some_and(|said| said.contains("1 answer is still waited for, 10s at most")));
+        assert!(words(1_600, 2).is_some_and(|said| said.contains("2 answers are")));
+    }
 
     #[test]
     fn targets_are_read_as_they_are_written() {

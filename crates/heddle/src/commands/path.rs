@@ -41,10 +41,11 @@ const PORT: u16 = 9;
 
 /// Shows the path.
 pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
-    let (network, instance) = match subject(&args.from, "`heddle path HOST HOST --name NETWORK`")? {
+    let (mut network, instance) = match subject(&args.from, "`heddle path HOST HOST --name NETWORK`")? {
         Subject::File(fabric, folder) => (Network::of_file(*fabric, &folder)?, None),
         Subject::Running(instance, fabric) => (Network::running(&instance, *fabric)?, Some(instance)),
     };
+    let by_cookie = network.open_without_cookies();
     let fabric = &network.fabric;
     let topology = &fabric.topology;
     let from = host(topology, &args.source)?;
@@ -78,6 +79,13 @@ pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
     })?;
     if let Some(site) = &destination.site {
         eprintln!("{site}.");
+    }
+    if let Some(number) = destination.service.filter(|number| by_cookie.contains(number)) {
+        let name = &fabric.services[number].name;
+        eprintln!(
+            "First segments to `{name}` are answered with a SYN cookie (`half-open: 0`), at {}; whoever answers it takes this path.",
+            balanced_at(&fabric.services[number])
+        );
     }
     notes(args, &network, &way, is_known);
     if routing.is_by_file() {
@@ -410,10 +418,8 @@ fn summary_of_course(topology: &Topology, course: &Course<'_>) -> String {
     }
     match course.answered {
         Some(Answerer::Service(service)) => {
-            let place =
-                if service.at.is_empty() { "at the switch next to its sender" } else { "at the host that balances it" };
-            let name = &service.name;
-            let _ = writeln!(lines, "The service `{name}` answers it itself, {place}: no server hears of it");
+            let (name, place) = (&service.name, balanced_at(service));
+            let _ = writeln!(lines, "The service `{name}` answers it itself, at {place}: no server hears of it");
         }
         Some(Answerer::NameServer) => lines.push_str(
             "The network answers it itself, at the switch next to its sender: the address is its name server's, which is asked by UDP at port 53\n",
@@ -421,6 +427,11 @@ fn summary_of_course(topology: &Topology, course: &Course<'_>) -> String {
         None => {}
     }
     lines
+}
+
+/// Where a service sees what clients send.
+const fn balanced_at(service: &datapath::Service) -> &'static str {
+    if service.at.is_empty() { "the switch next to its sender" } else { "the host that balances it" }
 }
 
 /// The share of connections that each of these servers gets, where the scheduler takes turns, whoever is busy; `None`: it depends on more than their weights.

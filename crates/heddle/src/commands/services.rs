@@ -11,7 +11,7 @@ use super::instance::{connect, readings, running};
 use crate::cli::{Format, Service, ServiceAction};
 use crate::output::{Rows, print_json, put};
 
-/// One row for each server of each service, and one for what no server has got.
+/// One row for each server of each service; and what is counted of a service as a whole, which a table says below.
 pub fn services(instance: &Instance, format: Format) -> Result<Rows, Report> {
     let (before, after, seconds) = readings(instance, |counters| !counters.services.is_empty())?;
     Ok(rows(&before.services, &after.services, seconds, format))
@@ -53,7 +53,7 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
             if let (Format::Table, Some(why)) = (format, why(server)) {
                 let state = state(server);
                 rows.remark(format!("{}: {} is {state}: {why}", service.service, server.server));
-                row[COLUMNS.len() - 1] = Value::Null;
+                row[WHY] = Value::Null;
             }
             rows.push(row);
         }
@@ -62,7 +62,7 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
             rows.remark(format!("{}: {}", service.service, path_in_words(service)));
         } else if has_path {
             let mut row = [const { Value::Null }; COLUMNS.len()];
-            [row[0], row[4]] = [json!(service.service), json!(path_in_words(service))];
+            [row[0], row[WHY]] = [json!(service.service), json!(path_in_words(service))];
             rows.push(row);
         }
         for balancer in &service.balancers {
@@ -72,9 +72,17 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
                 [json!(service.service), json!(balancer.balancer), json!(state), json!(balancer.connections)];
             rows.push(row);
         }
-        for (what, count) in service.counters.named().into_iter().filter(|(_, count)| *count > 0) {
+        let counted = service.counters.named().into_iter().filter(|(_, count)| *count > 0);
+        if format == Format::Table {
+            let counted: Vec<String> = counted.map(|(what, count)| format!("{what} {count}")).collect();
+            if !counted.is_empty() {
+                rows.remark(format!("{}: {}", service.service, counted.join(", ")));
+            }
+            continue;
+        }
+        for (what, count) in counted {
             let mut row = [const { Value::Null }; COLUMNS.len()];
-            [row[0], row[4], row[9]] = [json!(service.service), json!(what), json!(count)];
+            [row[0], row[COUNTED], row[COUNTED + 1]] = [json!(service.service), json!(what), json!(count)];
             rows.push(row);
         }
     }
@@ -92,7 +100,7 @@ fn path_in_words(ServiceStatus { path, by_kernel, kernel_no_room, .. }: &Service
 }
 
 /// Columns that a table has only where somebody reports something.
-const RARE: [&str; 4] = ["cpu-%", "memory-%", "knows", "why"];
+const RARE: [&str; 6] = ["cpu-%", "memory-%", "knows", "why", "counter", "count"];
 
 /// The column of a balancer's connections to the service, be they its own or a peer's. They are not added to those that servers have.
 const KNOWS: usize = 16;
@@ -112,7 +120,10 @@ const SPARE: [&str; 11] = [
     "connections",
 ];
 
-const COLUMNS: [&str; 18] = [
+/// The column of what is counted of a service as a whole; behind it, how often. A table says it below.
+const COUNTED: usize = 18;
+
+const COLUMNS: [&str; 20] = [
     "service",
     "scheduler",
     "forward",
@@ -131,7 +142,12 @@ const COLUMNS: [&str; 18] = [
     "memory-%",
     "knows",
     "why",
+    "counter",
+    "count",
 ];
+
+/// The column of why a server is out.
+const WHY: usize = 17;
 
 fn server_row(
     service: &ServiceStatus,
@@ -162,6 +178,8 @@ fn server_row(
         percent(server.load.and_then(|load| load.memory_permille)),
         Value::Null,
         json!(why(server)),
+        Value::Null,
+        Value::Null,
     ]
 }
 

@@ -67,6 +67,12 @@ impl Network {
         Ok(Self { fabric, salts, down, functions_down, services, names, tables: Some(tables) })
     }
 
+    /// Has services open connections at their first segments, be it one too many. Those that would not, by their numbers in the file.
+    pub fn open_without_cookies(&mut self) -> Vec<usize> {
+        let services = self.fabric.services.iter_mut().enumerate().filter(|(_, service)| service.half_open_max == 0);
+        services.map(|(number, service)| (service.half_open_max = 1, number).1).collect()
+    }
+
     /// How names stand, where it runs.
     pub fn names(&self) -> &[NameStatus] {
         &self.names
