@@ -430,7 +430,9 @@ pub fn running(name: Option<&str>, how: &str) -> Result<String, Report> {
         1 => Ok(names.remove(0)),
         _ => {
             let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-            let how = naming(&line, &names[0]).unwrap_or_else(|| how.replace("NETWORK", &names[0]));
+            // `down` may mean all of them.
+            let shown = naming(&line, &names[0]).filter(|_| how.contains("--name NETWORK"));
+            let how = shown.unwrap_or_else(|| how.replace("NETWORK", &names[0]));
             let shell = format!("`export HEDDLE_NETWORK={}` does for all commands of a shell", names[0]);
             let help = format!("say which one: {how}; {shell}");
             Err(miette!(help = harmless(&help), "several networks are running: {}", names.join(", ")))
