@@ -174,7 +174,7 @@ class Network(Mapping[str, "Host"]):
         bitrate: str | None = None,
         reverse: bool = False,
     ) -> dict[str, Any]:
-        """Measures throughput between two hosts with iperf3: ``sent_bps``, ``received_bps`` (payload, bit/s), ``retransmits``, ...
+        """Measures throughput between two hosts with iperf3: ``sent-bps``, ``received-bps`` (payload, bit/s), ``retransmits``, ...
 
         Args:
             source: Who sends.

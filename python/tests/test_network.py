@@ -138,4 +138,4 @@ def test_iperf_is_a_row(net: heddle.Network) -> None:
     if subprocess.run(["which", "iperf3"], capture_output=True, check=False).returncode != 0:
         pytest.skip("iperf3 is missing")
     measured = net.iperf("a", "b", seconds=1)
-    assert measured["from"] == "a" and measured["received_bps"] > 0
+    assert measured["from"] == "a" and measured["received-bps"] > 0

@@ -22,7 +22,7 @@ use crate::tree::{Node, Value};
 use crate::vary::AxisText;
 use crate::vm::VmText;
 use crate::{
-    Experiment, Fabric, HostSetup, PortChange, UPLINKS_MAX, bonds, chains, devices, flows, interfaces, links,
+    Experiment, Fabric, HostSetup, PortChange, UPLINKS_MAX, bonds, chains, devices, flows, import, interfaces, links,
     port_change, rstp, services, switches, tree,
 };
 
@@ -45,8 +45,14 @@ pub fn parse(source: &Source) -> Result<Fabric, Error> {
 /// As [`parse`], and if a port does not fit into the network.
 pub fn parse_changed(source: &Source, ports: &[PortChange]) -> Result<Fabric, Error> {
     let mut problems = Problems::new(source);
-    let fabric = read(source, ports, &mut problems);
-    match fabric {
+    if import::refuse_text(source, &mut problems) {
+        return Err(problems.into_error());
+    }
+    let node = tree::read(source, &mut problems);
+    if node.as_ref().is_some_and(|node| import::refuse_tree(node, source, &mut problems)) {
+        return Err(problems.into_error());
+    }
+    match node.and_then(|node| read(&node, source, ports, &mut problems)) {
         Some(fabric) if problems.is_empty() => Ok(fabric),
         Some(_) => Err(problems.into_error()),
         None => {
@@ -56,8 +62,7 @@ pub fn parse_changed(source: &Source, ports: &[PortChange]) -> Result<Fabric, Er
     }
 }
 
-fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> Option<Fabric> {
-    let node = tree::read(source, problems)?;
+fn read(node: &Node, source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> Option<Fabric> {
     if matches!(node.value, Value::Null) {
         problems.add(
             node.place,
@@ -67,17 +72,17 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
         );
         return None;
     }
-    let mut file = File::read(&node, problems)?;
+    let mut file = File::read(node, problems)?;
     port_change::apply(ports, &mut file, problems);
     let mtu = file.mtu.map_or(DEFAULT_MTU, |mtu| mtu.0);
     // A key that couldn't be read leaves a gap: what builds on the network would be reported wrongly.
-    let mut graph = graph(&file, &node, problems)?;
+    let mut graph = graph(&file, node, problems)?;
     switches::add_ports(&file, &mut graph, problems);
     interfaces::split(&file, &mut graph, problems);
     let added = chains::add_functions(&file, &mut graph, problems);
     if let Some(texts) = &file.bonds {
         bonds::bonds(texts, &varied_modes(&file), &mut graph, problems)?;
-    } else if has_key(&node, "bonds") {
+    } else if has_key(node, "bonds") {
         return None;
     }
     devices::plug_in(&file, &mut graph, problems);
@@ -97,7 +102,7 @@ fn read(source: &Source, ports: &[PortChange], problems: &mut Problems<'_>) -> O
     let controllers = controllers.and_then(|text| crate::controllers::controllers(&text.value, problems));
     let block = match &controllers {
         Some(controllers) => Block::Sound(controllers),
-        None if has_key(&node, "controllers") => {
+        None if has_key(node, "controllers") => {
             // Nothing else is held against them.
             if file.experiments.is_some() {
                 problems.leave_checks_out();

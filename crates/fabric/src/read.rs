@@ -117,6 +117,13 @@ fn unknown_key_hint(entry: &Entry, known: &[&str]) -> String {
         "requests are traffic: `traffic: { requests: { to: SERVICE } }`".to_owned()
     } else if let Some((node, of_link)) = one_node(&entry.key, known) {
         format!("one link is named by both of its nodes: `links.{node}-NODE.{of_link}`")
+    } else if let Some(axis) = axis_of_section(&entry.key, known) {
+        format!("did you mean `{axis}`?")
+    } else if entry.key == "seed" && is_vary(known) {
+        "a seed is the file's, `seed: 7`, or of a run, `heddle run --seed 7`; each repeat of a case draws anew, and there are as many as `repeat:` says"
+            .to_owned()
+    } else if ["repeat", "for", "warm-up"].contains(&entry.key.as_str()) && is_vary(known) {
+        format!("`{}` is of the experiment, and the same for all of its cases: write it beside `vary:`", entry.key)
     } else if entry.key.ends_with(')') {
         "a value with a comma needs quotes between braces: \"staggered(0.5, 0.3)\"".to_owned()
     } else if let Some(axis) = known.iter().rfind(|key| key.split_once('.').is_some_and(|(_, key)| key == entry.key)) {
@@ -124,6 +131,17 @@ fn unknown_key_hint(entry: &Entry, known: &[&str]) -> String {
     } else {
         did_you_mean(&entry.key, known)
     }
+}
+
+/// The axis that is meant by the way to its key in the file: `traffic.pattern` is varied as `pattern`.
+fn axis_of_section<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+    let within = ["traffic.", "cluster."].iter().find_map(|section| key.strip_prefix(section))?;
+    known.iter().copied().find(|axis| *axis == within)
+}
+
+/// Whether these are the keys of `vary:`, among which are those of several sections.
+fn is_vary(known: &[&str]) -> bool {
+    known.contains(&"spread") && known.contains(&"pattern")
 }
 
 /// The node and the key of an axis that names one node of a link, where two are wanted: `links.h1.delay`.

@@ -108,7 +108,10 @@ pub(crate) struct Vary {
 
 impl Read for Vary {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let entries = if let Value::Map(entries) = &node.value { entries.as_slice() } else { &[] };
+        let Value::Map(entries) = &node.value else {
+            no_map(node, problems);
+            return None;
+        };
         let of_one_link = entries.iter().map(|entry| entry.key.as_str()).filter(|key| OneLinkAxis::is_key(key));
         let keys: Vec<&str> = keys().map(|(_, key)| key).chain(of_one_link).collect();
         let fields = Fields::open(node, &keys, problems)?;
@@ -116,6 +119,9 @@ impl Read for Vary {
         for entry in fields.entries() {
             if !keys.contains(&entry.key.as_str()) {
                 sound = false;
+            } else if let Value::Scalar(_) | Value::Map(_) = &entry.value.value {
+                sound = false;
+                no_list(entry, problems);
             } else if let Some(value) = value_of(entry, problems) {
                 let axis = AxisText::read(&entry.key, &marked_by_key(entry, value), problems);
                 sound &= axis.is_some();
@@ -126,6 +132,62 @@ impl Read for Vary {
         }
         whole.then_some(Self { axes, sound })
     }
+}
+
+/// Notes that there are no keys with values.
+fn no_map(node: &Node, problems: &mut Problems<'_>) {
+    // What stands there may be all but the braces: `- spread: [..]`, or the names of axes.
+    let items = if let Value::List(items) = &node.value { items.as_slice() } else { std::slice::from_ref(node) };
+    let axes = items.iter().filter_map(|item| match &item.value {
+        Value::Map(entries) => entries.first().map(|entry| entry.key.as_str()),
+        Value::Scalar(word) => Some(word.as_str()),
+        _ => None,
+    });
+    let known: Vec<&str> = axes.filter(|axis| keys().any(|(_, key)| key == *axis)).take(2).collect();
+    let axes = if known.is_empty() { vec!["spread"] } else { known };
+    let axes: Vec<String> = axes.iter().map(|axis| format!("{axis}: {}", values_of(axis))).collect();
+    let found = match &node.value {
+        Value::List(items) => format!("found a list of {}", items.len()),
+        Value::Scalar(text) => format!("found `{}`", shown(text)),
+        _ => "found nothing".to_owned(),
+    };
+    let hint = format!("write `vary: {{ {} }}`: a key, and in brackets its values", axes.join(", "));
+    problems.add(node.place, format!("expected a map of keys with their values, {found}"), found, hint);
+}
+
+/// Values as an example.
+fn values_of(axis: &str) -> &'static str {
+    if axis == "spread" { "[single, ecmp]" } else { "[.., ..]" }
+}
+
+/// Notes that the values of an axis are no list.
+fn no_list(entry: &Entry, problems: &mut Problems<'_>) {
+    let key = shown(&entry.key);
+    let (found, hint) = match &entry.value.value {
+        Value::Scalar(text) => {
+            let text = shown(text);
+            let values = if text.contains(',') { text.clone() } else { format!("{text}, ..") };
+            // One value for all cases stands where the others of its section do.
+            let of_all = match entry.key.as_str() {
+                key if NetworkAxis::KEYS.contains(&key) => {
+                    format!("; one value for all cases stands at the top of the file, `{key}: {text}`")
+                }
+                key if TrafficAxis::KEYS.contains(&key) && !key.contains('.') => {
+                    format!("; one value for all cases stands in `traffic:`, `{key}: {text}`")
+                }
+                _ => String::new(),
+            };
+            let hint = format!("write its values in brackets, `{key}: [{values}]`{of_all}");
+            (format!("`{text}`"), hint)
+        }
+        _ => ("a map".to_owned(), format!("write its values in brackets, `{key}: [.., ..]`")),
+    };
+    problems.add(
+        entry.value.place,
+        format!("expected a list of values, found {found}"),
+        format!("found {found}"),
+        hint,
+    );
 }
 
 /// The values of an axis: what is wrong with all of them is shown at its key, since where a list is in several lines, its place is its bracket.

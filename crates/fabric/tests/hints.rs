@@ -77,8 +77,28 @@ fn a_topology_in_a_word_is_shown_as_a_map() {
         assert_eq!(problem.message, format!("a topology is a map, found `{word}`"));
         read(&format!("topology: {map}\n"));
     }
-    let (_, problems) = error("topology: star,4\n");
-    assert!(problems[0].message.starts_with("expected one topology: "), "{problems:?}");
+    for (text, message, hint) in [
+        ("star,4", "`star,4` is not a topology", "topologies are `fat-tree`, `leaf-spine`,"),
+        (
+            "{ kind: nonsense }",
+            "`kind` is not a topology",
+            "the topology is the key, and its sizes stand below it, as in `topology: { fat-tree: { k: 4 } }`; ",
+        ),
+        ("{ kind: fattree, k: 4 }", "`kind` is not a topology", "write `topology: { fat-tree: { k: 4 } }`"),
+        (
+            "{ type: leaf-spine, leaves: 2 }",
+            "`type` is not a topology",
+            "write `topology: { leaf-spine: { leaves: 4, spines: 2, hosts-per-leaf: 2 } }`",
+        ),
+        ("{ fat-tree: { k: 4 }, tree: { depth: 2 } }", "there are two topologies", "keep one of `fat-tree` and `tree`"),
+        ("{ trees: { depth: 3 } }", "`trees` is not a topology", "did you mean `tree`?"),
+        ("{ k: 4, n: 3 }", "`k` is not a topology", "the topology is the key"),
+    ] {
+        let (_, problems) = error(&format!("topology: {text}\n"));
+        let [problem] = &problems[..] else { panic!("{text}: {problems:?}") };
+        assert_eq!(problem.message, message, "{text}");
+        assert!(problem.hint.starts_with(hint), "{text}: {}", problem.hint);
+    }
 }
 
 #[test]
@@ -104,6 +124,58 @@ fn what_is_wrong_with_an_axis_marks_its_key_and_names_links() {
     let text = file("links.h1-s1.delay: [fast]");
     let (_, problems) = error(&text);
     assert_eq!(&text[problems[0].span.offset()..][..problems[0].span.len()], "fast");
+}
+
+#[test]
+fn what_stands_in_vary_and_is_no_axis_is_shown_as_one() {
+    let file = |vary: &str| {
+        format!(
+            "{}experiments:\n  a: {{ traffic: {{ pattern: random }}, vary: {vary} }}\n",
+            pair("links: [{ between: [h1, s1] }, { between: [s1, h2] }]\n")
+        )
+    };
+    for (vary, message, hint) in [
+        (
+            "{ spread: single }",
+            "expected a list of values, found `single`",
+            "write its values in brackets, `spread: [single, ..]`; one value for all cases stands at the top of the file, `spread: single`",
+        ),
+        (
+            "{ transport: reno }",
+            "expected a list of values, found `reno`",
+            "write its values in brackets, `transport: [reno, ..]`; one value for all cases stands in `traffic:`, `transport: reno`",
+        ),
+        (
+            "[spread]",
+            "expected a map of keys with their values, found a list of 1",
+            "write `vary: { spread: [single, ecmp] }`: a key, and in brackets its values",
+        ),
+        (
+            "[{ transport: [reno, sack] }]",
+            "expected a map of keys with their values, found a list of 1",
+            "write `vary: { transport: [.., ..] }`: a key, and in brackets its values",
+        ),
+        (
+            "spread",
+            "expected a map of keys with their values, found `spread`",
+            "write `vary: { spread: [single, ecmp] }`: a key, and in brackets its values",
+        ),
+        ("{ traffic.pattern: [random] }", "there is no key `traffic.pattern` here", "did you mean `pattern`?"),
+        (
+            "{ seed: [1, 2] }",
+            "there is no key `seed` here",
+            "a seed is the file's, `seed: 7`, or of a run, `heddle run --seed 7`; each repeat of a case draws anew, and there are as many as `repeat:` says",
+        ),
+        (
+            "{ repeat: [1, 2] }",
+            "there is no key `repeat` here",
+            "`repeat` is of the experiment, and the same for all of its cases: write it beside `vary:`",
+        ),
+    ] {
+        let (_, problems) = error(&file(vary));
+        let [problem] = &problems[..] else { panic!("{vary}: {problems:?}") };
+        assert_eq!((problem.message.as_str(), problem.hint.as_str()), (message, hint), "{vary}");
+    }
 }
 
 #[test]

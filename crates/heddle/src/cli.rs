@@ -196,8 +196,8 @@ pub enum Command {
     /// Starts an iperf3 server in the receiving host and a client in the other, waits for the end, and prints one line. Both programs end with this one,
     /// whatever ends it. The second host receives; with --reverse it sends.
     ///
-    /// With -o json or -o csv: from, to, protocol, streams, seconds, `sent_bps` and `received_bps` (payload, bit/s), retransmits (TCP), and of UDP `jitter_ms`, lost, datagrams
-    /// and `lost_percent`.
+    /// With -o json or -o csv: from, to, protocol, streams, seconds, `sent-bps` and `received-bps` (payload, bit/s), retransmits (TCP), and of UDP `jitter-ms`, lost, datagrams
+    /// and `lost-percent`.
     #[command(
         after_help = "Examples:\n  heddle iperf h1 h2\n  heddle iperf h1 h2 -u -b 50M -t 5\n  heddle iperf h1 h2 -P 4 -R -o json"
     )]
@@ -232,7 +232,7 @@ pub enum Command {
     /// come to it; what a full queue drops is not. Frames without a rate on their links are segments of up to 64 KiB, as hosts hand them to their network cards.
     ///
     /// It is written as pcapng into FILE (in libpcap's older format if its name ends in `.pcap`: frames alone, without the names of ports), or to standard output if that is not a terminal or FILE is `-`: a pipe gets what `tcpdump -r -` reads. On a terminal it is a line a frame, in the
-    /// manner of tcpdump, with times in UTC, and so it is with --text (through a pipe, too), -o json or -o csv. It ends with Ctrl-C, SIGTERM, --count frames, or the program that reads it. The last line on standard error says how many frames were captured, and how
+    /// manner of tcpdump, with times in UTC, and so it is with --text (through a pipe, too), -o json or -o csv. It ends with Ctrl-C, SIGTERM, after --count frames or --for a time, or with the program that reads it; a file is whole then. The last line on standard error says how many frames were captured, and how
     /// many were lost since the reader was too slow: the network waits for nobody. Up to 16 captures of a network go on at one time, each into a file of its own; one of a node takes
     /// up the links that the node gets while it runs.
     ///
@@ -240,9 +240,9 @@ pub enum Command {
     /// four, joined by `and`, `or`, `not` and parentheses; words before a value may be left out where they are those of the value before (`port 80 or 443`). A is an address or the name of a host. Fragments of IP have no ports, the first one neither; what a link loses at random (`loss`) is at neither of its ends.
     ///
     /// With --sim FILE it is a simulated run of the file that is captured, the same one as in `heddle run --sim`, at simulated time (it begins at 0, and so do the times in the capture). Frames have the headers that Linux would have
-    /// written, with right lengths and checksums; what follows is zero, and is written only as far as --snaplen asks. SYNs have options and acknowledgements blocks (SACK) for which simulated links carry no bytes; a corrupted frame has lost its numbers. It ends when the run does, or after a million frames, unless --count says otherwise.
+    /// written, with right lengths and checksums; what follows is zero, and is written only as far as --snaplen asks. SYNs have options and acknowledgements blocks (SACK) for which simulated links carry no bytes; a corrupted frame has lost its numbers. It ends when the run does, or after a million frames, unless --count or --for say otherwise.
     #[command(
-        after_help = "Examples:\n  heddle capture h1 -w h1.pcapng\n  heddle capture leaf1:2 icmp or arp\n  heddle capture h1-leaf1 'tcp port 80 and host h2' -c 100\n  heddle capture h1 | tcpdump -n -r -\n  heddle capture h1 | wireshark -k -i -\n  heddle capture h1 --text | grep ICMP\n  heddle capture h1-leaf1 tcp --sim lab.fabric.yaml -w lab.pcapng\n  heddle capture h1 --sim lab.fabric.yaml -e scatter --case ecmp"
+        after_help = "Examples:\n  heddle capture h1 -w h1.pcapng\n  heddle capture h1 -w h1.pcapng --for 10s\n  heddle capture leaf1:2 icmp or arp\n  heddle capture h1-leaf1 'tcp port 80 and host h2' -c 100\n  heddle capture h1 | tcpdump -n -r -\n  heddle capture h1 | wireshark -k -i -\n  heddle capture h1 --text | grep ICMP\n  heddle capture h1-leaf1 tcp --sim lab.fabric.yaml -w lab.pcapng\n  heddle capture h1 --sim lab.fabric.yaml -e scatter --case ecmp"
     )]
     Capture(Capture),
     /// Take a link of a running network down or up, or change its delay, loss, rate, ...
@@ -551,6 +551,9 @@ pub struct Up {
     /// Don't wait until bonds have converged and servers have started
     #[arg(long)]
     pub no_wait: bool,
+    // What Docker's users write by habit: a network runs in the background anyway.
+    #[arg(short, long, hide = true)]
+    detach: bool,
 }
 
 /// Which runs of a file.

@@ -15,6 +15,7 @@ mod natural;
 mod output;
 mod usage;
 
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
     // Before the first report is made, which would be printed otherwise.
     failure::install();
     let line = usage::with_network_behind(std::env::args_os());
-    let cli = Cli::try_parse_from(line).unwrap_or_else(|error| refuse(&error));
+    let cli = Cli::try_parse_from(&line).unwrap_or_else(|error| refuse(&error, &line));
     // A controller's operator wants to know of elections and lost peers without asking; a network's, of carriers and partners.
     let is_server = matches!(cli.command, Command::Controller(_) | Command::Daemon(_));
     log_to_stderr(cli.verbose.saturating_add(u8::from(is_server)));
@@ -67,8 +68,8 @@ fn main() -> ExitCode {
 }
 
 /// Says what is wrong with the command line, or what was asked for by `--help`, and ends. What the arguments say is not for the terminal to obey.
-fn refuse(error: &clap::Error) -> ! {
-    if let Some(report) = usage::explain(error) {
+fn refuse(error: &clap::Error, line: &[OsString]) -> ! {
+    if let Some(report) = usage::explain(error, line) {
         let _ = writeln!(std::io::stderr(), "{report:?}");
         std::process::exit(error.exit_code());
     }

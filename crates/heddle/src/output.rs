@@ -15,6 +15,17 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Report> {
     put(&(serde_json::to_string_pretty(value).into_diagnostic()? + "\n"))
 }
 
+/// A value whose keys are written as those of tables are, `idle-s`. No key of it may be somebody's name.
+pub fn with_hyphens(value: Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            object.into_iter().map(|(key, value)| (key.replace('_', "-"), with_hyphens(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(with_hyphens).collect(),
+        plain => plain,
+    }
+}
+
 /// Writes a line to standard error, if anybody takes it: on a terminal that is too narrow broken between its words.
 pub fn note(words: fmt::Arguments<'_>) {
     let text = format!("{words}\n");

@@ -10,8 +10,8 @@ use miette::{Report, miette};
 use crate::cli::{Cli, ShowTopic};
 use crate::output::harmless;
 
-/// The error as others are shown; `None`: it is none, or one that clap explains at length, as with all of its help.
-pub fn explain(error: &clap::Error) -> Option<Report> {
+/// The error of a command line as others are shown; `None`: it is none, or one that clap explains at length, as with all of its help.
+pub fn explain(error: &clap::Error, line: &[OsString]) -> Option<Report> {
     let words = |kind: ContextKind| words(error.get(kind));
     let word = |kind: ContextKind| words(kind).into_iter().next().unwrap_or_default();
     let (usage, command) = usage(&word(ContextKind::Usage));
@@ -28,7 +28,9 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
         ErrorKind::InvalidSubcommand => {
             let said = word(ContextKind::InvalidSubcommand);
             let of = command.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
-            let known = elsewhere(&of, &said).or_else(|| meant(ContextKind::SuggestedSubcommand));
+            let behind = behind(line, &said);
+            let known = state_behind(&of, &said, &behind).or_else(|| elsewhere(&of, &said, &behind));
+            let known = known.or_else(|| meant(ContextKind::SuggestedSubcommand));
             let known = known.or_else(|| in_node(&of, &said));
             (format!("there is no command `{said}`"), known.unwrap_or(listed))
         }
@@ -38,7 +40,8 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
             } else {
                 format!("`{command}` takes no `{argument}` there")
             };
-            let near = meant(ContextKind::SuggestedArg).or_else(|| near_option(&command, &argument));
+            let near = iperf_of(&command, &argument, line).or_else(|| meant(ContextKind::SuggestedArg));
+            let near = near.or_else(|| near_option(&command, &argument));
             (message, near.unwrap_or(format!("`{usage}`; {listed}")))
         }
         ErrorKind::InvalidValue if value.is_empty() => {
@@ -46,8 +49,10 @@ pub fn explain(error: &clap::Error) -> Option<Report> {
             let hint = if known.is_empty() { "write one behind it".to_owned() } else { one_of(&known) };
             (format!("`{argument}` has no value"), hint)
         }
-        ErrorKind::InvalidValue if is_topic(&words(ContextKind::ValidValue)) && elsewhere("show", &value).is_some() => {
-            (format!("`heddle show` has no `{value}`"), elsewhere("show", &value).unwrap_or_default())
+        ErrorKind::InvalidValue
+            if is_topic(&words(ContextKind::ValidValue)) && elsewhere("show", &value, &[]).is_some() =>
+        {
+            (format!("`heddle show` has no `{value}`"), elsewhere("show", &value, &[]).unwrap_or_default())
         }
         ErrorKind::InvalidValue => {
             let known = one_of(&words(ContextKind::ValidValue));
@@ -126,7 +131,14 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("", &["init"], "heddle new NAME"),
     ("", &["save", "convert"], "heddle import FILE"),
     ("", &["routes"], "heddle show routes"),
-    ("", &["flows", "dump-flows"], "heddle show flows"),
+    ("", &["flows"], "heddle show flows"),
+    ("", &["dump-flows"], "heddle flow show SWITCH"),
+    ("", &["add-flow", "add-flows"], "heddle flow add SWITCH FLOW"),
+    ("", &["del-flows"], "heddle flow del SWITCH"),
+    ("", &["add-port"], "heddle port add SWITCH NAME DEVICE"),
+    ("", &["del-port"], "heddle port del SWITCH NAME"),
+    ("", &["ovs-vsctl"], "heddle port show"),
+    ("", &["arp"], "heddle exec HOST ip neigh"),
     ("", &["groups"], "heddle group show"),
     ("", &["meters"], "heddle show meters"),
     ("", &["counters", "stats", "top"], "heddle show counters --watch"),
@@ -144,13 +156,14 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("service", &["list", "ls", "show", "status"], "heddle show services"),
     ("service", &["undrain"], "heddle service enable SERVICE SERVER"),
     ("link", &["list", "ls", "status"], "heddle show links"),
-    ("link", &["add", "del", "delete"], "heddle up FILE"),
     ("port", &["status"], "heddle port show"),
     ("port", &["down", "up"], "heddle link down NODE NODE"),
     ("flow", &["dump", "dump-flows", "status"], "heddle flow show"),
     ("group", &["dump", "status"], "heddle group show"),
     ("meter", &["dump", "status", "stats"], "heddle meter show"),
     ("show", &["hosts", "host", "switches", "switch", "addresses", "guests", "vms"], "heddle show nodes"),
+    ("show", &["arp", "neigh", "neighbors", "neighbours"], "heddle exec HOST ip neigh"),
+    ("show", &["ip", "addr", "address", "ips"], "heddle show nodes"),
     ("show", &["ports", "port", "interfaces", "interface", "intfs", "intf", "devices"], "heddle port show"),
     ("show", &["groups", "group"], "heddle group show"),
     ("show", &["networks", "network", "fabrics"], "heddle list"),
@@ -160,10 +173,93 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("show", &["path", "paths"], "heddle path HOST HOST"),
 ];
 
-/// Where something is that was looked for in a command below the program.
-fn elsewhere(command: &str, word: &str) -> Option<String> {
-    let found = ELSEWHERE.iter().find(|(of, words, _)| *of == command && words.contains(&word));
-    found.map(|(_, _, at)| format!("`{at}`"))
+/// What is done by the file: what it is looked for in, by which words, and what to write there.
+const IN_FILE: &[(&str, &[&str], &str)] = &[
+    (
+        "",
+        &["add-br", "add-switch", "addSwitch"],
+        "a switch is in the file, `nodes: { s1: switch }`: write it there, then `heddle up FILE`",
+    ),
+    ("", &["del-br"], "a switch is in the file, under `nodes:`: take it out there, then `heddle up FILE`"),
+    (
+        "",
+        &["add-host", "addHost"],
+        "a host is in the file, `nodes: { h1: host }`: write it there, then `heddle up FILE`",
+    ),
+    (
+        "link",
+        &["add"],
+        "a link is in the file, `links: [{ between: [h1, s1] }]`: write it there, then `heddle up FILE`",
+    ),
+    (
+        "link",
+        &["del", "delete", "remove", "rm"],
+        "a link is in the file, under `links:`: take it out there, then `heddle up FILE`; `heddle link down NODE NODE` pulls its cable",
+    ),
+];
+
+/// Where something is that was looked for in a command below the program; `behind` are the words that stand behind it, as far as there are no options among them.
+fn elsewhere(command: &str, word: &str, behind: &[String]) -> Option<String> {
+    let is_it = |of: &str, words: &[&str]| of == command && words.contains(&word);
+    if let Some((_, _, said)) = IN_FILE.iter().find(|(of, words, _)| is_it(of, words)) {
+        return Some(with_words(said, behind, &["NODE"]));
+    }
+    let (_, _, at) = ELSEWHERE.iter().find(|(of, words, _)| is_it(of, words))?;
+    Some(format!("`{}`", with_words(at, behind, &["NODE", "HOST", "SWITCH", "FILE", "NAME", "DEVICE", "FLOW"])))
+}
+
+/// The command with what stands on the command line in the places of these words in capitals, as far as it goes.
+fn with_words(command: &str, words: &[String], places: &[&str]) -> String {
+    let mut words = words.iter();
+    let filled = command.split(' ').map(|word| {
+        let bare = word.trim_end_matches(['`', ';', ':', ',']);
+        let own = words.as_slice().first().filter(|_| places.contains(&bare));
+        own.map_or_else(
+            || word.to_owned(),
+            |own| {
+                words.next();
+                word.replacen(bare, own, 1)
+            },
+        )
+    });
+    filled.collect::<Vec<_>>().join(" ")
+}
+
+/// The words that stand behind one on the command line; none if there are options among them, of which nobody knows which words are theirs.
+fn behind(line: &[OsString], word: &str) -> Vec<String> {
+    let words = line.iter().map(|word| word.to_string_lossy().into_owned());
+    let behind: Vec<String> = words.skip_while(|other| other != word).skip(1).collect();
+    let is_plain = |word: &String| {
+        !word.starts_with('-')
+            && !word.is_empty()
+            && word.chars().all(|c| c.is_ascii_alphanumeric() || "._/:@-".contains(c))
+    };
+    if behind.iter().all(is_plain) { behind } else { Vec::new() }
+}
+
+/// Mininet's order: `link s1 h1 down`.
+fn state_behind(of: &str, a: &str, behind: &[String]) -> Option<String> {
+    let [b, state] = behind else { return None };
+    (of == "link" && ["up", "down"].contains(&state.as_str())).then(|| format!("`heddle link {state} {a} {b}`"))
+}
+
+/// iperf's options: here both ends are named, and both are started.
+fn iperf_of(command: &str, option: &str, line: &[OsString]) -> Option<String> {
+    if command != "heddle iperf" || !["-c", "-s", "--client", "--server"].contains(&option) {
+        return None;
+    }
+    let words = line.iter().skip(2).map(|word| word.to_string_lossy());
+    let hosts: Vec<String> = words
+        .take_while(|word| !word.starts_with("--"))
+        .filter(|word| !word.starts_with('-'))
+        .map(Into::into)
+        .collect();
+    let (from, to) = match &hosts[..] {
+        [to] => ("HOST", to.as_str()),
+        [from, to] => (from.as_str(), to.as_str()),
+        _ => ("HOST", "HOST"),
+    };
+    Some(format!("both ends are started by one command, from the first host to the second: `heddle iperf {from} {to}`"))
 }
 
 /// Whether these are what `heddle show` takes.
@@ -225,7 +321,8 @@ mod tests {
 
     fn said(line: &str) -> (String, String) {
         let error = Cli::try_parse_from(line.split_whitespace()).expect_err(line);
-        let report = explain(&error).unwrap_or_else(|| panic!("{line}: {error}"));
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let report = explain(&error, &words).unwrap_or_else(|| panic!("{line}: {error}"));
         (report.to_string(), report.help().map(|hint| hint.to_string()).unwrap_or_default())
     }
 
@@ -235,7 +332,8 @@ mod tests {
             ("heddle run", "`heddle run` needs <FILE>", "`heddle run <FILE>`; `heddle run --help` says more"),
             ("heddle rnu lab", "there is no command `rnu`", "`heddle --help` lists what there is"),
             ("heddle run lab --smi", "`heddle run` has no option `--smi`", "did you mean `--sim`?"),
-            ("heddle validate lab", "there is no command `validate`", "`heddle check FILE`"),
+            ("heddle validate lab", "there is no command `validate`", "`heddle check lab`"),
+            ("heddle validate", "there is no command `validate`", "`heddle check FILE`"),
             ("heddle dump", "there is no command `dump`", "`heddle show nodes`"),
             ("heddle destroy", "there is no command `destroy`", "`heddle down`"),
             ("heddle chek lab", "there is no command `chek`", "did you mean `check`?"),
@@ -259,6 +357,30 @@ mod tests {
             ("heddle show hosts", "`heddle show` has no `hosts`", "`heddle show nodes`"),
             ("heddle show ports", "`heddle show` has no `ports`", "`heddle port show`"),
             ("heddle logs h1 --tail x", "`x` can't be `--tail <LINES>`: expected a whole number", ""),
+            ("heddle add-port s1 p1 eth0", "there is no command `add-port`", "`heddle port add s1 p1 eth0`"),
+            (
+                "heddle add-br s1",
+                "there is no command `add-br`",
+                "`nodes: { s1: switch }`: write it there, then `heddle up FILE`",
+            ),
+            ("heddle dump-flows s1", "there is no command `dump-flows`", "`heddle flow show s1`"),
+            ("heddle dump-flows", "there is no command `dump-flows`", "`heddle flow show SWITCH`"),
+            ("heddle traceroute h1 h2", "there is no command `traceroute`", "`heddle path h1 h2`"),
+            ("heddle xterm h1", "there is no command `xterm`", "`heddle shell h1`"),
+            ("heddle tcpdump -i h1-eth0", "there is no command `tcpdump`", "`heddle capture NODE`"),
+            ("heddle show arp", "`heddle show` has no `arp`", "`heddle exec HOST ip neigh`"),
+            ("heddle show ip", "`heddle show` has no `ip`", "`heddle show nodes`"),
+            ("heddle link s1 s2 down", "there is no command `s1`", "`heddle link down s1 s2`"),
+            ("heddle link s1 s2 up", "there is no command `s1`", "`heddle link up s1 s2`"),
+            (
+                "heddle link del s1 s2",
+                "there is no command `del`",
+                "then `heddle up FILE`; `heddle link down s1 s2` pulls",
+            ),
+            ("heddle link add s1 s2", "there is no command `add`", "`links: [{ between: [h1, s1] }]`: write it there"),
+            ("heddle iperf -c h2", "`heddle iperf` has no option `-c`", "`heddle iperf HOST h2`"),
+            ("heddle iperf h1 -c h2", "`heddle iperf` has no option `-c`", "`heddle iperf h1 h2`"),
+            ("heddle iperf -s", "`heddle iperf` has no option `-s`", "`heddle iperf HOST HOST`"),
             ("heddle cluster gett /a", "there is no command `gett`", "did you mean `get`?"),
         ] {
             let (said, how) = said(line);
@@ -268,11 +390,16 @@ mod tests {
 
     #[test]
     fn what_is_elsewhere_is_there() {
-        for (of, words, at) in ELSEWHERE {
+        // Of what is in the file, each command that is named.
+        let in_file = IN_FILE.iter().flat_map(|(of, words, said)| {
+            let commands = said.split('`').filter(|text| text.starts_with("heddle "));
+            commands.map(move |command| (*of, *words, command))
+        });
+        for (of, words, at) in ELSEWHERE.iter().copied().chain(in_file) {
             // With two of whatever it takes, it is a command.
             let line = at.split_whitespace().map(|word| if word == word.to_uppercase() { "x" } else { word });
             assert!(Cli::try_parse_from(line).is_ok(), "{at}");
-            for word in *words {
+            for word in words {
                 let line = ["heddle", of, word].into_iter().filter(|word| !word.is_empty());
                 assert!(Cli::try_parse_from(line).is_err(), "{of} {word} is a command");
             }
@@ -304,18 +431,31 @@ mod tests {
         }
     }
 
+    /// What Docker's users add by habit changes nothing: a program has the terminal that it is started from, and a network is in the background.
+    #[test]
+    fn habits_do_no_harm() {
+        for line in [
+            "heddle exec -it h1 bash",
+            "heddle exec -i h1 sh",
+            "heddle up -d lab.fabric.yaml",
+            "heddle up --detach lab",
+        ] {
+            assert!(Cli::try_parse_from(line.split_whitespace()).is_ok(), "{line}");
+        }
+    }
+
     #[test]
     fn help_is_left_to_clap() {
         for line in ["heddle --help", "heddle run --help", "heddle --version", "heddle"] {
             let error = Cli::try_parse_from(line.split_whitespace()).expect_err(line);
-            assert!(explain(&error).is_none(), "{line}");
+            assert!(explain(&error, &[]).is_none(), "{line}");
         }
     }
 
     #[test]
     fn what_arguments_say_is_not_for_the_terminal() {
         let error = Cli::try_parse_from(["heddle", "\u{1b}[31mup"]).expect_err("there is none");
-        let shown = explain(&error).expect("it is explained").to_string();
+        let shown = explain(&error, &[]).expect("it is explained").to_string();
         assert!(shown.chars().all(|c| !c.is_control()), "{shown:?}");
     }
 }

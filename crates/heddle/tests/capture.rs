@@ -128,7 +128,10 @@ fn pings_are_captured_in_both_directions() {
     let desk = &guard.0;
     let before = now_ns();
     let link = Running::start(desk, &["h1-leaf1", "-w", "link.pcapng"]);
-    assert_eq!(link.first_line, "Capturing at h1:0 (to leaf1); Ctrl-C ends it\n");
+    assert!(
+        link.first_line
+            .starts_with("Capturing at h1:0 (to leaf1); Ctrl-C ends it and closes the file (--for 10s or --count 100 ")
+    );
     // Another one at the same time, at a port, whose capture goes through a pipe.
     let port = Running::start(desk, &["leaf1:0", "icmp", "--name", "lab"]);
     assert!(port.first_line.contains(" as pcapng (`| tcpdump -r -`; --text for lines); "), "{}", port.first_line);
@@ -324,6 +327,25 @@ fn two_captures_are_not_written_into_one_file() {
     assert_eq!(read(&file(desk, "a.pcapng")).len(), 2);
 }
 
+/// Who writes into a file hears how that is ended; and a capture that is to last so long ends by itself, with a file that is whole.
+#[test]
+fn a_capture_lasts_as_long_as_it_is_to() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let capture = Running::start(desk, &["h1", "icmp", "-w", "a.pcapng"]);
+    assert!(capture.first_line.contains("; Ctrl-C ends it and closes the file (--for 10s or --count 100 "));
+    ping(desk, "h1", "h2", "1");
+    capture.interrupt(Signal::SIGINT);
+    let capture = Running::start(desk, &["h1", "icmp", "-w", "b.pcapng", "--for", "300ms"]);
+    assert!(capture.first_line.ends_with("; it ends by itself, or with Ctrl-C\n"), "{}", capture.first_line);
+    let (_, said) = capture.wait();
+    assert!(said.ends_with(" captured, 0 lost by the capture\n"), "{said}");
+    assert_eq!((read(&file(desk, "a.pcapng")).len(), read(&file(desk, "b.pcapng")).len()), (2, 0));
+}
+
 #[test]
 fn a_reader_that_goes_ends_the_capture() {
     if !may_run() {
@@ -390,6 +412,11 @@ fn a_simulated_run_is_captured_at_its_own_time_and_always_alike() {
     let counted = read(&file(&desk, "c.pcapng"));
     assert!(counted.iter().all(|frame| frame.bytes.len() == 100.min(frame.length as usize)), "{counted:?}");
     assert_eq!(counted.len(), 10);
+
+    let (_, said) = capture(&["h1-leaf1", "--for", "20ms", "-w", "d.pcapng"]);
+    assert!(said.ends_with("frames captured; --for TIME takes more\n"), "{said}");
+    let early: Vec<u64> = frames.iter().map(|frame| frame.at_ns).filter(|at| *at < 20_000_000).collect();
+    assert_eq!(read(&file(&desk, "d.pcapng")).iter().map(|frame| frame.at_ns).collect::<Vec<_>>(), early);
 
     let (lines, _) = capture(&["h1", "-c", "3", "-o", "json"]);
     let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

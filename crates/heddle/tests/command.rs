@@ -304,6 +304,15 @@ fn a_topology_of_another_tool_becomes_a_file() {
     desk.expect(0, &["import", "lab.clab.yml", "--force"]);
     let (stdout, _) = desk.expect(0, &["import", "lab.clab.yml", "-w", "-"]);
     assert_eq!(stdout, desk.read("lab.fabric.yaml"));
+    // A file of another tool's is no fabric file, and one that Python would not run makes none.
+    for command in ["up", "check", "plan", "run"] {
+        let (_, stderr) = desk.expect(2, &[command, "lab.clab.yml"]);
+        assert!(stderr.contains("help: `heddle import lab.clab.yml` makes lab.fabric.yaml of it"), "{stderr}");
+    }
+    desk.write("open.py", "net = Mininet()\na = net.addHost('a'\ns = net.addSwitch('s')\nnet.addLink(a, s)\n");
+    let (_, stderr) = desk.expect(2, &["import", "open.py"]);
+    assert!(stderr.contains("'(' was never closed") && stderr.contains("[open.py:2:16]"), "{stderr}");
+    assert!(stderr.contains("python3 -m py_compile") && !desk.path().join("open.fabric.yaml").exists(), "{stderr}");
     desk.write("none.py", "print('hello')\n");
     let (_, stderr) = desk.expect(2, &["import", "none.py"]);
     assert!(stderr.contains("there is no network in this file") && stderr.contains("addSwitch"), "{stderr}");

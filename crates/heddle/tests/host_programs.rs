@@ -1,6 +1,7 @@
 //! Programs that hosts start with the network: shown, followed, stopped and started again.
 
-use std::process::Stdio;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
 
 use crate::chains::await_that;
 use crate::live::{Guard, may_run};
@@ -194,4 +195,35 @@ fn programs_are_stopped_started_and_restarted() {
         let (_, stderr) = desk.expect(2, args);
         assert!(stderr.contains(expected), "{args:?}: {stderr}");
     }
+}
+
+/// Programs that ignore SIGTERM end with their hosts, all at one time; those of hosts that stay go on.
+#[test]
+fn programs_end_with_their_hosts_however_many_there_are() {
+    if !may_run() {
+        return;
+    }
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", "name: lab\ntopology: { single: { hosts: 5 } }\n");
+    let guard = Guard(desk);
+    let desk = &guard.0;
+    desk.expect(0, &["up", "lab.fabric.yaml"]);
+    let start = |host: &str| {
+        let mut command = desk.command(&["exec", host, "sh", "-c", "trap '' TERM; echo ready; exec sleep 1000"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it can be started");
+        let mut ready = String::new();
+        let said = child.stdout.take().expect("it is piped");
+        BufReader::new(said).read_line(&mut ready).expect("UTF-8");
+        assert_eq!(ready, "ready\n");
+        child
+    };
+    let mut all: Vec<Child> = ["h1", "h3", "h4", "h5"].into_iter().map(start).collect();
+    desk.write("lab.fabric.yaml", "name: lab\ntopology: { single: { hosts: 2 } }\n");
+    desk.expect(0, &["up", "lab.fabric.yaml"]);
+    for ended in &mut all[1..] {
+        assert!(!ended.wait().expect("it is ours").success());
+    }
+    assert!(all[0].try_wait().expect("it is ours").is_none(), "h1 stays");
+    desk.expect(0, &["down"]);
+    all[0].wait().expect("it is ours");
 }

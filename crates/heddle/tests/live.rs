@@ -568,9 +568,9 @@ fn who_names_no_host_or_no_network_sees_which_there_are() {
     assert!(flows.starts_with("node,to,ports,packets\n"), "{flows}");
     desk.expect(0, &["up", "pair.fabric.yaml", "--name", "other"]);
     for (args, how) in [
-        (&["exec", "h1", "--", "true"][..], "heddle exec --name NETWORK"),
-        (&["show", "nodes"], "heddle show TOPIC --name NETWORK"),
-        (&["link", "down", "s1", "s2"], "heddle link --name NETWORK"),
+        (&["exec", "h1", "--", "true"][..], "`heddle exec -n other h1 -- true`"),
+        (&["show", "nodes"], "`heddle show -n other nodes`"),
+        (&["link", "down", "s1", "s2"], "`heddle link -n other down s1 s2`"),
         (&["down"], "heddle down --all"),
     ] {
         let (_, stderr) = desk.expect(2, args);

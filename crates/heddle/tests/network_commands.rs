@@ -228,11 +228,11 @@ fn throughput_comes_in_a_line_and_no_program_stays() {
     let (row, _) = desk.expect(0, &["iperf", "h1", "h3", "-t", "1", "-P", "2", "-R", "-o", "json"]);
     let row = &json(&row)[0];
     assert_eq!((&row["from"], &row["to"], &row["streams"]), (&"h3".into(), &"h1".into(), &2.into()), "{row}");
-    assert!(row["received_bps"].as_f64().is_some_and(|bps| bps > 0.0) && row["retransmits"].is_u64(), "{row}");
+    assert!(row["received-bps"].as_f64().is_some_and(|bps| bps > 0.0) && row["retransmits"].is_u64(), "{row}");
     let (row, _) = desk.expect(0, &["iperf", "h1", "h3", "-t", "1", "-u", "-b", "5M", "-o", "json"]);
     let row = &json(&row)[0];
     assert!(row["protocol"] == "udp" && row["datagrams"].as_u64().is_some_and(|sent| sent > 0), "{row}");
-    assert!(row["received_bps"].as_f64().is_some_and(|bps| bps > 0.0), "{row}");
+    assert!(row["received-bps"].as_f64().is_some_and(|bps| bps > 0.0), "{row}");
     // Whatever ends it, its programs end with it; also if it cannot do anything about that.
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
         let mut iperf = desk.command(&["iperf", "h1", "h3", "-t", "600"]).spawn().expect("it can be started");
@@ -560,12 +560,22 @@ fn a_network_in_a_word_runs() {
     let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(stderr.contains("there is another network `tree-2` already: it was made of --topo tree,2"), "{stderr}");
     assert!(stderr.contains("`heddle down tree-2`") && stderr.contains("`-n NAME`"), "{stderr}");
+    // Which of several is meant is to be said; it is shown how.
+    let (_, stderr) = desk.expect(2, &["ping", "h1", "h2"]);
+    let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(stderr.contains("say which one: `heddle ping -n ring-3 h1 h2`"), "{stderr}");
+    // Nobody has written a file.
+    let (said, _) = desk.expect(0, &["link", "set", "h1", "s1", "delay", "2ms", "-n", "small"]);
+    assert_eq!(said, "h1-s1 is up: delay=2ms both ways; --topo single,2 says delay=none both ways\n");
     let (matrix, _) = desk.expect(0, &["ping", "--all", "-n", "tree-2", "-W", "60s"]);
     assert!(matrix.contains("12/12 received"), "{matrix}");
     let (said, _) = desk.expect(0, &["up", "--topo", "tree,2"]);
     assert!(said.contains("nothing to change"), "{said}");
     // A file says what becomes of a network.
     desk.write("ring.fabric.yaml", "name: small\ntopology: { ring: { switches: 3 } }\n");
+    // What moves is said before it does.
+    let (_, stderr) = desk.expect(0, &["plan", "ring.fabric.yaml"]);
+    assert!(stderr.contains("note: h2: 10.0.1.2 becomes 10.0.2.1 (hint: addresses follow from"), "{stderr}");
     let (said, _) = desk.expect(0, &["up", "ring.fabric.yaml"]);
     assert!(said.starts_with("small is up: ") && said.contains("removed"), "{said}");
     // Several are stopped at once, or none.

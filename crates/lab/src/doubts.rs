@@ -198,21 +198,28 @@ const FEW_RUNS: u32 = 5;
 /// Intervals will be wide. Noted at the first experiment only. One run without an expectation is a look at what happens: it has no intervals, and claims nothing.
 /// One run of which something is expected is a judgement that chance may have made.
 fn few_runs(fabric: &Fabric) -> Option<Doubt> {
-    let is_meant = |experiment: &&Experiment| {
-        experiment.repeat < FEW_RUNS && (experiment.repeat > 1 || !experiment.expect.is_empty())
+    let doubt = |experiment: &Experiment| {
+        Some(Doubt {
+            place: vec!["experiments".to_owned(), experiment.name.clone()],
+            message: few_runs_in_words(experiment.repeat, !experiment.expect.is_empty())?,
+            hint: MORE_RUNS,
+        })
     };
-    let experiment = fabric.experiments.iter().find(is_meant)?;
-    let message = match experiment.repeat {
-        1 => {
+    fabric.experiments.iter().find_map(doubt)
+}
+
+/// How more runs are had.
+pub(crate) const MORE_RUNS: &str = "`repeat: 5` or more, or `repeat: { until: 5 %, at-most: 30 }`";
+
+/// What so few runs cannot say; `None` if they are enough for what is made of them.
+pub(crate) fn few_runs_in_words(runs: u32, is_judged: bool) -> Option<String> {
+    match runs {
+        FEW_RUNS.. => None,
+        0 | 1 => is_judged.then(|| {
             "what one run measured is held against what is expected: nobody knows how far the next one lies".to_owned()
-        }
-        runs => format!("99 % intervals of {runs} runs are wide, however alike the runs are"),
-    };
-    Some(Doubt {
-        place: vec!["experiments".to_owned(), experiment.name.clone()],
-        message,
-        hint: "`repeat: 5` or more, or `repeat: { until: 5 %, at-most: 30 }`",
-    })
+        }),
+        runs => Some(format!("99 % intervals of {runs} runs are wide, however alike the runs are")),
+    }
 }
 
 /// Simulated hosts run no programs. Of functions of chains, the file says otherwise what they do.

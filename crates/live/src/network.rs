@@ -343,12 +343,12 @@ impl Network {
         self.hosts = hosts;
         self.roots.made = roots;
         self.external = external;
-        for host in old.into_iter().flatten() {
-            let namespace = host.namespace().inode();
-            // The host that an interface belongs to may stay.
-            if !self.hosts.iter().any(|stays| stays.namespace().inode() == namespace) {
-                process::end(&self.mark, Some(namespace));
-            }
+        let gone: Vec<Host> = old.into_iter().flatten().collect();
+        let mut namespaces: BTreeSet<u64> = gone.iter().map(|host| host.namespace().inode()).collect();
+        // The host that an interface belongs to may stay.
+        self.hosts.iter().for_each(|stays| _ = namespaces.remove(&stays.namespace().inode()));
+        if !namespaces.is_empty() {
+            process::end(&self.mark, Some(&namespaces));
         }
         self.unplugged = false;
         Ok(())

@@ -4,6 +4,7 @@
 //! inherit that. A hypervisor, which is in no host, has that file's path in its environment ([`MARKED`]), as have its children, which the kernel does not end with it. The mark is unique, unlike the number of a network namespace, which the kernel gives to the next one
 //! as soon as it is free.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -19,9 +20,9 @@ const GRACE: Duration = Duration::from_millis(500);
 /// How long SIGKILL may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Ends all processes that carry `mark` (in the network namespace of inode `within`, if given): SIGTERM, and SIGKILL for those that
-/// are still there after half a second. Returns how many there were.
-pub fn end(mark: &str, within: Option<u64>) -> usize {
+/// Ends all processes that carry `mark` (in the network namespaces of inodes `within`, if given): SIGTERM, and SIGKILL for those that
+/// are still there after half a second, all of them at one time. Returns how many there were.
+pub fn end(mark: &str, within: Option<&BTreeSet<u64>>) -> usize {
     let mut ended = signal(mark, within, libc::SIGTERM);
     let start = Instant::now();
     let mut left = ended;
@@ -40,13 +41,13 @@ pub fn count(mark: &str) -> usize {
 }
 
 /// Sends `signum` to all that carry `mark`; 0 only counts them.
-fn signal(mark: &str, within: Option<u64>, signum: i32) -> usize {
+fn signal(mark: &str, within: Option<&BTreeSet<u64>>, signum: i32) -> usize {
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|&pid| signal_one(pid, mark, within, signum)).count()
 }
 
-fn signal_one(pid: i32, mark: &str, within: Option<u64>, signum: i32) -> bool {
+fn signal_one(pid: i32, mark: &str, within: Option<&BTreeSet<u64>>, signum: i32) -> bool {
     // The descriptor is taken before the look, so that the signal cannot meet another process with the same number.
     let Some(process) = open(pid) else { return false };
     let has_mark = |text: &[u8]| contains(text, mark.as_bytes());
@@ -57,7 +58,7 @@ fn signal_one(pid: i32, mark: &str, within: Option<u64>, signum: i32) -> bool {
         || fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|c| *c == 0).any(is_variable));
     let marked = is_in_host() || is_hypervisor();
     let inside = || match within {
-        Some(inode) => fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|meta| meta.ino() == inode),
+        Some(inodes) => fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|meta| inodes.contains(&meta.ino())),
         None => true,
     };
     if !marked || !inside() {

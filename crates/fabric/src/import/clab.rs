@@ -1,7 +1,7 @@
 //! Topologies of containerlab: `topology: { nodes: .., links: .. }`.
 
 use super::network::{Link, Network, text_of};
-use super::{ReadFile, line_of};
+use super::{ReadFile, frr, line_of};
 use crate::InterfaceAddress;
 use crate::addresses::Subnet;
 use crate::error::Problems;
@@ -70,9 +70,11 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             network.add_key(&entry.key, "image", text_of(&image));
             let what = "what an image starts by itself: the host's `programs:` start its routing daemons, as in `programs: { frr: /usr/lib/frr/docker-start }`";
             network.leave_out(what, line, &entry.key);
-            let what = "a device for each link, with the addresses that the image's own configuration gives it: the host's `interfaces:` name them, as in `interfaces: { s1: { ipv4: 10.0.1.254/24 } }` by its neighbour; until then it has one device, `eth0`, for all links";
-            network.leave_out(what, line, &entry.key);
         }
+        let devices = devices(&entry.key, links);
+        let configured = if is_router { configured(&entry.value, &devices, file) } else { Vec::new() };
+        let is_configured = configured.iter().any(|own| !own.is_empty());
+        let mut has_devices = false;
         for key in entries(&entry.value) {
             if is_host
                 && key.key == "sysctls"
@@ -83,9 +85,10 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             }
             if is_host
                 && key.key == "exec"
-                && let Some(setup) = setup(&key.value, &devices(&entry.key, links))
+                && let Some(setup) = setup(&key.value, &devices, configured.clone())
             {
                 for (key, value) in setup.keys {
+                    has_devices |= ["interfaces", "ipv4", "ipv6"].contains(&key);
                     network.add_key(&entry.key, key, value);
                 }
                 let line = Some(line_of(&lines, key.key_place));
@@ -94,12 +97,12 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
                 } else {
                     "`exec` is the program `exec` of a host"
                 };
-                network.leave_out(what, line, &entry.key);
+                network.convert(what, line, &entry.key);
                 continue;
             }
             if is_host
                 && key.key == "binds"
-                && let Some(value) = files(&key.value, file)
+                && let Some(value) = files(&key.value, file, if is_configured { &devices } else { &[] })
             {
                 network.add_key(&entry.key, "files", value);
                 continue;
@@ -111,11 +114,51 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
                 network.leave_out(what, Some(line_of(&lines, key.key_place)), &entry.key);
             }
         }
+        if is_configured && !has_devices {
+            has_devices = true;
+            for (key, value) in interface_keys(&configured, true) {
+                network.add_key(&entry.key, key, value);
+            }
+        }
+        if is_configured {
+            network.convert(CONFIGURED, line, &entry.key);
+        } else if is_router && !has_devices {
+            network.leave_out(NO_DEVICES, line, &entry.key);
+        }
     }
     for link in links {
         read_link(link, &lines, &mut network, problems);
     }
     Some(network)
+}
+
+/// What is said of routers whose devices are known, and of those whose are not.
+const CONFIGURED: &str = "addresses of devices in the router's configuration are `interfaces:` of the host, and its files have the names that devices have here (`eth0` is the first link's)";
+const NO_DEVICES: &str = "a device for each link, with the addresses that the image's own configuration gives it: the host's `interfaces:` name them, as in `interfaces: { s1: { ipv4: 10.0.1.254/24 } }` by its neighbour; until then it has one device, `eth0`, for all links";
+
+/// The addresses of a router's devices as its configuration has them: in files that are bound into it, and in commands of `vtysh`.
+fn configured(node: &Node, devices: &[String], file: ReadFile<'_>) -> Vec<Vec<InterfaceAddress>> {
+    let mut addresses = vec![Vec::new(); devices.len()];
+    let items = |key: &str| match get(node, key).map(|node| &node.value) {
+        Some(Value::List(items)) => items.as_slice(),
+        _ => &[],
+    };
+    for (from, _) in items("binds").iter().filter_map(bind) {
+        if let Some(text) = file(from) {
+            frr::add_addresses(&text, devices, &mut addresses);
+        }
+    }
+    let commands = items("exec").iter().filter_map(|command| words(text(Some(command))?));
+    for said in commands.filter_map(|words| frr::of_command(&words)) {
+        frr::add_addresses(&said, devices, &mut addresses);
+    }
+    addresses
+}
+
+/// A file, and the path at which a node sees it.
+fn bind(bind: &Node) -> Option<(&str, &str)> {
+    let mut parts = text(Some(bind))?.split(':');
+    parts.next().zip(parts.next())
 }
 
 /// The image of a node: its own, or that of its group, its kind or the defaults.
@@ -171,40 +214,46 @@ struct Setup {
     is_renamed: bool,
 }
 
-/// Commands are run each by itself and without a shell, as there. Those that add addresses to devices give the host those.
-fn setup(node: &Node, devices: &[String]) -> Option<Setup> {
+/// Commands are run each by itself and without a shell, as there. Those that add addresses to devices give the host those, besides the ones that it has.
+fn setup(node: &Node, devices: &[String], mut addresses: Vec<Vec<InterfaceAddress>>) -> Option<Setup> {
     let Value::List(commands) = &node.value else { return None };
     let commands = commands.iter().map(|command| text(Some(command))).collect::<Option<Vec<_>>>()?;
+    addresses.resize(devices.len(), Vec::new());
     let mut is_renamed = false;
-    let mut addresses = vec![Vec::new(); devices.len()];
     let mut lines = Vec::new();
     for command in commands.into_iter().filter(|command| !command.trim().is_empty()) {
         let words = words(command)?;
         let renamed: Vec<String> = words.iter().map(|word| renamed(word, devices)).collect();
         is_renamed |= renamed != words;
         match added_address(&renamed) {
-            Some((number, address)) if number < devices.len() => addresses[number].push(address),
+            Some((number, address)) if number < devices.len() => {
+                if !addresses[number].contains(&address) {
+                    addresses[number].push(address);
+                }
+            }
             _ => lines.push(renamed.iter().map(|word| for_shell(word)).collect::<Vec<_>>().join(" ")),
         }
     }
-    let mut keys = Vec::new();
-    // A device each, as there, where somebody speaks of several.
-    if let [only] = &addresses[..] {
-        keys.extend(address_keys(only));
-    } else {
-        let of_one = |(number, own): (usize, &Vec<InterfaceAddress>)| {
-            let keys = address_keys(own).into_iter().map(|(key, value)| format!("{key}: {value}"));
-            format!("{number}: {{ {} }}", keys.collect::<Vec<_>>().join(", ")).replace("{  }", "{}")
-        };
-        let interfaces = addresses.iter().enumerate().map(of_one).collect::<Vec<_>>().join(", ");
-        keys.extend(is_renamed.then(|| ("interfaces", format!("{{ {interfaces} }}"))));
-    }
+    let mut keys = interface_keys(&addresses, is_renamed || addresses.iter().any(|own| !own.is_empty()));
     if !lines.is_empty() {
         let run: Vec<String> = ["sh", "-c", EACH, "exec"].map(str::to_owned).into_iter().chain(lines).collect();
         let run: Vec<String> = run.iter().map(|word| text_of(word)).collect();
         keys.push(("programs", format!("{{ exec: {{ run: [{}], restart: never }} }}", run.join(", "))));
     }
     (!keys.is_empty()).then_some(Setup { keys, is_renamed })
+}
+
+/// Keys of a host for the addresses of its devices; with several, it has a device each, as there, where somebody speaks of them.
+fn interface_keys(addresses: &[Vec<InterfaceAddress>], is_named: bool) -> Vec<(&'static str, String)> {
+    if let [only] = addresses {
+        return address_keys(only);
+    }
+    let of_one = |(number, own): (usize, &Vec<InterfaceAddress>)| {
+        let keys = address_keys(own).into_iter().map(|(key, value)| format!("{key}: {value}"));
+        format!("{number}: {{ {} }}", keys.collect::<Vec<_>>().join(", ")).replace("{  }", "{}")
+    };
+    let interfaces = addresses.iter().enumerate().map(of_one).collect::<Vec<_>>().join(", ");
+    is_named.then(|| ("interfaces", format!("{{ {interfaces} }}"))).into_iter().collect()
 }
 
 /// The address that `ip address add ADDRESS/PREFIX dev ethN` adds, and to which device.
@@ -303,13 +352,15 @@ fn for_shell(word: &str) -> String {
     }
 }
 
-/// Files that a node sees, `FILE:PATH` or `FILE:PATH:ro` each, if all of them can be read.
-fn files(node: &Node, file: ReadFile<'_>) -> Option<String> {
+/// Files that a node sees, `FILE:PATH` or `FILE:PATH:ro` each, if all of them can be read; in what configures these devices, they have the names that they have here.
+fn files(node: &Node, file: ReadFile<'_>, devices: &[String]) -> Option<String> {
     let Value::List(binds) = &node.value else { return None };
-    let one = |bind: &Node| {
-        let mut parts = text(Some(bind))?.split(':');
-        let (from, to) = (parts.next()?, parts.next()?);
-        Some(format!("{}: {}", text_of(to), text_of(&file(from)?)))
+    let one = |node: &Node| {
+        let (from, to) = bind(node)?;
+        let text = file(from)?;
+        let is_configuration = text.lines().any(|line| line.trim_start().starts_with("interface "));
+        let text = if is_configuration { renamed(&text, devices) } else { text };
+        Some(format!("{}: {}", text_of(to), text_of(&text)))
     };
     let all = binds.iter().map(one).collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())?;
     Some(format!("{{ {} }}", all.join(", ")))

@@ -3,13 +3,17 @@
 //! What is here as there is written; what is not is left out, and said. Nothing of a file reaches the machine: programs are run as far as they make a network ([`python`]).
 
 mod clab;
+mod frr;
 mod graphml;
 mod mininet;
 mod network;
 mod python;
 
+use std::path::Path;
+
 use crate::error::{Error, Problems};
 use crate::source::{Lines, Place, Source};
+use crate::tree::{Node, Value};
 
 /// A fabric file that was made from another tool's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub struct Note {
     pub line: Option<usize>,
     /// What is left out, or otherwise.
     pub message: String,
+    /// Whether it is in the file in another way: then nothing is missing.
+    pub is_converted: bool,
 }
 
 /// Gives the text of a file that another one names.
@@ -64,7 +70,7 @@ pub fn import_with(source: &Source, read: ReadFile<'_>) -> Result<Imported, Erro
     }
     let network = network.unwrap_or_default();
     if network.is_empty() {
-        let place = Place { offset: 0, len: source.text.lines().next().unwrap_or_default().len() };
+        let place = first_line(&source.text);
         let hint = "containerlab has `topology: { nodes: .., links: .. }`, GraphML `<node>` and `<edge>`, Mininet `addHost`, `addSwitch` and `addLink`";
         problems.add(
             place,
@@ -75,6 +81,48 @@ pub fn import_with(source: &Source, read: ReadFile<'_>) -> Result<Imported, Erro
         return Err(problems.into_error());
     }
     Ok(network.into_file(source))
+}
+
+/// Notes that a file is another tool's and not a fabric file, if its name or its first words say so; false: they don't.
+pub(crate) fn refuse_text(source: &Source, problems: &mut Problems<'_>) -> bool {
+    let text = source.text.trim_start_matches('\u{feff}').trim_start();
+    let is_python = text.starts_with("from mininet") || text.starts_with("import mininet");
+    let is_python = is_python || (text.starts_with("#!") && text.lines().next().is_some_and(|l| l.contains("python")));
+    let is_named = Path::new(&source.name).extension().is_some_and(|end| end.eq_ignore_ascii_case("py"));
+    let (what, label) = if is_named || is_python {
+        ("a program of Python (Mininet's?)", "Python")
+    } else if text.starts_with('<') {
+        ("XML (GraphML?)", "XML")
+    } else {
+        return false;
+    };
+    refuse(source, first_line(&source.text), (what, label), problems);
+    true
+}
+
+/// The same of what is YAML: a topology of containerlab has nodes.
+pub(crate) fn refuse_tree(root: &Node, source: &Source, problems: &mut Problems<'_>) -> bool {
+    let key = |node: &Node, key: &str| match &node.value {
+        Value::Map(entries) => entries.iter().position(|entry| entry.key == key),
+        _ => None,
+    };
+    let (Value::Map(entries), Some(at)) = (&root.value, key(root, "topology")) else { return false };
+    let topology = &entries[at];
+    if key(&topology.value, "nodes").is_none() {
+        return false;
+    }
+    refuse(source, topology.key_place, ("a topology of containerlab", "containerlab's"), problems);
+    true
+}
+
+fn refuse(source: &Source, place: Place, (what, label): (&str, &str), problems: &mut Problems<'_>) {
+    let name = if source.name.contains(' ') { format!("'{}'", source.name) } else { source.name.clone() };
+    let hint = format!("`heddle import {name}` makes {}.fabric.yaml of it", source.stem());
+    problems.add(place, format!("this is {what}, and no fabric file"), label, hint);
+}
+
+fn first_line(text: &str) -> Place {
+    Place { offset: 0, len: text.lines().next().unwrap_or_default().len() }
 }
 
 /// By the end of the name, or else by how it begins.

@@ -28,7 +28,16 @@ pub(super) struct Network {
     links: Vec<Link>,
     notes: Vec<Note>,
     /// What many nodes or links have and is left out: in which lines, and of which.
-    left_out: BTreeMap<&'static str, (BTreeSet<usize>, BTreeSet<String>)>,
+    left_out: BTreeMap<&'static str, LeftOut>,
+}
+
+/// What many nodes or links have that is not so here.
+#[derive(Clone, Debug, Default)]
+struct LeftOut {
+    lines: BTreeSet<usize>,
+    who: BTreeSet<String>,
+    /// Whether it is in the file in another way.
+    is_converted: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -86,7 +95,7 @@ impl Network {
 
     /// The first of what was noted, for an error that ends it all: `; line 3: ..; line 5: ..`.
     pub fn first_notes(&self) -> String {
-        let text = |Note { line, message }: &Note| match line {
+        let text = |Note { line, message, .. }: &Note| match line {
             Some(line) => format!("; line {line}: {message}"),
             None => format!("; {message}"),
         };
@@ -96,14 +105,22 @@ impl Network {
     /// Says that something is left out, or otherwise.
     pub fn note(&mut self, line: Option<usize>, message: impl Into<String>) {
         let message = escaped(&message.into()).into_owned();
-        self.notes.push(Note { line, message });
+        self.notes.push(Note { line, message, is_converted: false });
     }
 
     /// Leaves something out that a node or link has, or has it otherwise; said once for all of them, with all lines.
     pub fn leave_out(&mut self, what: &'static str, line: Option<usize>, of: &str) {
-        let (lines, who) = self.left_out.entry(what).or_default();
-        lines.extend(line);
-        who.insert(escaped(of).into_owned());
+        let left_out = self.left_out.entry(what).or_default();
+        left_out.lines.extend(line);
+        left_out.who.insert(escaped(of).into_owned());
+    }
+
+    /// Says that the file has something that a node has, in another way; said once for all of them, too.
+    pub fn convert(&mut self, what: &'static str, line: Option<usize>, of: &str) {
+        self.leave_out(what, line, of);
+        if let Some(left_out) = self.left_out.get_mut(what) {
+            left_out.is_converted = true;
+        }
     }
 
     /// The fabric file.
@@ -113,8 +130,11 @@ impl Network {
         let names = self.names();
         self.leave_out_what_does_not_fit(source, &names);
         let text = self.text(source, &names);
-        for (what, (lines, who)) in std::mem::take(&mut self.left_out) {
+        for (what, LeftOut { lines, who, is_converted }) in std::mem::take(&mut self.left_out) {
             self.note(lines.first().copied(), format!("{what} ({}{})", some_of(&who), further_lines(&lines)));
+            if let Some(note) = self.notes.last_mut() {
+                note.is_converted = is_converted;
+            }
         }
         self.notes.sort_by_key(|note| note.line);
         Imported { text, notes: self.notes }
@@ -124,7 +144,8 @@ impl Network {
     fn leave_out_what_does_not_fit(&mut self, source: &Source, names: &[String]) {
         // Each time, some nodes lose their keys, unless it is about something else.
         while self.nodes.iter().any(|node| !node.keys.is_empty()) {
-            let made = Source { name: source.name.clone(), text: self.text(source, names) };
+            // It is a fabric file, whatever the other one is called.
+            let made = Source { name: format!("{}.fabric.yaml", source.stem()), text: self.text(source, names) };
             let Err(error) = parse(&made) else { return };
             let mut wrong = Vec::new();
             for problem in error.problems() {

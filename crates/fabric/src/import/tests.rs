@@ -7,7 +7,7 @@ fn imported(name: &str, text: &str) -> (String, Vec<String>) {
     let imported = import(&source).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)));
     let made = Source { name: "made".to_owned(), text: imported.text.clone() };
     parse(&made).unwrap_or_else(|error| panic!("{}\n{:?}", imported.text, miette::Report::new(error)));
-    let notes = imported.notes.into_iter().map(|Note { line, message }| match line {
+    let notes = imported.notes.into_iter().map(|Note { line, message, .. }| match line {
         Some(line) => format!("{line}: {message}"),
         None => message,
     });
@@ -127,6 +127,43 @@ fn routers_of_containerlab_are_hosts_that_forward() {
     assert!(
         notes.join("\n").contains("until then it has one device, `eth0`, for all links (r1, r2; also in line 5)"),
         "{notes:?}"
+    );
+}
+
+/// The addresses of a router's devices stand in its configuration; that has the names of devices that they have here.
+#[test]
+fn routers_of_containerlab_have_the_devices_of_their_configuration() {
+    let text = "topology:\n  kinds: { linux: { image: quay.io/frrouting/frr:10.0 } }\n  nodes:\n    r1: { kind: linux, binds: [\"r1.conf:/etc/frr/frr.conf\", \"daemons:/etc/frr/daemons\"] }\n    \
+                r2: { kind: linux, exec: [\"vtysh -c 'conf t' -c 'interface eth1' -c 'ip address 10.0.12.2/30'\", ip addr add 10.0.2.254/24 dev eth2] }\n    \
+                h1: { kind: linux, image: alpine, exec: [ip addr add 10.0.1.1/24 dev eth1] }\n    h2: { kind: linux, image: alpine, exec: [ip addr add 10.0.2.1/24 dev eth1] }\n  \
+                links:\n    - endpoints: [\"r1:eth1\", \"r2:eth1\"]\n    - endpoints: [\"r1:eth2\", \"h1:eth1\"]\n    - endpoints: [\"r2:eth2\", \"h2:eth1\"]\n";
+    let source = Source { name: "two.clab.yml".to_owned(), text: text.to_owned() };
+    let read = |path: &str| {
+        let conf = "interface eth1\n ip address 10.0.12.1/30\ninterface eth2\n ip address 10.0.1.254/24\n! eth3\n";
+        Some(if path == "daemons" { "ospfd=yes # eth1" } else { conf }.to_owned())
+    };
+    let imported = import_with(&source, &read).unwrap();
+    let fabric = parse(&Source { name: "made".to_owned(), text: imported.text.clone() }).unwrap();
+    for expected in [
+        "interfaces: { 0: { ipv4: \"10.0.12.1/30\" }, 1: { ipv4: \"10.0.1.254/24\" } }",
+        "interfaces: { 0: { ipv4: \"10.0.12.2/30\" }, 1: { ipv4: \"10.0.2.254/24\" } }",
+    ] {
+        assert!(imported.text.contains(expected), "{}", imported.text);
+    }
+    let files: Vec<&str> = fabric.setups["r1"].files.iter().map(|file| file.text.as_str()).collect();
+    assert!(files[0].starts_with("interface eth0\n ip address 10.0.12.1/30\ninterface eth1\n"), "{files:?}");
+    assert!(files[1].ends_with("# eth1\n"), "{files:?}");
+    let converted: Vec<&str> =
+        imported.notes.iter().filter(|note| note.is_converted).map(|note| note.message.as_str()).collect();
+    assert!(
+        converted.iter().any(|note| note.starts_with("addresses of devices in the router's")
+            && note.ends_with("(r1, r2; also in line 5)")),
+        "{converted:?}"
+    );
+    assert!(
+        !imported.notes.iter().any(|note| note.message.starts_with("a device for each link")),
+        "{:?}",
+        imported.notes
     );
 }
 
@@ -268,6 +305,22 @@ fn what_is_no_network_is_refused_with_its_line() {
         let error = import(&Source { name: name.to_owned(), text: text.to_owned() }).expect_err(text);
         let said: Vec<&str> = error.problems().iter().map(|problem| problem.message.as_str()).collect();
         assert!(said.iter().any(|said| said.contains(expected)), "{text}: {said:?}");
+    }
+}
+
+/// Who hands another tool's file to a command that wants a fabric file hears what makes one of it.
+#[test]
+fn another_tools_file_is_to_be_imported() {
+    let clab = "name: x\ntopology:\n  nodes: { a: {} }\n";
+    for (name, text, line, message, hint) in [
+        ("my/x.py", "net = 1\n", 1, "this is a program of Python", "`heddle import my/x.py` makes x.fabric.yaml of it"),
+        ("x", "#!/usr/bin/env python3\n", 1, "this is a program of Python", "`heddle import x` makes x.fabric.yaml"),
+        ("x.clab.yml", clab, 2, "this is a topology of containerlab", "`heddle import x.clab.yml` makes x.fabric.yaml"),
+        ("x.graphml", "<graphml/>", 1, "this is XML", "`heddle import x.graphml` makes x.fabric.yaml of it"),
+    ] {
+        let error = parse(&Source { name: name.to_owned(), text: text.to_owned() }).expect_err(name);
+        let [only] = error.problems() else { panic!("{error:?}") };
+        assert!(only.message.starts_with(message) && only.hint.starts_with(hint) && only.line == line, "{only:?}");
     }
 }
 

@@ -17,10 +17,10 @@ use topology::{NodeId, Topology};
 
 use crate::error::Problems;
 use crate::graph;
-use crate::names::{did_you_mean, one_of};
+use crate::names::{did_you_mean, nearest, one_of};
 use crate::read::{Read, Section, expected, shown};
 use crate::source::Place;
-use crate::tree::{Node, Value};
+use crate::tree::{Entry, Node, Value};
 use crate::units::whole;
 
 /// What the two kinds of links of a topology do to packets.
@@ -162,16 +162,58 @@ impl Read for TopologyText {
             Value::Map(entries) => entries.as_slice(),
             _ => &[],
         };
-        match entries {
-            [entry] if Self::KEYS.contains(&entry.key.as_str()) => return Self::of(&entry.key, &entry.value, problems),
-            [entry] => problems.add(
-                entry.key_place,
-                format!("`{}` is not a topology", shown(&entry.key)),
-                "unknown",
-                did_you_mean(&entry.key, Self::KEYS),
-            ),
-            _ => expected(node, &format!("one topology: {}", one_of(Self::EXAMPLES.iter().copied())), problems),
+        let is_one = |entry: &&Entry| Self::KEYS.contains(&entry.key.as_str());
+        let topologies: Vec<&Entry> = entries.iter().filter(is_one).collect();
+        match (&topologies[..], entries, &node.value) {
+            ([entry], [_], _) => return Self::of(&entry.key, &entry.value, problems),
+            ([a, b, ..], _, _) => {
+                let hint = format!("keep one of `{}` and `{}`", a.key, b.key);
+                problems.add(b.key_place, "there are two topologies", "the second one", hint);
+            }
+            ([known], [first, second, ..], _) => {
+                let other = if first.key == known.key { second } else { first };
+                let message = format!("there is no key `{}` here", shown(&other.key));
+                let hint = format!("what it says of `{}` stands in the braces behind that", known.key);
+                problems.add(other.key_place, message, "unknown key", hint);
+            }
+            (_, [first, ..], _) => {
+                let message = format!("`{}` is not a topology", shown(&first.key));
+                problems.add(first.key_place, message, "unknown", Self::meant(entries));
+            }
+            (_, [], Value::Scalar(word)) => {
+                let message = format!("`{}` is not a topology", shown(word));
+                problems.add(node.place, message, "unknown", Self::all());
+            }
+            _ => expected(node, "one topology, like `{ fat-tree: { k: 4 } }`", problems),
         }
         None
+    }
+}
+
+/// Keys by which other tools name a topology.
+const KINDS: [&str; 5] = ["kind", "type", "name", "shape", "topology"];
+
+impl TopologyText {
+    /// What there is, in a line or two.
+    fn all() -> String {
+        format!("topologies are {}", one_of(Self::KEYS.iter().copied()))
+    }
+
+    /// What to write where the first of these keys is no topology.
+    fn meant(entries: &[Entry]) -> String {
+        let kind = entries.iter().find_map(|entry| match &entry.value.value {
+            Value::Scalar(word) if KINDS.contains(&entry.key.as_str()) => Some(word),
+            _ => None,
+        });
+        let near = kind.and_then(|kind| nearest(kind, Self::KEYS.iter().copied()));
+        let example = near.and_then(|near| Self::EXAMPLES.iter().find(|map| map.starts_with(&format!("{{ {near}:"))));
+        match (example, entries) {
+            (Some(example), _) => format!("write `topology: {example}`"),
+            (None, [one]) if kind.is_none() => did_you_mean(&one.key, Self::KEYS),
+            _ => {
+                let example = "`topology: { fat-tree: { k: 4 } }`";
+                format!("the topology is the key, and its sizes stand below it, as in {example}; {}", Self::all())
+            }
+        }
     }
 }

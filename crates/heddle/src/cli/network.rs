@@ -10,7 +10,7 @@ use fabric::LinkChange;
 use lab::terminal::broken;
 use workload::service::quantity;
 
-use super::actions::duration;
+use super::actions::{duration, long_duration};
 use super::candidates;
 
 /// Completes names of hosts.
@@ -190,12 +190,23 @@ pub enum FlushTopic {
 pub struct Exec {
     #[command(flatten)]
     pub network: NetworkArg,
+    #[command(flatten)]
+    habits: ExecHabits,
     /// The host to run it in
     #[arg(add = hosts())]
     pub host: String,
     /// The program and its arguments: all that follows the program's name is the program's
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
+}
+
+/// What Docker's users write by habit: a program has standard input and the terminal anyway.
+#[derive(Debug, Args)]
+struct ExecHabits {
+    #[arg(short, hide = true)]
+    interactive: bool,
+    #[arg(short, hide = true)]
+    tty: bool,
 }
 
 #[derive(Debug, Args)]
@@ -280,6 +291,9 @@ pub struct Capture {
     /// End after so many frames
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
+    /// End after so long, as in 10s; with --sim, at this time of the run
+    #[arg(long = "for", value_name = "TIME", value_parser = long_duration)]
+    pub lasts: Option<Duration>,
     /// Capture so many bytes of each frame [default: all of it; of a simulated one its headers, since all that follows is zero]
     #[arg(short, long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(live::sniffer::SNAPLEN_MAX)))]
     pub snaplen: Option<u32>,
@@ -336,7 +350,7 @@ pub enum LinkAction {
     /// The keys are those that links have in the file, with the same values; `none` takes a key away, and keys that are not named stay as they are. What the file, or
     /// a key with `back.` before it, says of the way back, from the node that is named second here to the first, stays so; `back.KEY=none` makes it as the
     /// other direction, and `back.KEY=off` takes it away there alone. What has left the transmitter arrives when it would have; what waits behind it goes by the new values. Programs, connections and all other links
-    /// go on untouched.
+    /// go on untouched. `delay 10ms`, as tc has it, is `delay=10ms`.
     /// Without keys it prints what the link does, as `heddle link show`.
     ///
     /// It holds until `heddle up` applies a file: that brings the file's values back.
@@ -405,12 +419,35 @@ impl LinkSet {
         // After a link's name, keys may begin at once.
         let (b, first) = match &self.b {
             Some(key) if key.contains('=') => (None, Some(key)),
+            Some(key) if is_key(key) && self.words.first().is_some_and(|word| is_bare_value(word)) => (None, Some(key)),
             b => (b.clone(), None),
         };
         let number = self.words.first().filter(|_| first.is_none()).and_then(|word| word.parse().ok());
         let keys = first.into_iter().chain(self.words.iter().skip(usize::from(number.is_some())));
-        (LinkArg { a: self.a.clone(), b, number }, keys.cloned().collect())
+        (LinkArg { a: self.a.clone(), b, number }, joined(keys))
     }
+}
+
+/// Whether a word is the key of a link, with nothing behind it.
+fn is_key(word: &str) -> bool {
+    let bare = word.strip_prefix("back.").unwrap_or(word);
+    LinkChange::KEYS.iter().any(|(key, _)| *key == bare)
+}
+
+/// Whether a word is a value that stands behind its key, and not the number of a link.
+fn is_bare_value(word: &str) -> bool {
+    !word.contains('=') && word.parse::<u32>().is_err()
+}
+
+/// Keys with their values, one a word: `delay 10ms`, as `tc` has it, is `delay=10ms`.
+fn joined<'a>(words: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut words = words.peekable();
+    let mut keys = Vec::new();
+    while let Some(word) = words.next() {
+        let value = words.next_if(|value| is_key(word) && !value.contains('=') && !is_key(value));
+        keys.push(value.map_or_else(|| word.clone(), |value| format!("{word}={value}")));
+    }
+    keys
 }
 
 #[derive(Debug, Args)]
@@ -555,4 +592,30 @@ fn whole_seconds(text: &str) -> Result<u32, String> {
         return Err(format!("expected whole seconds, from 1 to {SECONDS_MAX}"));
     }
     u32::try_from(seconds).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_links_may_stand_before_their_values() {
+        let parts = |line: &str| {
+            let mut words = line.split(' ').map(str::to_owned);
+            let (a, b) = (words.next().expect("a node"), words.next());
+            let (LinkArg { a, b, number }, keys) = LinkSet { a, b, words: words.collect() }.parts();
+            (a, b.unwrap_or_default(), number, keys.join(" "))
+        };
+        for (line, a, b, number, keys) in [
+            ("h1 s1 delay=1ms", "h1", "s1", None, "delay=1ms"),
+            ("h1 s1 delay 1ms", "h1", "s1", None, "delay=1ms"),
+            ("h1 s1 2 delay 1ms loss 1% rate=none", "h1", "s1", Some(2), "delay=1ms loss=1% rate=none"),
+            ("h1-s1 delay 1ms back.delay 2ms", "h1-s1", "", None, "delay=1ms back.delay=2ms"),
+            ("h1-s1 queue=3 ecn 2", "h1-s1", "", None, "queue=3 ecn=2"),
+            ("h1 s1 delay loss", "h1", "s1", None, "delay loss"),
+            ("h1 s1 10ms", "h1", "s1", None, "10ms"),
+        ] {
+            assert_eq!(parts(line), (a.to_owned(), b.to_owned(), number, keys.to_owned()), "{line}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ mod summary;
 use std::io::{ErrorKind, IsTerminal as _, Read as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use live::sniffer::SNAPLEN_MAX;
 use live::sniffer::pcapng::{Block, Blocks};
@@ -70,8 +70,8 @@ pub fn capture(args: &Capture, format: Format) -> Result<(), Report> {
     // A file that is there stays as it is if there is nothing to capture.
     let mut output = if is_text { Output::text(format) } else { Output::open(args.write.as_deref())? };
     let hint = if !is_text && args.write.is_none() { BINARY } else { "" };
-    eprintln!("Capturing at {}{hint}; Ctrl-C ends it", listed(&stream.ports));
-    let outcome = copy(stream, &mut output, &interrupted)?;
+    eprintln!("Capturing at {}{hint}; {}", listed(&stream.ports), how_it_ends(args));
+    let outcome = copy(stream, &mut output, args.lasts, &interrupted)?;
     report(&outcome, args.count, interrupted.load(Ordering::Relaxed));
     Ok(())
 }
@@ -84,14 +84,34 @@ fn listed(ports: &[String]) -> String {
     }
 }
 
-/// Writes what comes, whole blocks only.
-fn copy(mut stream: CaptureStream, output: &mut Output, interrupted: &AtomicBool) -> Result<Outcome, Report> {
+/// Who writes into a file sees nothing go on, and may wait for an end that does not come.
+fn how_it_ends(args: &Capture) -> &'static str {
+    let is_bounded = args.lasts.is_some() || args.count.is_some();
+    match &args.write {
+        _ if is_bounded => "it ends by itself, or with Ctrl-C",
+        Some(_) => "Ctrl-C ends it and closes the file (--for 10s or --count 100 end it by themselves)",
+        None => "Ctrl-C ends it",
+    }
+}
+
+/// Writes what comes, whole blocks only, until it is interrupted, or for so long.
+fn copy(
+    mut stream: CaptureStream,
+    output: &mut Output,
+    lasts: Option<Duration>,
+    interrupted: &AtomicBool,
+) -> Result<Outcome, Report> {
+    let begun = Instant::now();
     let fails = |error: std::io::Error| miette!("the network's process can't be talked to: {error}");
     stream.set_patience(LISTEN).map_err(fails)?;
     let (mut blocks, mut buffer) = (Blocks::default(), vec![0; 256 << 10]);
     let mut outcome = Outcome::default();
     let mut is_stopped = false;
     loop {
+        if lasts.is_some_and(|lasts| begun.elapsed() >= lasts) {
+            // It ends as if somebody had asked for it now.
+            interrupted.store(true, Ordering::Relaxed);
+        }
         if interrupted.load(Ordering::Relaxed) && !is_stopped {
             stream.stop();
             is_stopped = true;

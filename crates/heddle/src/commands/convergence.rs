@@ -46,6 +46,9 @@ const SERVERS_MAX: Duration = Duration::from_secs(3);
 /// From look to look.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Whoever waits for longer hears for what.
+const SILENT: Duration = Duration::from_secs(1);
+
 /// So many servers that are not up yet are named.
 const SERVERS_NAMED: usize = 6;
 
@@ -60,6 +63,7 @@ pub fn wait_served(instance: &Instance, fabric: &Fabric) -> Result<(), Report> {
         return Ok(());
     }
     let began = Instant::now();
+    let mut is_said = false;
     loop {
         let services = instance.counters().map_err(explain)?.services;
         let waited_for = |server: &&ServerStatus| has_programs(&server.server) && is_starting(server);
@@ -71,6 +75,10 @@ pub fn wait_served(instance: &Instance, fabric: &Fabric) -> Result<(), Report> {
         if starting.is_empty() {
             break;
         }
+        if !is_said && began.elapsed() >= SILENT {
+            is_said = true;
+            eprintln!("Waiting for {}, {} s at most", named(&starting), SERVERS_MAX.as_secs());
+        }
         if began.elapsed() >= SERVERS_MAX {
             eprintln!("{}", still_starting(&starting));
             break;
@@ -80,16 +88,21 @@ pub fn wait_served(instance: &Instance, fabric: &Fabric) -> Result<(), Report> {
     Ok(())
 }
 
-/// That servers, each with its service before it, are not up yet, and where to look.
-fn still_starting(servers: &[(String, String)]) -> String {
+/// Servers, each with its service before it, by their names; of many, some.
+fn named(servers: &[(String, String)]) -> String {
     let named = servers.iter().take(SERVERS_NAMED).map(|(service, server)| format!("{server} ({service})"));
     let more = servers.len().saturating_sub(SERVERS_NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    named.collect::<Vec<_>>().join(", ") + &more
+}
+
+/// That servers are not up yet, and where to look.
+fn still_starting(servers: &[(String, String)]) -> String {
     let (are, server) = (if servers.len() == 1 { "is" } else { "are" }, &servers[0].1);
     format!(
-        "note: after {} s {}{more} {are} still starting (hint: `heddle show services` says why, and `heddle logs {server}` what its programs print)",
+        "note: after {} s {} {are} still starting (hint: `heddle show services` says why, and `heddle logs {server}` what its programs print)",
         SERVERS_MAX.as_secs(),
-        named.collect::<Vec<_>>().join(", ")
+        named(servers)
     )
 }
 

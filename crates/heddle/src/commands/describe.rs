@@ -232,7 +232,7 @@ fn summary(fabric: &Fabric) -> String {
 /// Says what `up` and `run` would do.
 pub fn plan(args: &Plan, format: Format) -> Result<(), Report> {
     let (source, fabric) = file::read_or_make(&args.file, None)?;
-    let changes = super::instance::changes(&fabric)?;
+    let (changes, moved) = super::instance::changes(&fabric)?;
     // A file may describe a network alone.
     let plan = if fabric.experiments.is_empty() {
         None
@@ -240,6 +240,9 @@ pub fn plan(args: &Plan, format: Format) -> Result<(), Report> {
         Some(lab::plan(&fabric, &super::measure::options(&args.selection)?)?)
     };
     let runs = plan.as_ref().map_or_else(|| "0 runs".to_owned(), lab::Plan::runs_in_words);
+    for note in &moved {
+        eprintln!("note: {note}");
+    }
     match format {
         Format::Json => print_json(&json!({ "fabric": fabric::in_units(&fabric), "up": changes, "runs": plan })),
         Format::Csv => put(&plan.map_or_else(String::new, |plan| plan.csv())),

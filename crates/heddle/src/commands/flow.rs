@@ -1,5 +1,6 @@
 //! `flow`, `group`, `meter`: tables of flows of a running network.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
@@ -10,13 +11,13 @@ use live::control::{FlowEntry, GroupCounters, MeterEntry, SwitchConnections, Swi
 use live::{Error, Instance};
 use miette::{Context as _, IntoDiagnostic, Report, miette};
 use serde_json::json;
-use topology::Topology;
+use topology::{NodeId, Topology};
 use vswitch::flow_table::PRIORITY;
 
 use super::explain;
 use super::instance::{connect, definition, running};
 use crate::cli::{Flow, FlowAction, FlowsShown, Format, Group, GroupAction, Meter, MeterAction};
-use crate::output::{Rows, fitting, print_json, put};
+use crate::output::{Rows, fitting, print_json, put, with_hyphens};
 
 /// Changes or shows flows.
 pub fn flow(args: &Flow, format: Format) -> Result<(), Report> {
@@ -35,7 +36,7 @@ pub fn flow(args: &Flow, format: Format) -> Result<(), Report> {
                 let node = find_switch(&now.topology, switch).map_err(|error| explain(error.into()))?;
                 selection((&now.topology, node), wanted)?;
             }
-            put(&self::flows(&instance.flows(switch.as_deref(), wanted).map_err(explain)?, format))
+            put(&self::flows(&instance.flows(switch.as_deref(), wanted).map_err(explain)?, switch.as_deref(), format))
         }
     }
 }
@@ -51,7 +52,11 @@ pub fn group(args: &Group, format: Format) -> Result<(), Report> {
         GroupAction::Stats(shown) => {
             show_group_counters(&instance.flows(shown.switch.as_deref(), "").map_err(explain)?, format)
         }
-        GroupAction::Show(shown) => show_groups(&instance.flows(shown.switch.as_deref(), "").map_err(explain)?, format),
+        GroupAction::Show(shown) => {
+            let switch = shown.switch.as_deref();
+            let nothing = || Ok(no_groups(switch, &definition(&instance)?.topology));
+            show_groups(&instance.flows(switch, "").map_err(explain)?, &nothing, format)
+        }
     }
 }
 
@@ -64,7 +69,8 @@ pub fn meter(args: &Meter, format: Format) -> Result<(), Report> {
         MeterAction::Mod(meters) => change(&meters.switch, FlowCommand::ModifyMeter, &meters.meters),
         MeterAction::Del(meters) => change(&meters.switch, FlowCommand::DeleteMeter, &all_if_none(&meters.meters)),
         MeterAction::Show(shown) => {
-            put(&meters(&instance.flows(shown.switch.as_deref(), "").map_err(explain)?, format))
+            let switch = shown.switch.as_deref();
+            put(&meters(&instance.flows(switch, "").map_err(explain)?, switch, format))
         }
     }
 }
@@ -185,12 +191,51 @@ fn has_normal(instance: &Instance, switch: &str) -> Result<bool, Report> {
 /// What is said where no switch has any flow, and what gives a switch some.
 pub const NO_TABLES: &str = "No switch has tables of flows: `flows: { s1: ['actions=normal'] }` in the file gives it some, or `heddle flow add SWITCH ..`; routes are in `heddle show routes`.";
 
-/// What is said where no switch has a group.
-const NO_GROUPS: &str =
-    "No switch has groups: `heddle group add s1 group_id=1,type=select,bucket=output:1,bucket=output:2` makes one.";
+/// `No switch has`, or that the one that was asked for has none.
+fn none_has(switch: Option<&str>) -> String {
+    switch.map_or_else(|| "No switch has".to_owned(), |switch| format!("{switch} has no"))
+}
+
+/// What is said where no switch has a group, with a command that makes one of ports that are there: where a switch hashes, rather those to other switches.
+fn no_groups(switch: Option<&str>, topology: &Topology) -> String {
+    let asked = switch.and_then(|name| find_switch(topology, name).ok());
+    // The first one of those with the most ports.
+    let ports_of = |node: &NodeId| Reverse(topology.nodes[*node].ports.len());
+    let most_ports = || topology.switches().map(|(node, _)| node).min_by_key(ports_of);
+    let Some(node) = asked.or_else(most_ports) else { return format!("{} groups.", none_has(switch)) };
+    let name = &topology.nodes[node].name;
+    let mut ports: Vec<(bool, usize, &str)> = topology
+        .peers(node)
+        .enumerate()
+        .map(|(port, peer)| {
+            let owner = topology.owner(peer);
+            (topology.is_host(peer), port, topology.nodes[owner].name.as_str())
+        })
+        .collect();
+    ports.sort_unstable();
+    ports.truncate(2);
+    // Of two links to one node, its name would be one.
+    let is_named = ports.first().map(|port| port.2) != ports.last().map(|port| port.2) || ports.len() == 1;
+    let buckets = ports.iter().map(|(_, port, peer)| {
+        format!(",bucket=output:{}", if is_named { (*peer).to_owned() } else { port.to_string() })
+    });
+    let buckets: String = buckets.collect();
+    format!("{} groups: `heddle group add {name} group_id=1,type=select{buckets}` makes one.", none_has(switch))
+}
 
 /// What is said where no switch has a meter.
-const NO_METERS: &str = "No switch has meters: `heddle meter add s1 meter=1,pktps,band=type=drop,rate=500` makes one.";
+fn no_meters(switch: Option<&str>) -> String {
+    let at = switch.unwrap_or("SWITCH");
+    format!("{} meters: `heddle meter add {at} meter=1,pktps,band=type=drop,rate=500` makes one.", none_has(switch))
+}
+
+/// What is said where a switch that was asked for has no flows.
+fn no_tables(switch: Option<&str>) -> String {
+    let Some(at) = switch else { return NO_TABLES.to_owned() };
+    format!(
+        "{at} has no tables of flows: `flows: {{ {at}: ['actions=normal'] }}` in the file gives it some, or `heddle flow add {at} ..`; routes are in `heddle show routes`."
+    )
+}
 
 /// Lines, or what is said where there are none: through a pipe on standard error, since what reads there takes lines for flows.
 fn or_say(lines: &str, nothing: &str) -> String {
@@ -205,14 +250,14 @@ fn or_say(lines: &str, nothing: &str) -> String {
 }
 
 /// Flows as `ovs-ofctl dump-flows` prints them, or as rows.
-pub fn flows(all: &[SwitchFlows], format: Format) -> String {
+pub fn flows(all: &[SwitchFlows], switch: Option<&str>, format: Format) -> String {
     if format == Format::Table {
         let mut lines = String::new();
         for SwitchFlows { switch, entries, .. } in all {
             let _ = writeln!(lines, "{switch}:");
             lines.extend(entries.iter().map(dump));
         }
-        return or_say(&lines, NO_TABLES);
+        return or_say(&lines, &no_tables(switch));
     }
     let mut rows = Rows::new(&[
         "switch",
@@ -274,7 +319,7 @@ fn dump(entry: &FlowEntry) -> String {
 /// Connections as `ovs-appctl dpctl/dump-conntrack` prints them, or as rows.
 pub fn connections(all: &[SwitchConnections], format: Format) -> String {
     if format == Format::Json {
-        return serde_json::to_string_pretty(all).expect("plain values") + "\n";
+        return format!("{:#}\n", with_hyphens(json!(all)));
     }
     if format == Format::Table {
         let mut lines = String::new();
@@ -302,7 +347,11 @@ pub fn connections(all: &[SwitchConnections], format: Format) -> String {
     rows.render(format)
 }
 
-fn show_groups(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
+fn show_groups(
+    all: &[SwitchFlows],
+    nothing: &dyn Fn() -> Result<String, Report>,
+    format: Format,
+) -> Result<(), Report> {
     if format == Format::Table {
         let mut lines = String::new();
         for SwitchFlows { switch, groups, .. } in all.iter().filter(|flows| !flows.groups.is_empty()) {
@@ -311,7 +360,8 @@ fn show_groups(all: &[SwitchFlows], format: Format) -> Result<(), Report> {
                 let _ = writeln!(lines, " {group}");
             }
         }
-        return put(&or_say(&lines, NO_GROUPS));
+        let nothing = if lines.is_empty() { nothing()? } else { String::new() };
+        return put(&or_say(&lines, &nothing));
     }
     let mut rows = Rows::new(&["switch", "group"]);
     for (switch, group) in all.iter().flat_map(|flows| flows.groups.iter().map(move |group| (&flows.switch, group))) {
@@ -356,7 +406,7 @@ fn show_group_counters(all: &[SwitchFlows], format: Format) -> Result<(), Report
 }
 
 /// Meters as `ovs-ofctl dump-meters` and `meter-stats` print them, or as rows.
-pub fn meters(all: &[SwitchFlows], format: Format) -> String {
+pub fn meters(all: &[SwitchFlows], switch: Option<&str>, format: Format) -> String {
     if format == Format::Table {
         let mut lines = String::new();
         for SwitchFlows { switch, meters, .. } in all.iter().filter(|flows| !flows.meters.is_empty()) {
@@ -365,7 +415,7 @@ pub fn meters(all: &[SwitchFlows], format: Format) -> String {
                 let _ = write!(lines, " {}\n{}", meter.text, stats(meter));
             }
         }
-        return or_say(&lines, NO_METERS);
+        return or_say(&lines, &no_meters(switch));
     }
     let mut rows = Rows::new(&[
         "switch",
@@ -411,6 +461,27 @@ fn stats(meter: &MeterEntry) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_is_suggested_of_ports_that_are_there() {
+        let text = "nodes: { h1: host, h2: host, s1: switch, s2: switch, s3: switch }\nlinks: [{ between: [h1, s1] }, \
+                    { between: [h2, s2] }, { between: [s1, s2] }, { between: [s1, s2] }, { between: [s2, s3] }]\n";
+        let source = fabric::Source { name: "net".to_owned(), text: text.to_owned() };
+        let topology = fabric::parse(&source).expect("a file").topology;
+        for (switch, said) in [
+            (
+                None,
+                "No switch has groups: `heddle group add s2 group_id=1,type=select,bucket=output:1,bucket=output:2`",
+            ),
+            (
+                Some("s1"),
+                "s1 has no groups: `heddle group add s1 group_id=1,type=select,bucket=output:1,bucket=output:2`",
+            ),
+            (Some("s3"), "s3 has no groups: `heddle group add s3 group_id=1,type=select,bucket=output:s2`"),
+        ] {
+            assert_eq!(no_groups(switch, &topology), format!("{said} makes one."));
+        }
+    }
 
     #[test]
     fn flows_are_dumped_as_open_vswitch_dumps_them() {

@@ -17,7 +17,7 @@ use super::convergence::{wait_converged, wait_served};
 use super::describe::note_crowded;
 use super::{explain, explain_of, file, measure, renumbered};
 use crate::cli::{Daemon, Down, Exec, Format, FromArg, Up};
-use crate::output::{Rows, fitting, print_json, put};
+use crate::output::{Rows, fitting, harmless, print_json, put};
 
 /// Starts a network, or changes the running one to match the file.
 pub fn up(args: &Up, format: Format) -> Result<(), Report> {
@@ -192,13 +192,14 @@ fn change_rows(applied: &live::Applied) -> Rows {
     rows
 }
 
-/// What `up` would do with `fabric`.
-pub fn changes(fabric: &Fabric) -> Result<live::Applied, Report> {
+/// What `up` would do with `fabric`, and what it would note of addresses that move.
+pub fn changes(fabric: &Fabric) -> Result<(live::Applied, Vec<String>), Report> {
     let running = match Instance::connect(&fabric.name).map_err(explain)? {
         Some(instance) => Some(definition(&instance)?),
         None => None,
     };
-    Ok(live::difference(running.as_ref(), fabric))
+    let moved = running.as_ref().map(|before| renumbered::notes(&before.topology, &fabric.topology));
+    Ok((live::difference(running.as_ref(), fabric), moved.unwrap_or_default()))
 }
 
 /// What a running network is: the fabric that it was made of, with the links that were changed since.
@@ -427,8 +428,28 @@ pub fn running(name: Option<&str>, how: &str) -> Result<String, Report> {
     match names.len() {
         0 => Err(nothing_runs()),
         1 => Ok(names.remove(0)),
-        _ => Err(miette!(help = format!("say which one: {how}"), "several networks are running: {}", names.join(", "))),
+        _ => {
+            let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            // `down` may mean all of them.
+            let shown = naming(&line, &names[0]).filter(|_| how.contains("--name NETWORK"));
+            let how = shown.unwrap_or_else(|| how.replace("NETWORK", &names[0]));
+            let shell = format!("`export HEDDLE_NETWORK={}` does for all commands of a shell", names[0]);
+            let help = format!("say which one: {how}; {shell}");
+            Err(miette!(help = harmless(&help), "several networks are running: {}", names.join(", ")))
+        }
     }
+}
+
+/// The command line with the name of a network in it; `None` if options stand before the command.
+fn naming(line: &[String], network: &str) -> Option<String> {
+    let [_, command, behind @ ..] = line else { return None };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    let quoted = |word: &String| {
+        let is_word = !word.is_empty() && word.chars().all(is_plain);
+        if is_word { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    let words = behind.iter().map(quoted).fold(String::new(), |words, word| format!("{words} {word}"));
+    (!command.starts_with('-')).then(|| format!("`heddle {command} -n {network}{words}`"))
 }
 
 /// That no network runs; and what to do about one that has died.
@@ -461,4 +482,19 @@ pub fn readings(instance: &Instance, has_any: impl Fn(&Counters) -> bool) -> Res
     let after = read()?;
     let seconds = after.at.as_ns().saturating_sub(before.at.as_ns()) as f64 / 1e9;
     Ok((before, after, seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::naming;
+
+    #[test]
+    fn a_network_is_named_behind_the_command() {
+        let naming = |words: &[&str]| naming(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>(), "lab");
+        assert_eq!(naming(&["heddle", "ping", "h1", "h2"]).as_deref(), Some("`heddle ping -n lab h1 h2`"));
+        let quoted = naming(&["/bin/heddle", "exec", "h1", "sh", "-c", "it's"]);
+        assert_eq!(quoted.as_deref(), Some("`heddle exec -n lab h1 sh -c 'it'\\''s'`"));
+        assert_eq!(naming(&["heddle", "-v", "list"]), None);
+        assert_eq!(naming(&["heddle"]), None);
+    }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fabric::{ChangedLink, Fabric, LinkChange, NoSuchLink, begins_at, find_links, link_ends, link_keys_both, turn};
-use live::Instance;
+use live::{Instance, Status};
 use miette::{Report, miette};
 use serde_json::json;
 use topology::{LinkId, Side, Topology};
@@ -12,7 +12,7 @@ use super::explain;
 use super::instance::{connect, definition, definitions, running};
 use super::show;
 use crate::cli::{Format, Link, LinkAction, LinkArg};
-use crate::output::{Rows, fitting, print_json, put};
+use crate::output::{Rows, fitting, harmless, print_json, put};
 
 /// Takes links down or up, changes or shows them.
 pub fn link(args: &Link, format: Format) -> Result<(), Report> {
@@ -125,7 +125,9 @@ fn links_of(fabric: &Fabric, (a, b, number): LinkEnds<'_>) -> Result<Vec<LinkId>
 /// Shows what the links do: as a table, in the words that set it; else as `show links` does.
 fn show_links(instance: &Instance, names: LinkEnds<'_>, format: Format) -> Result<(), Report> {
     let (made_of, now) = definitions(instance)?;
-    let changed = instance.status().map_err(explain)?.changed_links;
+    let Status { changed_links: changed, file, .. } = instance.status().map_err(explain)?;
+    // Of a network in a word, that is what says it.
+    let file = if file.starts_with("--topo") { harmless(&file) } else { "the file".to_owned() };
     let links = links_of(&now, names)?;
     let counters = instance.counters().map_err(explain)?;
     if format != Format::Table {
@@ -142,7 +144,7 @@ fn show_links(instance: &Instance, names: LinkEnds<'_>, format: Format) -> Resul
         let _ = write!(lines, "{} is {state}: {does}", now.topology.numbered_link_name(link));
         let otherwise = otherwise(&before, &after);
         if !otherwise.is_empty() {
-            let _ = write!(lines, "; the file says {}", by_direction(&otherwise, ends));
+            let _ = write!(lines, "; {file} says {}", by_direction(&otherwise, ends));
         }
         let waiting = waiting(&made_of, &changed, link)?;
         if !waiting.is_empty() {

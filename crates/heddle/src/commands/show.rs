@@ -135,11 +135,11 @@ fn text(
 ) -> Result<String, Report> {
     let counters = || instance.counters().map_err(explain);
     let rows = match topic {
-        ShowTopic::Flows => return Ok(flows(&instance.flows(switch, "").map_err(explain)?, format)),
+        ShowTopic::Flows => return Ok(flows(&instance.flows(switch, "").map_err(explain)?, switch, format)),
         ShowTopic::Connections => {
             return Ok(connections(&instance.connections(switch).map_err(explain)?, format));
         }
-        ShowTopic::Meters => return Ok(meters(&instance.flows(None, NO_ENTRIES).map_err(explain)?, format)),
+        ShowTopic::Meters => return Ok(meters(&instance.flows(None, NO_ENTRIES).map_err(explain)?, None, format)),
         ShowTopic::Nodes => nodes(fabric),
         ShowTopic::Links => links(fabric, Some(&counters()?), |_| true, format),
         ShowTopic::Routes => routes(fabric, &counters()?),

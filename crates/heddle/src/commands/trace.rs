@@ -25,7 +25,7 @@ use super::path::{
     service_has, summary,
 };
 use crate::cli::{Format, Trace};
-use crate::output::{Rows, print_json, put};
+use crate::output::{Rows, print_json, put, with_hyphens};
 
 /// Shows which entries a packet would meet at a switch, and why.
 pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
@@ -59,7 +59,7 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     }
     match format {
         Format::Json => {
-            let mut value = json!(traced);
+            let mut value = with_hyphens(json!(traced));
             value["normal"] = json!(normal);
             value["chain"] = json!(chain);
             value["lost-before"] = json!(before);

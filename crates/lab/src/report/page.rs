@@ -12,6 +12,7 @@ use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{alike, has_published, heading, is_summed_up, published_text, runs_text, scale_of};
 use super::{charts, cluster, data, distributions, drivers, lines, network, over_time, schedulers};
+use crate::doubts::{MORE_RUNS, few_runs_in_words};
 use crate::measure::metric::metric_name;
 use crate::measure::statistics;
 use crate::results::{CaseResult, ExperimentResult, Results, Verdict};
@@ -165,7 +166,10 @@ impl Results {
         for left_out in experiment.left_out() {
             let _ = writeln!(html, "<p class=\"small\">{}</p>", escape(&left_out));
         }
-        for note in self.notes(experiment) {
+        // A terminal has shown it before the first run.
+        let few = few_runs_in_words(experiment.repeat, !experiment.verdicts.is_empty());
+        let few = few.map(|few| format!("{few}: {MORE_RUNS}"));
+        for note in few.into_iter().chain(self.notes(experiment)) {
             let _ = writeln!(html, "<p class=\"warning\">{}</p>", escape(&note));
         }
         html.push_str(&verdict_table(experiment));

@@ -102,6 +102,16 @@ fn the_structure_of_the_page() {
     insta::assert_snapshot!(skeleton(&results(&BOTH).html()));
 }
 
+/// Who reads the page has not seen what the terminal said.
+#[test]
+fn too_few_runs_are_said_on_the_page() {
+    let mut results = results(&BOTH);
+    let said = |results: &Results| results.html().contains("runs are wide, however alike");
+    assert!(said(&results));
+    results.experiments[0].repeat = 5;
+    assert!(!said(&results));
+}
+
 #[test]
 fn the_page_needs_no_network_and_escapes_what_it_is_given() {
     let mut results = results(&BOTH);

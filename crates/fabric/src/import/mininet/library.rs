@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::rc::Rc;
 
 use super::super::line_of;
 use super::super::network::Network;
-use super::super::python::{Arguments, Heap, Library, LibraryCall, Outcome, Stop, Value, whole, written};
-use super::graph::{Graph, Node, Wire};
-use super::options::{link_key, switch_option};
+use super::super::python::{Arguments, Heap, Library, LibraryCall, Outcome, Stop, Value};
+use super::graph::{Graph, Node};
+use super::options::switch_option;
 use crate::read::shown;
 use crate::source::{Lines, Place, Source};
 
@@ -16,7 +15,7 @@ use crate::source::{Lines, Place, Source};
 const NOTES_MAX: usize = 100;
 
 /// So many nodes and links are made: more than a fabric file can have.
-const PARTS_MAX: usize = 20_000;
+pub const PARTS_MAX: usize = 20_000;
 
 /// What makes a network: a statement without one of these can be skipped in silence.
 const ABOUT: &[&str] =
@@ -96,7 +95,7 @@ pub struct Mininet<'a> {
     networks: Vec<(usize, usize)>,
     /// What stands for a network that the file does not make.
     loose: Option<Value>,
-    parts: usize,
+    pub parts: usize,
 }
 
 /// A name, which may be a number.
@@ -140,8 +139,14 @@ impl<'a> Mininet<'a> {
         self.network.leave_out(what, Some(line), of);
     }
 
+    /// Says what the file has in another way.
+    pub fn convert(&mut self, what: &'static str, at: usize, of: &str) {
+        let line = self.line(at);
+        self.network.convert(what, Some(line), of);
+    }
+
     /// The statement that begins there, as it is written.
-    fn statement(&self, at: usize) -> String {
+    pub fn statement(&self, at: usize) -> String {
         shown(self.source.text.get(at..).unwrap_or_default().trim())
     }
 
@@ -175,7 +180,7 @@ impl<'a> Mininet<'a> {
     }
 
     /// The graph of an object that is a topology or a network; of what is not known, it is that of the file.
-    fn graph_of(&mut self, heap: &mut Heap, object: &Value) -> Option<usize> {
+    pub fn graph_of(&mut self, heap: &mut Heap, object: &Value) -> Option<usize> {
         let at = match object {
             Value::Object(at) => *at,
             Value::Unknown => {
@@ -268,24 +273,6 @@ impl<'a> Mininet<'a> {
         }
     }
 
-    fn link_keys(&mut self, heap: &Heap, options: &[(Rc<str>, Value)], at: usize) -> Vec<(&'static str, String)> {
-        let mut keys = Vec::new();
-        for (option, value) in options {
-            match link_key(heap, option, value) {
-                Ok(key) => keys.extend(key),
-                Err(why) => {
-                    let value = written(heap, value).map_or_else(|| "..".to_owned(), |text| shown(&text));
-                    self.note(at, format!("`{}={value}` of a link: {why}", shown(option)));
-                }
-            }
-        }
-        if !keys.iter().any(|(key, _)| *key == "rate") && keys.iter().any(|(key, _)| *key == "queue") {
-            keys.retain(|(key, _)| *key != "queue");
-            self.note(at, "the queue of a link without a rate: nothing waits there");
-        }
-        keys
-    }
-
     fn add_node(&mut self, heap: &mut Heap, object: &Value, call: &LibraryCall<'_>, is_switch: bool) -> Value {
         let Some(graph) = self.graph_of(heap, object) else { return Value::Unknown };
         let Some(name) = text_of(call.arguments.get(0, "name")) else {
@@ -358,7 +345,7 @@ impl<'a> Mininet<'a> {
     }
 
     /// The node that a value is or names.
-    fn node_of(&self, graph: usize, value: &Value) -> Option<usize> {
+    pub fn node_of(&self, graph: usize, value: &Value) -> Option<usize> {
         match value {
             Value::Item(at) => match self.items[*at] {
                 Item::Node(of, node) if of == graph => Some(node),
@@ -366,64 +353,6 @@ impl<'a> Mininet<'a> {
             },
             other => self.graphs[graph].by_name.get(&text_of(Some(other))?).copied(),
         }
-    }
-
-    fn add_link(&mut self, heap: &mut Heap, object: &Value, call: &LibraryCall<'_>) -> Value {
-        let arguments = call.arguments;
-        let Some(graph) = self.graph_of(heap, object) else { return Value::Unknown };
-        let end = |position, name| arguments.get(position, name).and_then(|value| self.node_of(graph, value));
-        let (Some(a), Some(b)) = (end(0, "node1"), end(1, "node2")) else {
-            self.note(call.at, format!("`{}`: no nodes that are known here", self.statement(call.at)));
-            return Value::Unknown;
-        };
-        if a == b {
-            self.note(call.at, "a link from a node to itself");
-            return Value::Unknown;
-        }
-        self.parts += 1;
-        if self.parts > PARTS_MAX {
-            self.note(call.at, format!("more than {PARTS_MAX} nodes and links"));
-            return Value::Unknown;
-        }
-        if [(2, "port1"), (3, "port2")]
-            .iter()
-            .any(|(at, name)| arguments.get(*at, name).is_some_and(|port| whole(port).is_some()))
-        {
-            self.leave_out("numbers of ports (ports are numbered in the order of the links)", call.at, "links");
-        }
-        if arguments.has_unknown {
-            self.note(call.at, format!("`{}`: options of the link that are not known here", self.statement(call.at)));
-        }
-        let mut options = arguments.named.clone();
-        if options.is_empty()
-            && let Value::Object(at) = object
-            && let Some(Value::Dict(own)) = heap.objects[*at].attributes.get("lopts")
-        {
-            let named = |(key, value): &(Value, Value)| Some((Rc::from(text_of(Some(key))?), value.clone()));
-            options = heap.dicts[*own].iter().filter_map(named).collect();
-        }
-        // `cls=partial( TCLink, .. )`
-        if let Some(Value::Bound(class)) = arguments.by_name("cls") {
-            options.extend(heap.bound[*class].arguments.named.iter().cloned());
-        }
-        let mut keys = self.link_keys(heap, &options, call.at);
-        if keys.is_empty() {
-            keys.clone_from(&self.graphs[graph].link_keys);
-        }
-        let parameter = |name: &str| match arguments.by_name(name) {
-            Some(Value::Dict(dict)) => text_of(heap.lookup(*dict, &Value::Text("ip".into())).as_ref()),
-            _ => None,
-        };
-        let devices = [text_of(arguments.by_name("intfName1")), text_of(arguments.by_name("intfName2"))];
-        for (device, node) in devices.iter().zip([a, b]) {
-            if device.is_some() {
-                let name = self.graphs[graph].nodes[node].name.clone();
-                self.leave_out(DEVICES, call.at, &name);
-            }
-        }
-        let addresses = [parameter("params1"), parameter("params2")];
-        self.graphs[graph].links.push(Wire { ends: [a, b], devices, addresses, keys });
-        self.item(Item::Link)
     }
 
     /// A call of a method of a topology or a network.
@@ -606,7 +535,6 @@ impl<'a> Mininet<'a> {
     }
 }
 
-const DEVICES: &str = "names of interfaces (`intfName1`, `intfName2`): those of hosts are eth0, eth1, .. and ports of switches 1, 2, .. in the order of their links";
 const CONTROLLERS: &str = "controllers: switches forward along shortest paths from the first packet on";
 const COMMAND_LINE: &str = "Mininet's command line: the network stays up, and any terminal has `heddle exec h1 COMMAND`, `heddle shell h1`, `heddle ping --all`";
 

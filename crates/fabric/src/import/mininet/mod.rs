@@ -3,13 +3,15 @@
 mod commands;
 mod graph;
 mod library;
+mod links;
 mod nodes;
 mod options;
 mod topologies;
+mod traffic_control;
 
 use self::library::Mininet;
 use super::network::Network;
-use super::python::{Arguments, Machine, Stop, Value, parse};
+use super::python::{Arguments, Machine, Mistake, Stop, Value, mistake, parse};
 use crate::error::Problems;
 use crate::source::{Place, Source};
 use crate::tree::LONGEST_TEXT;
@@ -19,6 +21,13 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
         let message = format!("the file has {} bytes, more than {LONGEST_TEXT}", source.text.len());
         problems.add(Place { offset: 0, len: 0 }, message, "too long", "leave out what is no topology");
         problems.show_until(0);
+        return None;
+    }
+    // Python would not run it either: what it makes would be something else than what is meant.
+    if let Some(Mistake { at, message, hint }) = mistake(&source.text) {
+        let hint = format!("{hint}; `python3 -m py_compile {}` says whether Python takes it then", source.name);
+        let place = Place { offset: at.start, len: at.len() };
+        problems.add(place, format!("this is no Python: {message}"), "here", hint);
         return None;
     }
     let mut mininet = Mininet::new(source);

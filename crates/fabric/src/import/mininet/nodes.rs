@@ -4,12 +4,13 @@ use super::super::python::{Heap, LibraryCall, Value, whole, written};
 use super::commands;
 use super::graph::Wire;
 use super::library::{Item, Mininet, text_of};
-use super::options::switch_option;
+use super::options::{SPANNING_TREE, switch_option};
+use super::traffic_control;
 use crate::addresses::Mac;
 use crate::read::shown;
 
 /// What is said of commands that are in the file.
-const GOES_ON: &str = "commands that go on (`&`, `popen`): they are `programs:` of the host, which start with the network, and whose output `heddle logs` shows";
+const GOES_ON: &str = "commands that go on (`&`, `popen`) are `programs:` of the host, which start with the network, and whose output `heddle logs` shows";
 
 impl Mininet<'_> {
     /// An option of a node: a key of a host, or what is left out.
@@ -58,6 +59,25 @@ impl Mininet<'_> {
         self.leave_out(what, at, &name);
     }
 
+    /// Says what does here what a command does there.
+    fn leave_out_command(&mut self, command: &str, (graph, number): (usize, usize), at: usize) {
+        let name = self.graphs[graph].nodes[number].name.clone();
+        let is_host = self.graphs[graph].nodes[number].is_host;
+        if let Some(keys) = traffic_control::link_keys(command) {
+            let message = format!(
+                "`{}` of {name}: write `{keys}` at its link, for both directions (`back: {{ .. }}` is what the second node sends)",
+                shown(command)
+            );
+            return self.note(at, message);
+        }
+        let what = match is_host {
+            false if command.contains("stp_enable") || command.contains("brctl stp") => SPANNING_TREE,
+            false => "commands of switches: `heddle flow`, `heddle port` and `heddle link` change what runs",
+            true => "commands of hosts: `heddle exec HOST COMMAND` once the network is up, or `programs:` of the host",
+        };
+        self.leave_out(what, at, &name);
+    }
+
     /// A call of a method of a node.
     pub fn call_node(&mut self, heap: &mut Heap, of: (usize, usize), call: &LibraryCall<'_>) -> Value {
         let (graph, number) = of;
@@ -92,15 +112,10 @@ impl Mininet<'_> {
                 let programs = node.programs.len();
                 let is_kept = command.as_deref().is_some_and(|command| node.is_host && commands::apply(node, command));
                 if is_kept && node.programs.len() > programs {
-                    self.leave_out(GOES_ON, call.at, &name);
+                    self.convert(GOES_ON, call.at, &name);
                 }
                 if !is_kept {
-                    let what = if self.graphs[graph].nodes[number].is_host {
-                        "commands of hosts: `heddle exec HOST COMMAND` once the network is up, or `programs:` of the host"
-                    } else {
-                        "commands of switches: `heddle flow`, `heddle port` and `heddle link` change what runs"
-                    };
-                    self.leave_out(what, call.at, &name);
+                    self.leave_out_command(command.as_deref().unwrap_or_default(), (graph, number), call.at);
                 }
             }
             "setIP" => {

@@ -41,15 +41,16 @@ pub fn link_key(heap: &Heap, option: &str, value: &Value) -> Option_ {
     })
 }
 
+/// What is said of the spanning tree of switches.
+pub const SPANNING_TREE: &str = "the spanning tree of switches (`stp`): `switches: { s1: { rstp: true } }` has them speak RSTP; without it loops do no harm";
+
 /// What is said of an option of Open vSwitch.
 pub fn switch_option(option: &str) -> Option<&'static str> {
     Some(match option {
         "failMode" => "`failMode` of switches: without a controller they forward, and do what `flows:` of the file say",
         "datapath" => "`datapath` of switches: one process forwards for all of them",
         "protocols" => "`protocols` of switches: `heddle flow` takes what ovs-ofctl takes of any version",
-        "stp" => {
-            "`stp` of switches: `switches: { s1: { rstp: true } }` is the rapid spanning tree, and without it loops do no harm"
-        }
+        "stp" | "stp_enable" | "rstp" | "rstp_enable" => SPANNING_TREE,
         "dpid" => "`dpid` of switches: they are known by their names",
         "listenPort" => "`listenPort` of switches: `heddle flow` finds them by their names",
         "inband" => "`inband` of switches: there is no controller between them",

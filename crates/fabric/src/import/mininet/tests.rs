@@ -136,7 +136,7 @@ if __name__ == '__main__':
     for expected in [
         "11: controllers: switches forward along shortest paths from the first packet on (the network; also in line 13)",
         "15: `dpid` of switches: they are known by their names (s1)",
-        "22: commands that go on (`&`, `popen`): they are `programs:` of the host",
+        "22: commands that go on (`&`, `popen`) are `programs:` of the host",
         "25: commands of hosts: `heddle exec HOST COMMAND` once the network is up, or `programs:` of the host (h2)",
         "26: commands of switches: `heddle flow`",
         "27: pings: `heddle ping --all`",
@@ -193,7 +193,7 @@ if __name__ == '__main__':
     assert_eq!(made, expected);
     assert_eq!(
         notes,
-        "19: names of interfaces (`intfName1`, `intfName2`): those of hosts are eth0, eth1, .. and ports of switches 1, 2, .. in the order of their links (r0)\n\
+        "19: names of interfaces (`intfName1`, `intfName2`): those of hosts are eth0, eth1, .. and ports of switches 0, 1, .. in the order of their links (r0)\n\
          24: commands of hosts: `heddle exec HOST COMMAND` once the network is up, or `programs:` of the host (r0)\n"
     );
 }
@@ -219,7 +219,7 @@ b.cmd('date')
     for expected in [
         "1: `protocols` of switches: `heddle flow` takes what ovs-ofctl takes of any version (all switches)",
         "3: `failMode` of switches: without a controller they forward, and do what `flows:` of the file say (s, t; also in line 4)",
-        "3: `stp` of switches",
+        "3: the spanning tree of switches (`stp`): `switches: { s1: { rstp: true } }`",
         "4: `datapath` of switches: one process forwards for all of them (t)",
         "in the order of their links (a, s)",
         "8: commands that go on (`&`, `popen`)",
@@ -228,6 +228,43 @@ b.cmd('date')
         "(a, b; also in line 12)",
     ] {
         assert!(notes.contains(expected), "{expected}\n{notes}");
+    }
+}
+
+/// What the file has in another way is not said to be missing, and what is missing is said with the key that does it.
+#[test]
+fn what_is_converted_is_not_missing() {
+    let text = "\
+net = Mininet()
+a, s = net.addHost('a'), net.addSwitch('s', stp_enable=True)
+net.addLink(a, s, port1=1)
+a.cmd('tc qdisc add dev a-eth0 root netem delay 10ms loss 1%')
+s.cmd('ovs-vsctl set bridge s stp_enable=true')
+a.cmd('sleep 9 &')
+";
+    let imported = import(&Source { name: "lab.py".to_owned(), text: text.to_owned() }).expect("it is a network");
+    let of = |line| imported.notes.iter().find(|note| note.line == Some(line)).expect("it is noted");
+    assert!(of(6).is_converted && of(6).message.starts_with("commands that go on"), "{:?}", of(6));
+    assert_eq!(imported.notes.iter().filter(|note| note.is_converted).count(), 1);
+    assert!(of(2).message.contains("rstp: true") && of(2).message.ends_with("(s; also in line 5)"), "{:?}", of(2));
+    assert!(of(3).message.contains("from 0 in the order of the links"), "{:?}", of(3));
+    assert!(of(4).message.contains("write `delay: 10ms, loss: 1%` at its link"), "{:?}", of(4));
+}
+
+#[test]
+fn what_python_would_not_run_is_refused_with_its_line() {
+    let network = "net = Mininet()\nh1 = net.addHost('h1')\nh2 = net.addHost('h2')\ns1 = net.addSwitch('s1')\nnet.addLink(h1, s1)\nnet.addLink(h2, s1)\n";
+    for (was, is, line, message) in [
+        ("'h2')", "'h2'", 3, "this is no Python: '(' was never closed"),
+        ("h1, s1", "h1 s1", 5, "this is no Python: invalid syntax. Perhaps you forgot a comma?"),
+        ("'s1')", "'s1)", 4, "this is no Python: unterminated string literal (detected at line 4)"),
+        ("h1 =", "if 1\nh1 =", 2, "this is no Python: expected ':'"),
+    ] {
+        let source = Source { name: "lab.py".to_owned(), text: network.replace(was, is) };
+        let error = import(&source).expect_err(is);
+        let [only] = error.problems() else { panic!("{error:?}") };
+        assert_eq!((only.line, only.message.as_str()), (line, message));
+        assert!(only.hint.contains("py_compile"), "{}", only.hint);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::mistakes::Mistake;
 use super::syntax::Constant;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -31,32 +32,45 @@ const OPERATORS: &[&str] = &[
 const TAB: usize = 8;
 
 pub fn tokens(text: &str) -> Vec<(Token, Range<usize>)> {
-    let mut lexer = Lexer { text, at: 0, depth: 0, indents: vec![0], tokens: Vec::new() };
-    lexer.run();
-    lexer.tokens
+    Lexer::of(text).tokens
+}
+
+/// The words, and what of them Python does not take for words, in the order in which it would say so.
+pub fn tokens_and_mistakes(text: &str) -> (Vec<(Token, Range<usize>)>, Vec<Mistake>) {
+    let lexer = Lexer::of(text);
+    (lexer.tokens, lexer.mistakes)
 }
 
 struct Lexer<'a> {
     text: &'a str,
     at: usize,
-    /// How many brackets are open.
-    depth: u32,
+    /// Brackets that are open, and where.
+    brackets: Vec<(&'static str, usize)>,
     indents: Vec<usize>,
     tokens: Vec<(Token, Range<usize>)>,
+    mistakes: Vec<Mistake>,
 }
 
-impl Lexer<'_> {
+impl<'a> Lexer<'a> {
+    fn of(text: &'a str) -> Self {
+        let (tokens, mistakes) = (Vec::new(), Vec::new());
+        let mut lexer = Lexer { text, at: 0, brackets: Vec::new(), indents: vec![0], tokens, mistakes };
+        lexer.run();
+        lexer
+    }
+
     fn run(&mut self) {
         self.begin_line();
         while self.at < self.text.len() {
             let rest = &self.text[self.at..];
             let c = rest.chars().next().unwrap_or('\n');
             match c {
-                '\n' if self.depth == 0 => {
+                '\n' if self.brackets.is_empty() => {
                     self.push(Token::Line, 1);
                     self.begin_line();
                 }
                 '\\' if rest[1..].starts_with('\n') => self.at += 2,
+                '\\' if rest[1..].starts_with("\r\n") => self.at += 3,
                 '#' => self.at += rest.find('\n').unwrap_or(rest.len()),
                 _ if c.is_whitespace() => self.at += c.len_utf8(),
                 '"' | '\'' => self.quoted(0),
@@ -65,6 +79,9 @@ impl Lexer<'_> {
                 _ if c.is_alphabetic() || c == '_' => self.name(),
                 _ => self.operator(c),
             }
+        }
+        if let Some((bracket, at)) = self.brackets.first() {
+            self.mistakes.push(Mistake::never_closed(bracket, *at));
         }
         self.push(Token::Line, 0);
         while self.indents.pop().is_some_and(|indent| indent > 0) {
@@ -103,6 +120,10 @@ impl Lexer<'_> {
             self.indents.pop();
             self.push(Token::Dedent, 0);
         }
+        if self.indents.last().is_some_and(|indent| *indent != column) {
+            let line = self.text[self.at..].split('\n').next().unwrap_or_default().trim_end();
+            self.mistakes.push(Mistake::dedent(self.at..self.at + line.len()));
+        }
     }
 
     fn name(&mut self) {
@@ -125,11 +146,15 @@ impl Lexer<'_> {
     fn operator(&mut self, c: char) {
         let rest = &self.text[self.at..];
         let Some(operator) = OPERATORS.iter().copied().find(|operator| rest.starts_with(operator)) else {
+            self.mistakes.extend(Mistake::character(c, self.at));
             return self.push(Token::Other, c.len_utf8());
         };
         match operator {
-            "(" | "[" | "{" => self.depth += 1,
-            ")" | "]" | "}" => self.depth = self.depth.saturating_sub(1),
+            "(" | "[" | "{" => self.brackets.push((operator, self.at)),
+            ")" | "]" | "}" => {
+                let open = self.brackets.pop();
+                self.mistakes.extend(Mistake::closing(operator, self.at, open, self.text));
+            }
             _ => {}
         }
         self.push(Token::Operator(operator), operator.len());
@@ -168,14 +193,16 @@ impl Lexer<'_> {
         let mut at = mark.len();
         loop {
             let rest = &rest[at..];
-            let Some(c) = rest.chars().next() else { break };
+            let c = rest.chars().next();
             if rest.starts_with(mark) {
                 at += mark.len();
                 break;
             }
-            if c == '\n' && mark.len() == 1 {
+            let Some(c) = c.filter(|c| *c != '\n' || mark.len() > 1) else {
+                let end = self.at + prefix + at;
+                self.mistakes.push(Mistake::never_ends(self.at..end, mark, letters.contains('f'), self.text));
                 break;
-            }
+            };
             at += c.len_utf8();
             if c != '\\' {
                 text.push(c);
@@ -188,6 +215,7 @@ impl Lexer<'_> {
                 'n' => text.push('\n'),
                 't' => text.push('\t'),
                 '\n' => {}
+                '\r' if rest[2..].starts_with('\n') => at += 1,
                 '\\' | '\'' | '"' => text.push(next),
                 _ => text.extend(['\\', next]),
             }

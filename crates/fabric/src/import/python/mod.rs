@@ -8,6 +8,7 @@ mod evaluate;
 mod expressions;
 mod lexer;
 mod machine;
+mod mistakes;
 mod operators;
 mod parser;
 mod run;
@@ -15,6 +16,7 @@ mod syntax;
 mod value;
 
 pub(super) use machine::{Library, LibraryCall, Machine, Outcome, Stop};
+pub(super) use mistakes::{Mistake, mistake};
 pub(super) use operators::written;
 pub(super) use parser::parse;
 pub(super) use value::{Arguments, BoundValue, Heap, Value, number, whole};

@@ -76,7 +76,7 @@ impl Output {
     /// A line a frame, on standard output.
     pub fn text(format: Format) -> Self {
         let buffer =
-            if format == Format::Csv { b"time_ns,port,direction,bytes,summary\n".to_vec() } else { Vec::new() };
+            if format == Format::Csv { b"time-ns,port,direction,bytes,summary\n".to_vec() } else { Vec::new() };
         Self { form: Form::Text(format, Vec::new()), buffer, sink: Sink::Stdout }
     }
 
@@ -134,7 +134,7 @@ impl Output {
             Format::Table => format!("{} {port} {way:<3} {summary}\n", time_of_day(at_ns)),
             Format::Json => {
                 let row =
-                    json!({ "time_ns": at_ns, "port": port, "direction": way, "bytes": length, "summary": summary });
+                    json!({ "time-ns": at_ns, "port": port, "direction": way, "bytes": length, "summary": summary });
                 format!("{row}\n")
             }
             Format::Csv => format!("{at_ns},{},{way},{length},{}\n", lab::quoted(port), lab::quoted(&summary)),

@@ -77,8 +77,12 @@ fn capture_run(
         failure: None,
     };
     eprintln!("Capturing at {} in a simulated run: {}", listed(&names), run.name());
-    let is_over = Cell::new(false);
+    let (is_over, is_late) = (Cell::new(false), Cell::new(false));
     let mut show = |frame: CapturedFrame| {
+        if args.lasts.is_some_and(|lasts| u128::from(frame.at.as_ns()) >= lasts.as_nanos()) {
+            is_over.set(true);
+            is_late.set(true);
+        }
         if !is_over.get() {
             sink.take(&frame);
             is_over.set(sink.is_full());
@@ -90,7 +94,11 @@ fn capture_run(
     if let Some(failure) = failure {
         return Err(failure);
     }
-    let why = if outcome.frames < count { "the run has ended" } else { "--count N takes more" };
+    let why = match outcome.frames < count {
+        true if is_late.get() => "--for TIME takes more",
+        true => "the run has ended",
+        false => "--count N takes more",
+    };
     why.clone_into(&mut outcome.why_ended);
     Ok(outcome)
 }

@@ -98,13 +98,13 @@ impl Outcome {
             "protocol",
             "streams",
             "seconds",
-            "sent_bps",
-            "received_bps",
+            "sent-bps",
+            "received-bps",
             "retransmits",
-            "jitter_ms",
+            "jitter-ms",
             "lost",
             "datagrams",
-            "lost_percent",
+            "lost-percent",
         ]);
         let datagrams = self.datagrams;
         let share = |it: Datagrams| 100.0 * it.lost as f64 / it.sent.max(1) as f64;
