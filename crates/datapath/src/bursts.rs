@@ -155,7 +155,7 @@ impl<P> Graph<P> {
         if let Err(port) = from.place()
             && self.leads_to_pipeline(&moment.tables.map, port)
         {
-            return packets.drain(..).for_each(|packet| self.depart_steered(moment, driver, port, packet));
+            return self.process_burst(moment, driver, port, packets);
         }
         let mut run = self.bursts.spare.pop().unwrap_or_default();
         // The bond that the run leaves by, while there is one.

@@ -124,8 +124,8 @@ pub struct Graph<P> {
     pub(crate) first_segments: Vec<(NetPort, P)>,
     /// How often routes have changed: what is for everybody goes by one tree, from its beginning to its end.
     pub(crate) generation: u64,
-    /// What a pipeline wants, while it is carried out.
-    pub(crate) actions: Vec<Action>,
+    /// What pipelines want, while it is carried out: one for each that a packet is at, of those that send it to one another.
+    pub(crate) actions: Vec<Vec<Action>>,
     /// What has passed pipelines at this instant.
     pub(crate) passed: Passed,
     /// How much has been flooded that is for addresses which nobody knows.

@@ -8,7 +8,7 @@ use vswitch::{Action, FLOOD, Field, FlowKey, Forwarding, PacketIn, Pipeline};
 use wire::is_group;
 
 use crate::driver::{Driver, Loss, Tag, Timer};
-use crate::graph::{Graph, Moment, Tables};
+use crate::graph::{Egress, EgressKind, Graph, Moment, Tables};
 
 /// The shortest time that there is.
 const INSTANT: Span = Span::from_ps(1);
@@ -63,7 +63,94 @@ impl<P> Graph<P> {
         (switch, node, port): (usize, NodeId, NetPort),
         packet: P,
     ) -> Option<(NetPort, P)> {
-        let mut packet = self.pass_bridge(moment, driver, (switch, node, port), packet)?;
+        let packet = self.pass_bridge(moment, driver, (switch, node, port), packet)?;
+        let visit = Visit { switch, node, port };
+        let mut actions = self.actions.pop().unwrap_or_default();
+        let decided = self.decide(moment, driver, visit, packet, &mut actions);
+        let left = decided.and_then(|packet| self.carry_out(moment, driver, visit, packet, &actions));
+        actions.clear();
+        self.actions.push(actions);
+        self.leave_bridge(moment.tables, driver, left?)
+    }
+
+    /// Packets that leave one after the other by a port come to a switch that has a pipeline, in their order. Those leave together that it sends by the same port as they are.
+    pub(crate) fn process_burst<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        port: NetPort,
+        packets: &mut Vec<P>,
+    ) {
+        let Moment { tables, now } = moment;
+        let Egress { far, link, .. } = &self.egress[port];
+        let (far, is_at_once) = (*far, link.takes_no_time(now));
+        let taker = tables.map.taker(far);
+        let at = tables.map.switch(taker.node()).filter(|_| taker.is_direct());
+        let is_plain = self.bridges.is_empty() && tables.steering.is_empty() && is_at_once && driver.is_here(far);
+        let Some(switch) = at.filter(|_| is_plain) else {
+            return packets.drain(..).for_each(|packet| self.depart_steered(moment, driver, port, packet));
+        };
+        let bytes = packets.iter().map(|packet| u64::from(driver.bytes(packet))).sum();
+        self.egress[port].link.count_passed(packets.len() as u64, bytes);
+        let visit = Visit { switch, node: taker.node(), port: far };
+        let (mut run, mut leaves) = (self.bursts.take_spare(), None);
+        let mut actions = self.actions.pop().unwrap_or_default();
+        for packet in packets.drain(..) {
+            actions.clear();
+            let Some(packet) = self.decide(moment, driver, visit, packet, &mut actions) else { continue };
+            let out = match actions[..] {
+                [Action::Output(out)] => tables.map.port_of(visit.node, out),
+                _ => None,
+            };
+            if leaves.is_some() && out != leaves {
+                self.leave_together(moment, driver, leaves, &mut run);
+            }
+            leaves = out;
+            if out.is_some() {
+                run.push(packet);
+                continue;
+            }
+            if let Some((port, packet)) = self.carry_out(moment, driver, visit, packet, &actions) {
+                self.depart_steered(moment, driver, port, packet);
+            }
+            self.follow_pending(moment, driver);
+        }
+        actions.clear();
+        self.actions.push(actions);
+        self.leave_together(moment, driver, leaves, &mut run);
+        self.bursts.keep_spare(run);
+    }
+
+    /// Packets leave a switch by one port, in their order.
+    fn leave_together<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        port: Option<NetPort>,
+        run: &mut Vec<P>,
+    ) {
+        let (Moment { tables, now }, Some(port)) = (moment, port) else { return };
+        let Egress { far, kind, link, .. } = &mut self.egress[port];
+        let (far, taker) = (*far, tables.map.taker(*far));
+        let is_end = taker.is_direct() && tables.map.is_host(taker.node()) && driver.is_here(far);
+        if !is_end || *kind != EgressKind::Single || !link.takes_no_time(now) {
+            return run.drain(..).for_each(|packet| self.depart_steered(moment, driver, port, packet));
+        }
+        link.count_passed(run.len() as u64, run.iter().map(|packet| u64::from(driver.bytes(packet))).sum());
+        run.drain(..).for_each(|packet| driver.deliver(now, far, packet));
+    }
+
+    /// Has the pipeline of a switch say what is to be done with a packet; it is returned if anybody can.
+    #[expect(clippy::inline_always, reason = "each packet passes it, in a burst or alone")]
+    #[inline(always)]
+    fn decide<D: Driver<Packet = P>>(
+        &mut self,
+        moment: Moment<'_>,
+        driver: &mut D,
+        Visit { switch, port, .. }: Visit,
+        mut packet: P,
+        actions: &mut Vec<Action>,
+    ) -> Option<P> {
         if !self.passed.take(moment.now, INSTANT, D::AT_ONCE_MAX) {
             return lose(driver, Loss::Loop, packet);
         }
@@ -75,15 +162,11 @@ impl<P> Graph<P> {
         let headers = driver.headers(&packet);
         let Ok(key) = FlowKey::parse(headers) else { return lose(driver, Loss::Malformed, packet) };
         let Some(installed) = &mut self.pipelines[switch] else { return lose(driver, Loss::NoRoute, packet) };
-        let mut actions = std::mem::take(&mut self.actions);
         let (in_port, bytes) = (moment.tables.map.number(port), driver.bytes(&packet));
         let packet_in = PacketIn { in_port, tunnel: driver.tunnel(&packet), key: &key, headers, bytes };
-        installed.pipeline.process(moment.now, &packet_in, &mut actions);
-        driver.met_pipeline(&mut packet, switch, &actions);
-        let left = self.carry_out(moment, driver, Visit { switch, node, port }, packet, &actions);
-        actions.clear();
-        self.actions = actions;
-        self.leave_bridge(moment.tables, driver, left?)
+        installed.pipeline.process(moment.now, &packet_in, actions);
+        driver.met_pipeline(&mut packet, switch, actions);
+        Some(packet)
     }
 
     /// Does with a packet what is wanted, in order.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datapath::{Graph, Map, PortTable, Services, Steering, Tables};
-use machine::Time;
+use machine::{Rebase, Span, Time};
 use proptest::prelude::*;
 use topology::{LinkId, NetPort, NodeId, PortId, Rerouting, Routes, TiVec, Topology};
 use vswitch::spread::FlowHash;
-use vswitch::{FLOOD, Forwarding, HostTable, Pipelines, Spread};
+use vswitch::{Action, FLOOD, Forwarding, HostTable, PacketIn, Pipeline, Pipelines, Spread};
 
 use super::{Division, Packet, Part, SWITCHES, left, mesh};
 
@@ -62,13 +62,17 @@ enum Step {
 
 impl Network {
     fn new(spread: Spread, forwarding: bool) -> Self {
+        Self::with(spread, forwarding, Pipelines::default())
+    }
+
+    fn with(spread: Spread, forwarding: bool, pipelines: Pipelines) -> Self {
         let topology = topology(forwarding);
         let tables = Arc::new(Tables {
             map: Map::new(&topology),
             host_table: HostTable::new(&topology, &[]),
             bonds: TiVec::new(),
             rerouting: Rerouting::Follow,
-            pipelines: Pipelines::default(),
+            pipelines,
             steering: Steering::default(),
             services: Services::default(),
             ports: PortTable::default(),
@@ -138,6 +142,56 @@ proptest! {
     ) {
         let outcome = |at_once| {
             let mut network = Network::new(spread, forwarding);
+            for step in &steps {
+                network.step(step, at_once);
+            }
+            network.outcome()
+        };
+        prop_assert_eq!(outcome(true), outcome(false));
+    }
+}
+
+/// A switch that does something else with what its host sends to each host: nothing, or sends it by one port or by several. Some switches leave all alone.
+#[derive(Debug)]
+struct Sorter(u32);
+
+impl Rebase for Sorter {
+    fn rebase(&mut self, _: Span) {
+        let Self(_) = self;
+    }
+}
+
+impl Pipeline for Sorter {
+    fn process(&mut self, _: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) {
+        let to = packet.key.eth_dst[5];
+        let [host, trunk, other] = [0, 1, 2].map(|port| Action::Output(PortId(port)));
+        // What comes from other switches would go round in a circle.
+        match (u32::from(to) + self.0) % 7 {
+            _ if packet.in_port != PortId(0) => actions.push(Action::Normal),
+            0 => {}
+            1 => actions.push(host),
+            2 => actions.push(trunk),
+            3 => actions.extend([trunk, host]),
+            4 => actions.extend([trunk, Action::Normal]),
+            5 => actions.push(other),
+            _ => actions.push(Action::Normal),
+        }
+    }
+}
+
+proptest! {
+    /// The same where switches have pipelines: what those send by one port leaves together. Hosts that forward would send some of it back, in a circle.
+    #[test]
+    fn a_burst_to_a_pipeline_is_what_its_packets_are(
+        steps in steps(),
+        spread in proptest::sample::select(Spread::ALL),
+        without in 0..2 * SWITCHES,
+    ) {
+        let outcome = |at_once| {
+            let made = move |_: &Topology, switch: NodeId| -> Option<Box<dyn Pipeline>> {
+                (switch.0 != SWITCHES + without).then(|| Box::new(Sorter(switch.0)) as Box<dyn Pipeline>)
+            };
+            let mut network = Network::with(spread, false, Pipelines::new(made));
             for step in &steps {
                 network.step(step, at_once);
             }

@@ -370,9 +370,11 @@ impl ServiceState {
             if is_first && is_from_host {
                 machine.handshake(now, server, true);
             }
+            // As one does behind a reset that may have been made up.
+            let begins_again = tracked.tcp == Some(TcpState::Close) && is_first_segment(segment.tcp_flags);
             let moves = match tracked.tcp {
                 // Nobody has answered yet: whoever is there may.
-                Some(_) => is_first && !machine.is_candidate(server),
+                Some(_) => (is_first || begins_again) && !machine.is_candidate(server),
                 None => machine.is_dead(server),
             };
             if moves {

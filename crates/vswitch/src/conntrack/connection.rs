@@ -1,6 +1,7 @@
 //! One connection.
 
 use machine::{Rebase, Span, Time};
+use wire::tcp_flags::{ACK, RST, SYN};
 
 use super::ct_state::{DESTINATION_NAT, SOURCE_NAT};
 use super::lifetime::Lifetime;
@@ -29,7 +30,7 @@ pub(super) struct Connection {
     pub tcp: Option<TcpState>,
     /// Of TCP, if its beginning was seen here, or was over when another table spoke of it.
     pub windows: Option<Windows>,
-    /// Of TCP without windows: who has reset it, whoever that was: whether the end that answers.
+    /// Who has reset it, if that may have been made up: whether the end that answers.
     pub reset_by: Option<bool>,
     pub lifetime: Lifetime,
     /// Its neighbours in the list of its lifetime.
@@ -42,13 +43,25 @@ impl Connection {
     #[inline]
     pub fn step(&mut self, state: TcpState, is_reply: bool, segment: &Segment, period: u16) -> Step {
         let step = state.step(is_reply, segment.tcp_flags);
+        if state == TcpState::Close && self.reset_by.is_some() {
+            return self.step_behind_reset(step, is_reply, segment);
+        }
         let Step::To(next) = step else { return step };
-        let Some(windows) = &mut self.windows else { return Step::To(self.unfollowed(state, next, is_reply, segment)) };
+        let may_be_made_up = state == TcpState::Established && next == TcpState::Close;
+        let Some(windows) = &mut self.windows else {
+            // Any reset counts, since nobody knows where segments stand.
+            self.reset_by = self.reset_by.or(may_be_made_up.then_some(is_reply));
+            return step;
+        };
         // Nobody takes one that is not whole.
         let Some(numbers) = &segment.numbers else { return Step::Invalid };
         windows.enter(period, state);
         match windows.judge(state, is_reply, segment.tcp_flags, numbers) {
-            Verdict::Inside => step,
+            Verdict::Inside => {
+                let may_be_made_up = may_be_made_up && windows.is_resumed();
+                self.reset_by = self.reset_by.or(may_be_made_up.then_some(is_reply));
+                step
+            }
             Verdict::Outside => Step::Stay,
             Verdict::Invalid => Step::Invalid,
             Verdict::Unnumbered => {
@@ -58,24 +71,27 @@ impl Connection {
         }
     }
 
-    /// The state after the next one of segments of which nobody knows where they stand. Any reset counts, be it made up; but whoever resets a connection sends nothing more, and if he
-    /// does, he has not reset it.
-    fn unfollowed(&mut self, state: TcpState, next: TcpState, is_reply: bool, segment: &Segment) -> TcpState {
-        match (state, next) {
-            (TcpState::Established, TcpState::Close) => self.reset_by = Some(is_reply),
-            // The segments of a simulation may overtake each other, and do not say so.
-            (TcpState::Close, TcpState::Close)
-                if self.reset_by == Some(is_reply)
-                    && segment.numbers.is_some_and(|numbers| !numbers.are_absent())
-                    && let Step::To(next) = TcpState::Established.step(is_reply, segment.tcp_flags)
-                    && next != TcpState::Close =>
-            {
-                self.reset_by = None;
-                return next;
-            }
-            _ => {}
+    /// The same behind a reset that may have been made up. Whoever has reset a connection sends nothing more; if he does, he has not reset it. Nor does a first segment begin another one
+    /// before its receiver has agreed: it may be made up as well.
+    #[cold]
+    fn step_behind_reset(&mut self, step: Step, is_reply: bool, segment: &Segment) -> Step {
+        // The segments of a simulation may overtake each other, and do not say so.
+        if segment.numbers.is_none_or(|numbers| numbers.are_absent()) {
+            return step;
         }
-        next
+        match TcpState::Established.step(is_reply, segment.tcp_flags) {
+            Step::To(next) if next != TcpState::Close && self.reset_by == Some(is_reply) => {
+                self.reset_by = None;
+                self.windows.iter_mut().for_each(Windows::resume);
+                Step::To(next)
+            }
+            _ if is_reply && segment.tcp_flags & (SYN | ACK | RST) == SYN | ACK => {
+                (self.reset_by, self.windows) = (None, None);
+                Step::To(TcpState::SynReceived)
+            }
+            _ if step == Step::Reopen => Step::Stay,
+            _ => step,
+        }
     }
 
     /// What packets of a direction become.

@@ -448,7 +448,7 @@ impl Conntrack {
             translated,
             is_replied,
             tcp,
-            windows: tcp.filter(|_| !is_opening).map(|_| Windows::resumed(self.period, 0)),
+            windows: tcp.filter(|_| !is_opening).map(|_| Windows::resumed(self.period, None)),
             reset_by: None,
             lifetime,
             before: NONE,
@@ -483,7 +483,7 @@ impl Conntrack {
     /// The same of one that another table has followed until now: where its segments stand is taken from what comes next.
     pub fn resume_joined(&mut self, place: u32, offset: u32) {
         if let Some(connection) = self.connections.get_mut(place as usize) {
-            connection.windows = connection.tcp.map(|_| Windows::resumed(self.period, offset));
+            connection.windows = connection.tcp.map(|_| Windows::resumed(self.period, Some(offset)));
         }
     }
 

@@ -24,6 +24,9 @@ const SCALE_MAX: u8 = 14;
 /// What two ends say of each other may be apart by so much at most, where it is not known what was sent before: windows are seldom larger.
 const APART_MAX: u32 = 1 << 22;
 
+/// Where it is not known how windows are scaled, none counts as larger: who makes numbers up would be within it too often.
+const WINDOW_MAX: u32 = 1 << 24;
+
 /// What a segment is to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -94,6 +97,8 @@ pub(super) struct Windows {
     attempts: [Attempt; 2],
     /// The period of its table in which they were followed.
     period: u16,
+    /// Whether somebody else has followed it before. Then what made-up segments of both ends say may be taken for where it stands.
+    is_resumed: bool,
     /// Where both ends were joined by somebody between them, whoever began it sees of the other one's numbers so much more, modulo 2^32. All here are as he sees them.
     offset: u32,
 }
@@ -120,13 +125,26 @@ impl Windows {
             return None;
         }
         let senders = [Sender::begin(numbers), Sender::default()];
-        Some(Self { senders, attempts: [Attempt::new(numbers); 2], period, offset: 0 })
+        Some(Self { senders, attempts: [Attempt::new(numbers); 2], period, is_resumed: false, offset: 0 })
     }
 
-    /// Those of a connection that somebody else has seen begin. Its ends may have scaled their windows by anything.
-    pub fn resumed(period: u16, offset: u32) -> Self {
+    /// Those of a connection that somebody else has seen begin. Its ends may have scaled their windows by anything, unless they were joined: cookies have no room for that.
+    pub fn resumed(period: u16, joined: Option<u32>) -> Self {
         let attempt = Attempt { seq: 0, scale: None };
-        Self { senders: [Sender::unknown(SCALE_MAX); 2], attempts: [attempt; 2], period, offset }
+        let scale = if joined.is_some() { 0 } else { SCALE_MAX };
+        let offset = joined.unwrap_or(0);
+        Self { senders: [Sender::unknown(scale); 2], attempts: [attempt; 2], period, is_resumed: true, offset }
+    }
+
+    /// Whether a reset that ended its connection may have been made up by somebody who has not seen it.
+    pub const fn is_resumed(&self) -> bool {
+        self.is_resumed
+    }
+
+    /// Where its segments stand is taken from what comes next.
+    pub fn resume(&mut self) {
+        self.senders = self.senders.map(|sender| Sender::unknown(sender.scale));
+        self.is_resumed = true;
     }
 
     /// From now on, whoever began it sees so much more of the other one's numbers.
@@ -144,7 +162,7 @@ impl Windows {
         if self.period != period {
             self.period = period;
             if !is_beginning(state) {
-                self.senders = self.senders.map(|sender| Sender::unknown(sender.scale));
+                self.resume();
             }
         }
     }
@@ -256,7 +274,7 @@ impl Windows {
     fn resume_sender(&mut self, own: usize, numbers: &SequenceNumbers) {
         let SequenceNumbers { ack, window, .. } = *numbers;
         let (end, scale, other) = (numbers.end(), self.senders[own].scale, self.senders[1 - own]);
-        let window = (u32::from(window) << scale).max(1);
+        let window = (u32::from(window) << scale).clamp(1, WINDOW_MAX);
         let mut sender =
             Sender { is_known: true, scale, has_acked: true, end, end_max: end, window_max: window, acked: ack };
         if other.is_known && near(ack, other.end) && near(end, other.acked) {
@@ -287,6 +305,8 @@ impl Windows {
             // Whoever wants to begin it resets what the other end still knows of another one, and has said so by an acknowledgement (RFC 9293, 3.5.2): between the same
             // ports, seen by a server that has not forgotten it. That changes nothing here.
             TcpState::SynSent if !is_reply && flags & ACK == 0 && numbers.seq != sender.end => Verdict::Outside,
+            // What one end is said to have sent, the other one has to confirm.
+            _ if self.is_resumed && !(sender.is_known && receiver.is_known) => Verdict::Outside,
             _ if receiver.has_acked && numbers.seq == receiver.acked => Verdict::Inside,
             _ if sender.is_known && numbers.seq == sender.end => Verdict::Inside,
             _ if receiver.has_acked && after(receiver.acked, numbers.seq) => Verdict::Invalid,
@@ -300,7 +320,8 @@ impl Windows {
     fn advance(&mut self, own: usize, flags: u8, numbers: &SequenceNumbers, ack: u32) {
         let end = numbers.end();
         let sender = &mut self.senders[own];
-        let window = u32::from(numbers.window) << sender.scale;
+        let window_max = if self.is_resumed { WINDOW_MAX } else { u32::MAX };
+        let window = (u32::from(numbers.window) << sender.scale).min(window_max);
         sender.window_max = sender.window_max.max(window);
         if after(end, sender.end) {
             sender.end = end;
@@ -433,7 +454,7 @@ mod tests {
         /// Wherever somebody else has left both ends, and whichever of them speaks first.
         #[test]
         fn windows_are_taken_up_from_what_comes_next(first: u32, is_known: bool, moved: [u32; 2], under_way in 0..30_000_u32, is_reply: bool, off in 1..=u32::MAX) {
-            let mut windows = if is_known { established(first, 7).0 } else { Windows::resumed(0, 0) };
+            let mut windows = if is_known { established(first, 7).0 } else { Windows::resumed(0, None) };
             let (client, server) = (first.wrapping_add(moved[0]), first.wrapping_mul(31).wrapping_add(moved[1]));
             let next = if is_reply { [server, client] } else { [client, server] };
             windows.enter(1, ESTABLISHED);
@@ -464,6 +485,24 @@ mod tests {
         }
         assert_eq!(windows.judge(ESTABLISHED, false, ACK, &forged), Verdict::Outside);
         assert_eq!(windows.judge(ESTABLISHED, false, FIN | ACK, &numbers(client, server, 1, None)), Verdict::Inside);
+    }
+
+    #[test]
+    fn one_end_alone_resets_nothing_where_somebody_else_has_followed_it() {
+        let mut windows = Windows::resumed(0, Some(7));
+        for is_reply in [false, true, false] {
+            assert_eq!(
+                windows.judge(ESTABLISHED, is_reply, ACK, &numbers(70_000, 9_000_000, 0, None)),
+                Verdict::Inside
+            );
+            for is_reply in [false, true] {
+                let reset = windows.judge(ESTABLISHED, is_reply, RST, &numbers(70_000, 9_000_000, 0, None));
+                assert_eq!(reset, Verdict::Outside);
+            }
+        }
+        // Both of them fit.
+        assert_eq!(windows.judge(ESTABLISHED, true, ACK, &numbers(8_999_993, 70_000, 0, None)), Verdict::Inside);
+        assert_eq!(windows.judge(ESTABLISHED, false, RST, &numbers(70_000, 0, 0, None)), Verdict::Inside);
     }
 
     #[test]

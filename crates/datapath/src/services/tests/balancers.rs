@@ -297,6 +297,7 @@ fn one_that_hears_no_answers_goes_on() {
     // What it sees itself is not in doubt.
     pair.lost = (0, false);
     pair.answer(0, all[0].1, PSH | ACK, (5_001, 1_001));
+    pair.send(0, all[0].0, ACK, (1_001, 5_001));
     pair.send(0, all[0].0, RST | ACK, (1_001, 5_001));
     assert_eq!(pair.send(1, all[1].0, PSH | ACK, (1_001, 5_001)).0, Decision::To(host(1)));
     pair.run(Span::from_secs(1));
@@ -339,6 +340,9 @@ fn one_that_comes_back_hears_of_all_first() {
     pair.send(1, ended, RST | ACK, (1_001, 5_001));
     assert_eq!(pair.active(1), 1, "whoever has seen nothing of it may not end it");
     assert_eq!(pair.answer(1, seen, PSH | ACK, (5_001, 1_001)), Some(host(0)));
+    pair.send(1, ended, RST | ACK, (1_001, 5_001));
+    assert_eq!(pair.active(1), 1, "what one end has sent may be made up, too");
+    pair.send(1, ended, ACK, (1_001, 5_001));
     pair.send(1, ended, RST | ACK, (1_001, 5_001));
     assert_eq!(pair.active(1), 0);
     let others: Vec<_> = (0..100).map(|number| pair.open(1, 5_000 + number)).collect();

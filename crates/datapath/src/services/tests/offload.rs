@@ -113,6 +113,30 @@ fn a_made_up_reset_of_what_is_carried_is_found_out() {
     }
 }
 
+/// Who makes up a reset and a first segment behind it does not get another one's connection replaced: the server's answer says whether there is a new one.
+#[test]
+fn what_begins_behind_a_reset_of_what_is_carried_is_the_servers_to_say() {
+    for is_made_up in [true, false] {
+        let (mut bed, client) = answered(KernelUse::Auto);
+        bed.send(client, 80, PSH | ACK, 1_101, 5_101);
+        let questions = bed.state.take_candidate().expect("it asks again");
+        bed.state.note_offloaded(bed.now, questions, true);
+        bed.send(client, 80, RST, 77, 0);
+        assert_eq!(bed.send(client, 80, SYN, 9_000, 0).0, Decision::To(host(1)));
+        assert_eq!(bed.counts(0), (0, 0));
+        if is_made_up {
+            // It says where it stands (RFC 5961, 4).
+            bed.answer(1, client, ACK, (5_101, 1_201));
+            bed.send(client, 80, PSH | ACK, 1_201, 5_101);
+        } else {
+            bed.answer(1, client, SYN | ACK, (7_000, 9_001));
+            bed.send(client, 80, ACK, 9_001, 7_001);
+        }
+        assert_eq!(bed.counts(0), (1, 0));
+        assert_eq!(bed.state.conntrack().map(|it| it.counters().connections), Some(1));
+    }
+}
+
 /// A datagram's frame, without a checksum.
 fn datagram(from: Endpoint, to: Endpoint) -> Vec<u8> {
     let udp = UdpRepr { src_port: from.1, dst_port: to.1, payload_len: 0 };

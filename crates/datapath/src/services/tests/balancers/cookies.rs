@@ -195,6 +195,8 @@ fn made_up_resets_end_nothing_at_either_balancer() {
         pair.replace(1 - at);
         pair.run_until(|pair| pair.balancers.iter().all(Balancer::is_usable));
         for made_up in [7, begun.cookie.wrapping_add(1), 5_000_001] {
+            // Nor is what is made up in the name of one end enough.
+            pair.send(at, begun.client, ACK, (made_up, 12_345));
             pair.send(at, begun.client, RST, (made_up, 0));
         }
         for made_up in [7, begun.cookie.wrapping_add(1), 1_001] {
