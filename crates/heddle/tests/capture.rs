@@ -414,7 +414,7 @@ fn a_simulated_run_is_captured_at_its_own_time_and_always_alike() {
     assert_eq!(counted.len(), 10);
 
     let (_, said) = capture(&["h1-leaf1", "--for", "20ms", "-w", "d.pcapng"]);
-    assert!(said.ends_with("frames captured; --for TIME takes more\n"), "{said}");
+    assert!(said.ends_with("frames captured; the time is over (`--for`)\n"), "{said}");
     let early: Vec<u64> = frames.iter().map(|frame| frame.at_ns).filter(|at| *at < 20_000_000).collect();
     assert_eq!(read(&file(&desk, "d.pcapng")).iter().map(|frame| frame.at_ns).collect::<Vec<_>>(), early);
 

@@ -119,6 +119,10 @@ fn connections_are_shown_and_explained() {
     assert!(desk.expect(2, &["flush", "macs", "--zone", "4"]).1.contains("addresses have no zone"));
     let traced = said(&["trace", "leaf1", "icmp,in_port=h1,nw_src=10.0.1.1,nw_dst=10.0.1.2,icmp_type=8"]);
     assert!(traced.contains("ct_state=+new+trk,ct_zone=4"), "{traced}");
+    // Whoever names a port sends from the host there.
+    let (same, note) = desk.expect(0, &["trace", "leaf1", "icmp,in_port=h1,nw_dst=10.0.1.2,icmp_type=8"]);
+    assert!(note.contains("nw_src=10.0.1.1 is that of h1"), "{note}");
+    assert_eq!(same, traced);
     let caches: Value = serde_json::from_str(&said(&["show", "caches", "-o", "json"])).expect("it is JSON");
     assert_eq!((&caches[0]["switch"], caches[0]["misses"].as_u64() > Some(1)), (&"leaf1".into(), true), "{caches}");
     assert!(said(&["show", "caches", "--switch", "leaf1"]).contains("leaf1"));

@@ -15,7 +15,7 @@ use live::{Instance, StartOptions};
 
 const USAGE: &str = "usage: heddle-live-testbed daemon --instance NAME [--ephemeral]
        heddle-live-testbed up NAME FILE | exec NAME HOST COMMAND... | counters NAME | down NAME | clean
-       heddle-live-testbed serve PORT | serve-once PORT | agent PORT TEXT | ask ADDRESS TIMES | ask-from ADDRESS TIMES | ask-much ADDRESS TIMES | ask-long ADDRESS TIMES | ask-udp ADDRESS TIMES | hold ADDRESS | hold-udp ADDRESS PORT | send-udp ADDRESS PORT TIMES
+       heddle-live-testbed serve PORT | serve-once PORT | agent PORT TEXT | ask ADDRESS TIMES | ask-from ADDRESS TIMES | ask-much ADDRESS TIMES | ask-long ADDRESS TIMES | ask-udp ADDRESS TIMES | ask-much-udp ADDRESS TIMES | hold ADDRESS | hold-udp ADDRESS PORT | send-udp ADDRESS PORT TIMES
        heddle-live-testbed query SERVER NAME TYPE TIMES [SUBNET] | resolve NAME
        heddle-live-testbed segments [SCRIPT|FILE.txt [PLAYS]] | trace SCRIPT | agree SCRIPT | random SEED COUNT";
 
@@ -73,6 +73,7 @@ fn run(args: &[&str]) -> Result<ExitCode, Box<dyn Error>> {
         ["ask-much", address, times] => served::ask(address, times.parse()?, "much"),
         ["ask-long", address, times] => served::ask(address, times.parse()?, &"who ".repeat(1_000_000)),
         ["ask-udp", address, times] => served::ask_by_udp(address, times.parse()?)?,
+        ["ask-much-udp", address, times] => served::ask_much_by_udp(address, times.parse()?)?,
         ["query", server, name, record, times] => queries::query(server, name, record, times.parse()?, None)?,
         ["query", server, name, record, times, subnet] => {
             queries::query(server, name, record, times.parse()?, Some(subnet))?;

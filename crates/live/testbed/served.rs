@@ -11,6 +11,9 @@ use nix::sys::socket::{setsockopt, sockopt};
 /// Bytes of a long answer.
 const MUCH: usize = 8_000_000;
 
+/// Bytes of a long datagram: more than a frame has.
+const MUCH_BY_UDP: usize = 9_000;
+
 /// Answers each line of each connection, and each datagram, at a port of all addresses: `from` with the client's address, `much` with eight million bytes, all else with its name. Says when it listens, and
 /// ends with its starter.
 pub fn serve(port: u16) -> Result<(), Box<dyn Error>> {
@@ -20,9 +23,12 @@ pub fn serve(port: u16) -> Result<(), Box<dyn Error>> {
     for address in own_addresses()? {
         let (socket, name) = (UdpSocket::bind((address, port))?, name.clone());
         thread::spawn(move || {
-            let mut bytes = [0; 64];
-            while let Ok((_, client)) = socket.recv_from(&mut bytes) {
-                let _ = socket.send_to(name.as_bytes(), client);
+            let mut bytes = vec![0; 65_536];
+            while let Ok((length, client)) = socket.recv_from(&mut bytes) {
+                // A long question has an answer of its length.
+                let mut said = name.clone().into_bytes();
+                said.resize(said.len().max(if length < MUCH_BY_UDP { 0 } else { length }), b' ');
+                let _ = socket.send_to(&said, client);
             }
         });
     }
@@ -153,6 +159,19 @@ fn ask_by(stream: &TcpStream, question: &str) -> std::io::Result<String> {
     let mut name = String::new();
     BufReader::new(stream).read_line(&mut name)?;
     Ok(name.trim().to_owned())
+}
+
+/// Asks by long datagrams from so many ports, which are answered by others as long.
+pub fn ask_much_by_udp(address: &str, times: u32) -> Result<(), Box<dyn Error>> {
+    for _ in 0..times {
+        let socket = udp_socket(address, 0)?;
+        socket.send(&[b'?'; MUCH_BY_UDP])?;
+        let mut bytes = vec![0; 2 * MUCH_BY_UDP];
+        let length = socket.recv(&mut bytes)?;
+        let said = String::from_utf8_lossy(&bytes[..length]);
+        println!("{} {length}", said.trim());
+    }
+    Ok(())
 }
 
 /// Asks by UDP from so many ports.

@@ -93,6 +93,37 @@ fn datagrams_of_a_port_stay_with_their_server() {
     network.down().unwrap();
 }
 
+/// All fragments of a datagram go to one server, and its answer comes back in fragments, whatever the way, and through balancers at hosts as well.
+#[test]
+fn datagrams_in_fragments_are_answered() {
+    let Some(bed) = Bed::new() else { return };
+    let of = |(forward, number): (&str, u16), more: &str| {
+        let port = if forward == "dr" || forward == "tunnel" { "" } else { ", port: 5353" };
+        format!(
+            "  {forward}{number}: {{ address: ['10.1.0.{number}:5353', '[fd68:6564:646c::{number}]:5353'], protocol: udp, servers: [{{ host: h3{port} }}, {{ host: h4{port} }}], scheduler: rr, forward: {forward}{more} }}\n"
+        )
+    };
+    let services = FORWARD.map(|way| of(way, ""));
+    let at_hosts = of(("full-nat", 89), ", at: [h1, h2]");
+    let network = bed.up("fragments", &network(&[&services.concat(), &at_hosts]));
+    let _servers = ["h3", "h4"].map(|host| Running::server(&network, host, "5353"));
+    for number in FORWARD.map(|way| way.1).into_iter().chain([89]) {
+        for address in [format!("10.1.0.{number}:5353"), format!("[fd68:6564:646c::{number}]:5353")] {
+            // What does not fit a tunnel of IPv6 is lost, and its sender hears what does.
+            if number == 88 && address.starts_with('[') {
+                continue;
+            }
+            let answers = bed::output(network.command("h1", bed::program(), ["ask-much-udp", &address, "4"]));
+            let answered: Vec<&str> = answers.lines().collect();
+            assert!(answered.len() == 4 && answered.iter().all(|line| line.ends_with(" 9000")), "{address}: {answers}");
+            // Two balancers take turns by themselves.
+            let is_spread = ["h3", "h4"].iter().all(|server| answers.contains(server));
+            assert!(is_spread || number == 89, "{address}: {answers}");
+        }
+    }
+    network.down().unwrap();
+}
+
 /// With full NAT servers see the balancer's own addresses, and may be their own clients.
 #[test]
 fn servers_see_the_balancers_own_addresses() {

@@ -12,7 +12,6 @@ use vswitch::conntrack::{NatRange, TranslatedEnd, Tuple, ct_state};
 
 use super::Service;
 use super::state::{EXISTING, ServiceState};
-use crate::segment::parse;
 
 /// The ports of a balancer's own address when nothing is said: all that no service of a system has.
 const PORTS: (u16, u16) = (1_024, u16::MAX);
@@ -62,7 +61,7 @@ impl ServiceState {
     /// The client that a packet from a server goes to, or the router that has passed on what the client has sent, and its MAC address, if it answers a connection whose client the server sees at an address of the balancer,
     /// or is an error about one. Nothing changes.
     pub(super) fn client_of_answer(&mut self, now: Time, headers: &[u8]) -> Option<(NodeId, [u8; 6])> {
-        let segment = parse(headers)?;
+        let (segment, _) = self.segment(now, headers)?;
         let tracked = self.revisit(now, &segment, EXISTING)?;
         let is_answer = tracked.is_kept && tracked.state & ct_state::REPLY != 0;
         tracked.tuple.filter(|_| is_answer)?;

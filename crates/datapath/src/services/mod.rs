@@ -13,6 +13,7 @@ mod answers;
 mod balancers;
 mod behind;
 mod counters;
+mod fragments;
 mod full_nat;
 mod name_servers;
 mod offload;

@@ -43,7 +43,7 @@ impl<P> Graph<P> {
             packet
         };
         if has_balancers {
-            match self.course_of(moment.tables, host, driver.headers(&packet)) {
+            match self.course_of(moment, host, driver.headers(&packet)) {
                 Towards::Here => {}
                 Towards::Balancer(to) => return Some(forwarded_to(driver, to, packet)),
                 Towards::Nowhere => return lose(driver, Loss::NoRoute, packet),

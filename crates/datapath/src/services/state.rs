@@ -10,6 +10,7 @@ use vswitch::{Field, HostTable, translate};
 use wire::{protocol, tcp_flags};
 
 use super::counters::{ServerCounters, ServiceCounters};
+use super::fragments::{FirstFragments, without_ports};
 use super::offload::Offloads;
 use super::opened::{Handshake, Opened, Phase};
 use super::syn_cookies::{CookieKey, MadeUp};
@@ -138,6 +139,8 @@ pub struct ServiceState {
     fields: Vec<Field>,
     /// Packets that have come no further than here.
     pub(super) stopped: u64,
+    /// Datagrams that come in fragments.
+    first_fragments: FirstFragments,
 }
 
 impl ServiceState {
@@ -150,7 +153,8 @@ impl ServiceState {
             return Self::default();
         }
         let conntrack = Some(Conntrack::new(seed, CONNECTIONS_MAX).noting_removals());
-        let mut state = Self { conntrack, cookie_key: CookieKey::new(seed), ..Self::default() };
+        let (cookie_key, first_fragments) = (CookieKey::new(seed), FirstFragments::new(seed));
+        let mut state = Self { conntrack, cookie_key, first_fragments, ..Self::default() };
         for (number, service) in services.all().iter().enumerate() {
             let seed = machine::mix(seed ^ machine::mix(number as u64));
             let made = balance::Service::new(now, service.spec.clone(), seed).expect("it was checked");
@@ -291,7 +295,7 @@ impl ServiceState {
     ) -> Decision {
         let FromClient { headers, bytes, fault } = *packet;
         self.sweep(now);
-        let Some(segment) = parse(headers) else {
+        let Some((segment, is_later)) = self.segment(now, headers) else {
             // It does not say of which connection it is, but whose address it goes to.
             let number = destination(headers).and_then(|(is_ipv6, address)| services.with_address(is_ipv6, address));
             if let Some(own) = number.and_then(|number| self.by_number.get(number)) {
@@ -317,10 +321,18 @@ impl ServiceState {
         if tracked.is_kept
             && let Some(decision) = self.follow(now, (&segment, &tracked), packet, fields)
         {
+            if is_later {
+                without_ports(fields);
+            }
             return decision;
         }
         // Nobody's address any more.
         let Some(own) = own else { return Decision::Drop };
+        if is_later {
+            // What its first one has begun is no more, or it has begun nothing.
+            self.running[own as usize].counters.fragments += 1;
+            return Decision::Drop;
+        }
         if tracked.place.is_some() && !tracked.is_kept {
             self.running[own as usize].counters.invalid += 1;
             return Decision::Drop;
@@ -416,7 +428,7 @@ impl ServiceState {
         (headers, bytes): (&[u8], u32),
         fields: &mut Vec<Field>,
     ) -> Decision {
-        let Some(segment) = parse(headers) else { return Decision::Pass };
+        let Some((segment, is_later)) = self.segment(now, headers) else { return Decision::Pass };
         let tracked = self.track(now, &segment, EXISTING);
         if !tracked.is_kept {
             // Of a connection that it does not belong to it must not go on untranslated.
@@ -454,7 +466,16 @@ impl ServiceState {
         {
             return decision;
         }
+        if is_later {
+            without_ports(fields);
+        }
         if fields.len() > before { Decision::Translated } else { Decision::Pass }
+    }
+
+    /// What a packet is to connection tracking, and whether it is a fragment without ports. `None`: nobody knows of which connection it is.
+    #[inline]
+    pub(super) fn segment(&mut self, now: Time, headers: &[u8]) -> Option<(Segment, bool)> {
+        parse(headers).map(|segment| (segment, false)).or_else(|| self.first_fragments.segment(now, headers))
     }
 
     pub(super) fn track(&mut self, now: Time, segment: &Segment, request: Request) -> Tracked {
@@ -632,7 +653,9 @@ impl Rebase for ServiceState {
             offloads: _,
             fields: _,
             stopped: _,
+            first_fragments,
         } = self;
+        first_fragments.rebase(by);
         sweeps_at.rebase(by);
         cookies_until.rebase(by);
         conntrack.rebase(by);

@@ -11,6 +11,7 @@ use wire::tcp_flags::{ACK, FIN, PSH, RST, SYN};
 use wire::{EthernetRepr, Ipv4Repr, Pseudo, TcpRepr, ethertype, protocol};
 
 mod balancers;
+mod fragments;
 mod full_nat;
 mod offload;
 mod sites;

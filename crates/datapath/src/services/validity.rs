@@ -51,24 +51,28 @@ impl Services {
     /// The same of a frame with its checksums.
     fn fault(&self, host_table: &HostTable, frame: &[u8]) -> Option<Loss> {
         let ethernet = EthernetPacket::new_checked(frame).ok()?;
-        let (hops, is_header_right) = match ethernet.ethertype() {
+        let (hops, source, is_header_right) = match ethernet.ethertype() {
             ethertype::IPV4 => {
                 let ip = Ipv4Packet::new_checked(ethernet.payload()).ok()?;
-                (ip.ttl(), ip.is_checksum_right())
+                (ip.ttl(), ip.src().into(), ip.is_checksum_right())
             }
-            ethertype::IPV6 => (Ipv6Packet::new_checked(ethernet.payload()).ok()?.hop_limit(), true),
+            ethertype::IPV6 => {
+                let ip = Ipv6Packet::new_checked(ethernet.payload()).ok()?;
+                (ip.hop_limit(), ip.src().into(), true)
+            }
             _ => return None,
         };
         if !is_header_right {
             return Some(Loss::Checksum);
         }
-        let sent = read(&ethernet)?;
-        if self.is_martian(host_table, sent.src) {
+        if self.is_martian(host_table, source) {
             return Some(Loss::Martian);
         }
         if hops == 0 {
             return Some(Loss::HopLimit);
         }
+        // The checksum of a datagram is one of all of its fragments.
+        let sent = read(&ethernet)?;
         (!is_whole(&sent)).then_some(Loss::Checksum)
     }
 

@@ -153,7 +153,7 @@ impl Work {
 /// What is set when somebody wants runs to end.
 pub(super) fn interruption() -> Result<Arc<AtomicBool>, Report> {
     let interrupted = Arc::default();
-    signals::await_end(&interrupted)?;
+    signals::await_slow_end(&interrupted, "a report of what there is (`heddle run --resume` goes on)")?;
     Ok(interrupted)
 }
 

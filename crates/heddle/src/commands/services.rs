@@ -218,6 +218,9 @@ pub fn service(args: &Service, format: Format) -> Result<(), Report> {
     let mut servers = servers.filter(|server| server.server == at.server);
     let now = servers.next().cloned().unwrap_or_default();
     let state = now.out.as_deref().unwrap_or("up");
+    if let Some(words) = services.iter().find(|service| service.service == at.service).and_then(nobody_serves) {
+        eprintln!("{words}");
+    }
     match format {
         Format::Table => put(&format!("{}: {} {}\n", at.service, at.server, stands(change, &now))),
         Format::Json => {
@@ -229,6 +232,20 @@ pub fn service(args: &Service, format: Format) -> Result<(), Report> {
             put(&rows.render(format))
         }
     }
+}
+
+/// That no server of a service gets connections any more, and why each does not.
+fn nobody_serves(service: &ServiceStatus) -> Option<String> {
+    let takes = |server: &ServerStatus| server.out.is_none() && server.weight > 0;
+    if service.servers.iter().any(takes) {
+        return None;
+    }
+    let why = |server: &ServerStatus| match server.out.as_deref() {
+        Some(out) => format!("{} is {out}", server.server),
+        None => format!("the weight of {} is 0", server.server),
+    };
+    let all: Vec<String> = service.servers.iter().map(why).collect();
+    Some(format!("No server of `{}` gets connections now ({}): new ones are refused", service.service, all.join(", ")))
 }
 
 /// How a server stands after a change, in words. What has been asked for need not be all that it takes.
@@ -266,6 +283,27 @@ mod tests {
         };
         assert_eq!([with("down", true), with("down", false), with("draining", true)], ["starting", "down", "draining"]);
         assert_eq!(state(&ServerStatus::default()), "up");
+    }
+
+    #[test]
+    fn it_is_said_when_nobody_serves() {
+        let server = |name: &str, out: Option<&str>, weight| ServerStatus {
+            server: name.to_owned(),
+            out: out.map(str::to_owned),
+            weight,
+            ..ServerStatus::default()
+        };
+        let said = |servers: Vec<ServerStatus>| {
+            nobody_serves(&ServiceStatus { service: "web".to_owned(), servers, ..ServiceStatus::default() })
+        };
+        let down = || server("h4", Some("down"), 1);
+        assert_eq!(said(vec![down(), server("h5", None, 1)]), None);
+        assert_eq!(
+            said(vec![down(), server("h5", Some("draining"), 1), server("h6", None, 0)]).as_deref(),
+            Some(
+                "No server of `web` gets connections now (h4 is down, h5 is draining, the weight of h6 is 0): new ones are refused"
+            )
+        );
     }
 
     #[test]

@@ -32,8 +32,13 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let instance = connect(&running(args.name.as_deref(), "`heddle trace --name NETWORK ..`")?)?;
     let now = definition(&instance)?;
     let node = find_switch(&now.topology, &args.switch).map_err(|error| explain(Error::from(error)))?;
-    let written = with_addresses(&now, &args.packet)?;
-    let fields = packet((&now.topology, node), &written)?;
+    let mut written = with_addresses(&now, &args.packet)?;
+    let mut fields = packet((&now.topology, node), &written)?;
+    if let Some((source, host)) = source_at_port(&now.topology, node, &fields) {
+        eprintln!("No source is named: {source} is that of {host}, which is at that port.");
+        let _ = write!(written, ",{source}");
+        fields = packet((&now.topology, node), &written)?;
+    }
     let network = Network::running(&instance, now)?;
     let now = &network.fabric;
     let routing = Routing::new(&network, Some(&instance));
@@ -452,6 +457,19 @@ fn chain_of(now: &Fabric, switch: NodeId, (fields, known): (&Match, &Known)) -> 
 fn peer_host(topology: &Topology, switch: NodeId, port: PortId) -> Option<NodeId> {
     let (link, side) = *topology.nodes[switch].ports.get(port)?;
     Some(topology.links[link].end(side.other()).node).filter(|node| topology.is_host(*node))
+}
+
+/// The field with the IP address of the host at the port by which a packet comes in, and its name, if none is named, and that host passes on nothing of others.
+fn source_at_port<'a>(topology: &'a Topology, switch: NodeId, fields: &Match) -> Option<(String, &'a str)> {
+    let host = peer_host(topology, switch, fields.in_port()?)?;
+    let node = &topology.nodes[host];
+    let address = topology.address(host).filter(|_| !node.forwards && fields.reversed().destination().1.is_none())?;
+    let source = match fields.flow_key().ethertype {
+        ethertype::IPV4 if !fields.has_source() => format!("nw_src={}", address.ipv4),
+        ethertype::IPV6 if !fields.has_source() => format!("ipv6_src={}", address.ipv6),
+        _ => return None,
+    };
+    Some((source, &node.name))
 }
 
 /// The host that has these addresses.

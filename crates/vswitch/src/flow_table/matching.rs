@@ -218,6 +218,11 @@ impl Match {
         (exact(Slot::ETH_DST).map(mac_of), ip)
     }
 
+    /// Whether anything of an IP source address is matched.
+    pub const fn has_source(&self) -> bool {
+        self.mask.wide(Slot::SRC_LOW) != 0
+    }
+
     /// What a flow's key says of a packet with these fields: those that are not matched are 0.
     pub fn flow_key(&self) -> FlowKey {
         let key = &self.key;

@@ -34,9 +34,14 @@ pub(in crate::services) enum Towards {
 
 impl<P> Graph<P> {
     /// Where a packet goes that this host has sent to a service.
-    pub(in crate::services) fn course_of(&self, tables: &Tables, host: NodeId, headers: &[u8]) -> Towards {
+    pub(in crate::services) fn course_of(
+        &mut self,
+        Moment { tables, now }: Moment<'_>,
+        host: NodeId,
+        headers: &[u8],
+    ) -> Towards {
         let services = &tables.services;
-        let Some(segment) = parse(headers) else {
+        let Some((segment, _)) = self.services.segment(now, headers) else {
             // It does not say whose it is: whoever has an address of it counts it.
             return Towards::Here;
         };

@@ -95,7 +95,7 @@ fn capture_run(
         return Err(failure);
     }
     let why = match outcome.frames < count {
-        true if is_late.get() => "--for TIME takes more",
+        true if is_late.get() => "the time is over (`--for`)",
         true => "the run has ended",
         false => "--count N takes more",
     };
