@@ -12,6 +12,9 @@ const KNOWN: usize = 4_096;
 /// How long a receiver waits for what is missing (`net.ipv4.ipfrag_time`).
 const LIFETIME: Span = Span::from_secs(30);
 
+/// So long the first one of a datagram is not taken for that of another one: kernels send all fragments at once, and give a number again after 65,536 datagrams.
+const TOGETHER: Span = Span::from_ms(50);
+
 /// What the fragments of a datagram have alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Datagram {
@@ -38,6 +41,15 @@ pub(super) struct FirstFragments {
     seed: u64,
 }
 
+impl Datagram {
+    /// What it is to connection tracking.
+    const fn segment(&self, (src_port, dst_port): (u16, u16)) -> Segment {
+        let Self { src, dst, is_ipv6, .. } = *self;
+        let tuple = Tuple { src, dst, src_port, dst_port, protocol: protocol::UDP, is_ipv6 };
+        Segment { tuple, tcp_flags: 0, quoted: None, numbers: None }
+    }
+}
+
 impl FirstFragments {
     pub fn new(seed: u64) -> Self {
         Self { known: Vec::new(), seed: machine::mix(seed ^ 0x6672_6167) }
@@ -47,18 +59,18 @@ impl FirstFragments {
     pub fn segment(&mut self, now: Time, headers: &[u8]) -> Option<(Segment, bool)> {
         let (datagram, offset, payload) = read(headers)?;
         let at = self.place(&datagram);
-        let is_first = offset == 0;
-        if is_first {
+        if offset == 0 {
             let [a, b, c, d] = *payload.first_chunk::<4>()?;
             let ports = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
             self.known.resize(KNOWN, Known::default());
-            self.known[at] = Known { datagram, ports, until: now + LIFETIME };
+            let known = &mut self.known[at];
+            if known.datagram != datagram || known.until + TOGETHER <= now + LIFETIME {
+                *known = Known { datagram, ports, until: now + LIFETIME };
+            }
+            return Some((datagram.segment(ports), false));
         }
         let known = self.known.get(at).filter(|known| known.datagram == datagram && known.until > now)?;
-        let Datagram { src, dst, is_ipv6, .. } = datagram;
-        let (src_port, dst_port) = known.ports;
-        let tuple = Tuple { src, dst, src_port, dst_port, protocol: protocol::UDP, is_ipv6 };
-        Some((Segment { tuple, tcp_flags: 0, quoted: None, numbers: None }, !is_first))
+        Some((datagram.segment(known.ports), true))
     }
 
     fn place(&self, datagram: &Datagram) -> usize {

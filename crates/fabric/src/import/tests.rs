@@ -239,7 +239,7 @@ topos = { 'mytopo': ( lambda: MyTopo() ) }
     for expected in [
         "12: `dpid` of switches: they are known by their names (s4)",
         "15: the queue of a link without a rate",
-        "18: `self.addLink(leftHost, nobody)`: no nodes that are known here",
+        "18: `self.addLink(leftHost, nobody)`: the link is left out, since its second end is no node that the file adds before",
     ] {
         assert!(notes.contains(expected), "{expected}\n{notes}");
     }

@@ -423,6 +423,11 @@ impl Conntrack {
             let own = &self.connections[id as usize];
             if !is_reply && own.reply == reply {
                 let (tcp, is_replied) = (tcp.max(own.tcp), own.is_replied || is_replied);
+                // It was opened elsewhere since it was heard of.
+                let is_open_now = own.tcp <= Some(TcpState::SynReceived) && tcp > Some(TcpState::SynReceived);
+                if is_open_now && own.windows.is_none() {
+                    self.connections[id as usize].windows = Some(Windows::resumed(self.period, None));
+                }
                 self.refresh(now, id, (tcp, is_replied));
                 return Some((id, false));
             }

@@ -304,6 +304,26 @@ fn one_that_hears_no_answers_goes_on() {
     assert_eq!((pair.active(0), pair.active(1)), (99, 99));
 }
 
+/// One that was heard of when it began is followed as others are, once it is open: who makes resets up ends nothing at the other balancer.
+#[test]
+fn made_up_resets_end_nothing_at_the_other_balancer() {
+    let mut pair = Pair::new();
+    let client = pair.bed.client(4_000);
+    let (_, fields) = pair.send(0, client, SYN, (1_000, 0));
+    pair.run(Span::from_ms(5));
+    assert_eq!(pair.connections(), [1, 1]);
+    let port = fields.iter().find_map(|it| if let Field::SrcPort(port) = it { Some(*port) } else { None });
+    let seen = Endpoint(VIRTUAL, port.unwrap_or(client.1));
+    pair.answer(0, seen, SYN | ACK, (5_000, 1_001));
+    pair.send(0, client, ACK, (1_001, 5_001));
+    pair.run(Span::from_ms(20));
+    for (number, made_up) in [7, 70_000, 3_000_000_000].into_iter().enumerate() {
+        pair.send(1, client, RST, (made_up, 0));
+        pair.decide_answer(1, seen, RST, (made_up, 0));
+        assert_eq!(pair.active(1), 1, "{number}");
+    }
+}
+
 /// Peers are told of a connection before its server is, if that is asked for, whatever else there is to say.
 #[test]
 fn a_connection_that_begins_is_said_first() {

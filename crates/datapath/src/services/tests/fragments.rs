@@ -78,6 +78,10 @@ fn nobody_waits_for_long_or_knows_others_datagrams() {
     let client = bed.client(4_000);
     let at = Endpoint(VIRTUAL, 80);
     assert_eq!(bed.send_frame(&fragment(client, at, 7, MORE)).0, Decision::To(host(1)));
+    // Somebody makes up another first one before the others have come.
+    bed.send_frame(&fragment(bed.client(4_001), at, 7, MORE));
+    bed.send_frame(&fragment(bed.client(9), Endpoint(VIRTUAL, 81), 7, MORE));
+    assert_eq!(bed.send_frame(&fragment(client, at, 7, OFFSET)).0, Decision::To(host(1)));
     let stranger = Endpoint(Ipv4Addr::new(10, 0, 0, 9), 4_000);
     for (from, to, number) in [(client, at, 8), (stranger, at, 7)] {
         assert_eq!(bed.send_frame(&fragment(from, to, number, OFFSET)).0, Decision::Drop);

@@ -33,9 +33,18 @@ impl Mininet<'_> {
         let arguments = call.arguments;
         let Some(graph) = self.graph_of(heap, object) else { return Value::Unknown };
         let end = |position, name| arguments.get(position, name).and_then(|value| self.node_of(graph, value));
-        let (Some(a), Some(b)) = (end(0, "node1"), end(1, "node2")) else {
-            self.note(call.at, format!("`{}`: no nodes that are known here", self.statement(call.at)));
-            return Value::Unknown;
+        let (a, b) = match (end(0, "node1"), end(1, "node2")) {
+            (Some(a), Some(b)) => (a, b),
+            (a, b) => {
+                let which = match (a, b) {
+                    (None, Some(_)) => "its first end is no node",
+                    (Some(_), None) => "its second end is no node",
+                    _ => "its ends are no nodes",
+                };
+                let link = self.statement(call.at);
+                self.note(call.at, format!("`{link}`: the link is left out, since {which} that the file adds before"));
+                return Value::Unknown;
+            }
         };
         if a == b {
             self.note(call.at, "a link from a node to itself");

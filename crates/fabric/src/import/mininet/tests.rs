@@ -330,7 +330,7 @@ class T(Topo):
         "8: `self.addHost('z%d' % random.randint(1, 9...`: a node whose name is not known here",
         "9: `bw=..` of a link: no rate that is known here",
         "10: `self.addLink(self.addHost('b'), 's', **r...`: options of the link that are not known here",
-        "11: `self.addLink(*nodes)`: no nodes that are known here",
+        "11: `self.addLink(*nodes)`: the link is left out, since its ends are no nodes that the file adds before",
         "12: `yield self.addHost('c')` is not understood",
     ] {
         assert!(notes.contains(expected), "{expected}\n{notes}");
