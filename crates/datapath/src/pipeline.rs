@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use link::Link;
 use machine::{Rebase, Span, Step, Time};
 use topology::{NetPort, NodeId, PortId};
 use vswitch::{Action, FLOOD, Field, FlowKey, Forwarding, PacketIn, Pipeline};
@@ -90,8 +91,7 @@ impl<P> Graph<P> {
         let Some(switch) = at.filter(|_| is_plain) else {
             return packets.drain(..).for_each(|packet| self.depart_steered(moment, driver, port, packet));
         };
-        let bytes = packets.iter().map(|packet| u64::from(driver.bytes(packet))).sum();
-        self.egress[port].link.count_passed(packets.len() as u64, bytes);
+        count_passed(&mut self.egress[port].link, driver, packets);
         let visit = Visit { switch, node: taker.node(), port: far };
         let (mut run, mut leaves) = (self.bursts.take_spare(), None);
         let mut actions = self.actions.pop().unwrap_or_default();
@@ -110,10 +110,10 @@ impl<P> Graph<P> {
                 run.push(packet);
                 continue;
             }
-            if let Some((port, packet)) = self.carry_out(moment, driver, visit, packet, &actions) {
-                self.depart_steered(moment, driver, port, packet);
+            match self.carry_out(moment, driver, visit, packet, &actions) {
+                Some((port, packet)) => self.depart_steered(moment, driver, port, packet),
+                None => self.follow_pending(moment, driver),
             }
-            self.follow_pending(moment, driver);
         }
         actions.clear();
         self.actions.push(actions);
@@ -136,7 +136,7 @@ impl<P> Graph<P> {
         if !is_end || *kind != EgressKind::Single || !link.takes_no_time(now) {
             return run.drain(..).for_each(|packet| self.depart_steered(moment, driver, port, packet));
         }
-        link.count_passed(run.len() as u64, run.iter().map(|packet| u64::from(driver.bytes(packet))).sum());
+        count_passed(link, driver, run);
         run.drain(..).for_each(|packet| driver.deliver(now, far, packet));
     }
 
@@ -433,6 +433,11 @@ impl<P> Graph<P> {
             }
         }
     }
+}
+
+/// Packets pass a link that takes no time.
+fn count_passed<D: Driver>(link: &mut Link, driver: &D, packets: &[D::Packet]) {
+    link.count_passed(packets.len() as u64, packets.iter().map(|packet| u64::from(driver.bytes(packet))).sum());
 }
 
 /// Headers are seen that were behind labels: the packet belongs to the flow that they say.

@@ -71,6 +71,20 @@ fn interrupted_runs_are_kept_and_gone_on_with() {
     assert!(stderr.contains("nothing to go on with"), "{stderr}");
 }
 
+/// `timeout` sends a signal to the program, and then to its group.
+#[test]
+fn two_signals_at_once_are_one() {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", FILE);
+    let child = run(&desk, &["--sim", "-j", "1"]);
+    wait_for(&desk, 3);
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).expect("it runs");
+    let output = interrupted(child, Signal::SIGTERM);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(130) && said.contains(" of 60 runs are kept"), "{said}");
+    assert!(desk.read("results/lab/report.html").contains(" of 60 runs"));
+}
+
 #[test]
 fn another_file_is_not_gone_on_with() {
     let desk = Desk::new();

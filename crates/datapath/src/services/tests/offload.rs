@@ -21,6 +21,15 @@ fn answered(kernel: KernelUse) -> (Bed, Endpoint) {
     (bed, client)
 }
 
+/// One that has asked again, and whose questions are carried.
+fn carried() -> (Bed, Endpoint, (u32, bool)) {
+    let (mut bed, client) = answered(KernelUse::Auto);
+    bed.send(client, 80, PSH | ACK, 1_101, 5_101);
+    let questions = bed.state.take_candidate().expect("it asks again");
+    bed.state.note_offloaded(bed.now, questions, true);
+    (bed, client, questions)
+}
+
 #[test]
 fn a_connection_that_asks_again_is_carried_until_it_ends() {
     let (mut bed, client) = answered(KernelUse::Auto);
@@ -86,10 +95,7 @@ fn a_connection_may_be_carried_from_its_handshake_on() {
 #[test]
 fn a_made_up_reset_of_what_is_carried_is_found_out() {
     for is_answer in [false, true] {
-        let (mut bed, client) = answered(KernelUse::Auto);
-        bed.send(client, 80, PSH | ACK, 1_101, 5_101);
-        let questions = bed.state.take_candidate().expect("it asks again");
-        bed.state.note_offloaded(bed.now, questions, true);
+        let (mut bed, client, questions) = carried();
         if is_answer {
             bed.answer(1, client, RST, (77, 0));
         } else {
@@ -117,10 +123,7 @@ fn a_made_up_reset_of_what_is_carried_is_found_out() {
 #[test]
 fn what_begins_behind_a_reset_of_what_is_carried_is_the_servers_to_say() {
     for is_made_up in [true, false] {
-        let (mut bed, client) = answered(KernelUse::Auto);
-        bed.send(client, 80, PSH | ACK, 1_101, 5_101);
-        let questions = bed.state.take_candidate().expect("it asks again");
-        bed.state.note_offloaded(bed.now, questions, true);
+        let (mut bed, client, _) = carried();
         bed.send(client, 80, RST, 77, 0);
         assert_eq!(bed.send(client, 80, SYN, 9_000, 0).0, Decision::To(host(1)));
         assert_eq!(bed.counts(0), (0, 0));
