@@ -130,7 +130,11 @@ impl ServiceState {
     /// Whether its connections are still there is known to others only.
     pub(super) fn doubt_all(&mut self) {
         self.note_others();
-        self.opened.iter_mut().for_each(|opened| opened.shared.is_doubted = true);
+        for opened in &mut self.opened {
+            opened.shared.is_doubted = true;
+            // Its server's answer may have come to others.
+            opened.waits = false;
+        }
     }
 
     /// Forgets connections of which others have not spoken since.

@@ -413,15 +413,22 @@ impl Conntrack {
     pub fn adopt(&mut self, now: Time, shared: &SharedConnection, mark: u32) -> Option<(u32, bool)> {
         let SharedConnection { original, reply, tcp, is_replied } = *shared;
         let translated = shared.translations()?;
-        // An answer may have passed there since: what follows it is not to be taken for made up here.
         let is_opening = matches!(tcp, Some(TcpState::SynSent | TcpState::SynSent2));
-        let (tcp, is_replied) = if is_opening { (Some(TcpState::SynReceived), true) } else { (tcp, is_replied) };
+        let (tcp, is_replied) = match tcp {
+            // An answer may have passed there since: what follows it is not to be taken for made up here.
+            _ if is_opening => (Some(TcpState::SynReceived), true),
+            // The last segment passes there, too, and nobody speaks of it.
+            Some(TcpState::LastAck) => (Some(TcpState::TimeWait), is_replied),
+            _ => (tcp, is_replied),
+        };
         if (original.protocol == wire::protocol::TCP) != tcp.is_some() || original == reply {
             return None;
         }
         if let Some((id, is_reply)) = self.find(now, 0, &original) {
             let own = &self.connections[id as usize];
-            if !is_reply && own.reply == reply {
+            // Only a first segment leads back: it has begun another one in its place.
+            let begins_anew = tcp == Some(TcpState::SynReceived) && own.tcp >= Some(TcpState::LastAck);
+            if !is_reply && own.reply == reply && !begins_anew {
                 let (tcp, is_replied) = (tcp.max(own.tcp), own.is_replied || is_replied);
                 // It was opened elsewhere since it was heard of.
                 let is_open_now = own.tcp <= Some(TcpState::SynReceived) && tcp > Some(TcpState::SynReceived);
@@ -431,7 +438,7 @@ impl Conntrack {
                 self.refresh(now, id, (tcp, is_replied));
                 return Some((id, false));
             }
-            if !self.has_ended(id) {
+            if !begins_anew && !self.has_ended(id) {
                 return None;
             }
             self.remove(id);

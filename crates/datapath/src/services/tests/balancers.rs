@@ -465,6 +465,73 @@ fn connections_that_are_being_opened_are_counted_by_both() {
     assert_eq!(half_open(&pair), [0, 0]);
 }
 
+/// A client's port, or a balancer's own, is used again long before the last connection that had it is forgotten: the new one is known to the other balancer as any is, with its own server.
+#[test]
+fn a_port_that_is_used_again_is_another_connection_for_both() {
+    let mut pair = Pair::new();
+    let open = |pair: &mut Pair, port| {
+        let client = pair.bed.client(port);
+        let (_, fields) = pair.send(0, client, SYN, (1_000, 0));
+        pair.run(Span::from_ms(5));
+        let port = fields.iter().find_map(|it| if let Field::SrcPort(port) = it { Some(*port) } else { None });
+        let seen = Endpoint(VIRTUAL, port.unwrap_or(client.1));
+        assert_eq!(pair.answer(0, seen, SYN | ACK, (5_000, 1_001)), Some(host(0)));
+        assert_eq!(pair.send(0, client, ACK, (1_001, 5_001)).0, Decision::To(host(1)));
+        pair.run(Span::from_ms(5));
+        (client, seen)
+    };
+    for is_last_seen in [false, true] {
+        let (client, seen) = open(&mut pair, 4_000);
+        assert_eq!((pair.active(0), pair.active(1)), (1, 1));
+        pair.send(0, client, FIN | ACK, (1_001, 5_001));
+        pair.answer(0, seen, FIN | ACK, (5_001, 1_002));
+        // The other one hears that it ends, be it before its last segment or after it.
+        if !is_last_seen {
+            pair.run(Span::from_ms(5));
+        }
+        pair.send(0, client, ACK, (1_002, 5_002));
+        pair.run(Span::from_secs(40));
+        assert_eq!((pair.active(0), pair.active(1)), (0, 0));
+    }
+    let (client, seen) = open(&mut pair, 4_000);
+    assert_eq!((pair.active(0), pair.active(1), pair.connections()), (1, 1, [1, 1]));
+    pair.balancers[0].set_carrier(pair.bed.now, false);
+    pair.is_cut = true;
+    assert_eq!(pair.send(1, client, PSH | ACK, (1_001, 5_001)).0, Decision::To(host(1)));
+    assert_eq!(pair.answer(1, seen, PSH | ACK, (5_001, 1_001)), Some(host(0)));
+    pair.send(1, client, FIN | ACK, (1_001, 5_001));
+    pair.answer(1, seen, FIN | ACK, (5_001, 1_002));
+    assert_eq!(pair.active(1), 0);
+}
+
+/// One that was away says nothing bad of servers whose answers came to the other one meanwhile.
+#[test]
+fn questions_that_others_have_seen_answered_are_no_servers_fault() {
+    let mut pair = Pair::new();
+    let all: Vec<_> = (0..20).map(|number| pair.open(0, 4_000 + number)).collect();
+    for (client, _) in &all {
+        pair.send(0, *client, PSH | ACK, (1_001, 5_001));
+    }
+    pair.run(Span::from_ms(5));
+    pair.balancers[0].set_carrier(pair.bed.now, false);
+    pair.is_cut = true;
+    for (client, seen) in &all {
+        assert_eq!(pair.send(1, *client, PSH | ACK, (1_001, 5_001)).0, Decision::To(host(1)));
+        assert_eq!(pair.answer(1, *seen, PSH | ACK, (5_001, 1_001)), Some(host(0)));
+        pair.send(1, *client, FIN | ACK, (1_001, 5_001));
+        pair.answer(1, *seen, FIN | ACK, (5_001, 1_002));
+    }
+    assert_eq!(pair.active(1), 0);
+    pair.run(Span::from_secs(2));
+    pair.is_cut = false;
+    pair.balancers[0].set_carrier(pair.bed.now, true);
+    pair.run(Span::from_ms(50));
+    assert_eq!((pair.balancers[0].is_usable(), pair.active(0)), (true, 0));
+    let view = pair.balancers[0].state().views().next().expect("it is there");
+    let failed: u64 = view.machine.status(pair.bed.now).map(|server| server.failed).sum();
+    assert_eq!(failed, 0);
+}
+
 /// What a balancer knows is said of each service by itself.
 #[test]
 fn a_balancer_knows_the_connections_of_each_service() {
