@@ -31,6 +31,12 @@ impl ServiceState {
         }
     }
 
+    /// Others hold a connection for ended that goes on, or is another one by now.
+    pub(super) fn note_reopened(&mut self, place: u32) {
+        self.opened[place as usize].shared.stage = Stage::New;
+        self.note_change(place);
+    }
+
     /// Others are to hear of a connection that begins, before anything else.
     pub(super) fn note_opened(&mut self, place: u32) {
         let (Some(changes), Some(opened)) = (&mut self.changes, self.opened.get_mut(place as usize)) else { return };

@@ -382,8 +382,9 @@ impl ServiceState {
             if is_first && is_from_host {
                 machine.handshake(now, server, true);
             }
-            // As one does behind a reset that may have been made up.
-            let begins_again = tracked.tcp == Some(TcpState::Close) && is_first_segment(segment.tcp_flags);
+            // As one does behind an end that may have been made up.
+            let has_ended = matches!(tracked.tcp, Some(TcpState::LastAck | TcpState::TimeWait | TcpState::Close));
+            let begins_again = has_ended && is_first_segment(segment.tcp_flags);
             let moves = match tracked.tcp {
                 // Nobody has answered yet: whoever is there may.
                 Some(_) => (is_first || begins_again) && !machine.is_candidate(server),
@@ -545,10 +546,15 @@ impl ServiceState {
                 machine.close(now, opened.server, opened.phase == Phase::Idle, outcome);
                 opened.phase = Phase::Closed;
             }
-            // Its reset was made up.
-            (Phase::Closed, Some(TcpState::Established)) => {
+            // Its reset was made up, or its server has agreed to another one.
+            (Phase::Closed, Some(TcpState::Established))
+            | (Phase::Idle | Phase::Closed, Some(TcpState::SynReceived)) => {
+                if opened.phase == Phase::Idle {
+                    machine.close(now, opened.server, true, Outcome::Completed);
+                }
                 machine.adopt(now, opened.server);
                 (opened.phase, opened.waits) = (Phase::Active, false);
+                self.note_reopened(place);
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! One connection.
 
 use machine::{Rebase, Span, Time};
-use wire::tcp_flags::{ACK, RST, SYN};
+use wire::tcp_flags::{ACK, FIN, RST, SYN};
 
 use super::ct_state::{DESTINATION_NAT, SOURCE_NAT};
 use super::lifetime::Lifetime;
@@ -9,6 +9,9 @@ use super::segment::Segment;
 use super::tcp::{Step, TcpState};
 use super::tuple::Tuple;
 use super::windows::{Verdict, Windows};
+
+/// A first segment so soon behind an end that may have been made up begins another connection only if its receiver agrees: by then, ends that go on have shown that they do.
+const DOUBTED_FOR: Span = Span::from_secs(1);
 
 /// Nothing is there.
 pub(super) const NONE: u32 = u32::MAX;
@@ -41,13 +44,18 @@ pub(super) struct Connection {
 impl Connection {
     /// What a segment does to a connection of TCP in this state, in this period of the table. What lies outside of its windows changes nothing.
     #[inline]
-    pub fn step(&mut self, state: TcpState, is_reply: bool, segment: &Segment, period: u16) -> Step {
+    pub fn step(&mut self, now: Time, state: TcpState, is_reply: bool, segment: &Segment, period: u16) -> Step {
         let step = state.step(is_reply, segment.tcp_flags);
         if state == TcpState::Close && self.reset_by.is_some() {
             return self.step_behind_reset(step, is_reply, segment);
         }
-        let Step::To(next) = step else { return step };
-        let may_be_made_up = state == TcpState::Established && next == TcpState::Close;
+        let Step::To(next) = step else { return self.step_behind_end(now, step, state, is_reply, segment) };
+        if self.windows.is_none() && segment.tcp_flags & FIN != 0 && segment.numbers.is_some_and(|it| !it.are_absent())
+        {
+            // Nobody knows whether it is what it says, but what both ends say from here on has to fit.
+            self.windows = Some(Windows::resumed(period, None));
+        }
+        let may_be_made_up = next == TcpState::Close && TcpState::Established <= state && state < TcpState::Close;
         let Some(windows) = &mut self.windows else {
             // Any reset counts, since nobody knows where segments stand.
             self.reset_by = self.reset_by.or(may_be_made_up.then_some(is_reply));
@@ -62,12 +70,35 @@ impl Connection {
                 self.reset_by = self.reset_by.or(may_be_made_up.then_some(is_reply));
                 step
             }
+            // Its ends go on elsewhere: who has ended it did not know where they stood.
+            Verdict::Outside if windows.is_resumed() && is_over(state) => {
+                windows.resume();
+                Step::To(TcpState::CloseWait)
+            }
             Verdict::Outside => Step::Stay,
             Verdict::Invalid => Step::Invalid,
             Verdict::Unnumbered => {
                 self.windows = None;
                 step
             }
+        }
+    }
+
+    /// What a segment does that moves nothing by itself. Where somebody else has followed a connection before, its end may have been made up, and what seems to begin another one as well.
+    #[inline]
+    fn step_behind_end(&mut self, now: Time, step: Step, state: TcpState, is_reply: bool, segment: &Segment) -> Step {
+        if !is_over(state) || segment.tcp_flags & SYN == 0 || !self.windows.is_some_and(|it| it.is_resumed()) {
+            return step;
+        }
+        let is_answer = is_reply && segment.tcp_flags & (SYN | ACK | RST) == SYN | ACK;
+        let silent_for = (now + self.lifetime.timeout()).since(self.expires_at);
+        match step {
+            Step::Reopen if silent_for < DOUBTED_FOR => Step::Stay,
+            Step::Stay if is_answer => {
+                self.windows = None;
+                Step::To(TcpState::SynReceived)
+            }
+            _ => step,
         }
     }
 
@@ -107,6 +138,11 @@ impl Connection {
             (_, translated) => translated,
         }
     }
+}
+
+/// Whether both ends have sent all, as far as anybody knows.
+const fn is_over(state: TcpState) -> bool {
+    matches!(state, TcpState::LastAck | TcpState::TimeWait)
 }
 
 impl Rebase for Connection {

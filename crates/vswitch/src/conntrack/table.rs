@@ -328,7 +328,7 @@ impl Conntrack {
         let connection = &mut self.connections[id as usize];
         let mut step = Step::Stay;
         if let Some(state) = connection.tcp {
-            step = connection.step(state, is_reply, segment, self.period);
+            step = connection.step(now, state, is_reply, segment, self.period);
             match step {
                 Step::To(next) => connection.tcp = Some(next),
                 Step::Stay => {}

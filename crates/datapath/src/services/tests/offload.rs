@@ -1,5 +1,6 @@
 //! Which connections are handed to whoever carries them, and when they come back.
 
+use vswitch::conntrack::TcpState;
 use wire::UdpRepr;
 use wire::tcp_flags::FIN;
 
@@ -137,6 +138,73 @@ fn what_begins_behind_a_reset_of_what_is_carried_is_the_servers_to_say() {
         }
         assert_eq!(bed.counts(0), (1, 0));
         assert_eq!(bed.state.conntrack().map(|it| it.counters().connections), Some(1));
+    }
+}
+
+/// Where both ends of a connection are that somebody makes up.
+const MADE_UP: (u32, u32) = (3_000_000_000, 2_000_000_000);
+
+/// Both ends say that they have sent all, and the client knows.
+fn end(bed: &mut Bed, client: Endpoint, (first, second): (u32, u32)) {
+    bed.send(client, 80, FIN | ACK, first, second);
+    bed.answer(1, client, FIN | ACK, (second, first + 1));
+    bed.send(client, 80, ACK, first + 1, second + 1);
+}
+
+/// Who makes up the whole end of a connection, and a first segment behind it, gets nothing cut: its ends go on, and then they are known.
+#[test]
+fn a_made_up_end_of_what_is_carried_is_found_out() {
+    for (goes_on_first, is_reset) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (mut bed, client, questions) = carried();
+        for _ in 0..3 {
+            end(&mut bed, client, MADE_UP);
+            if is_reset {
+                bed.send(client, 80, RST, MADE_UP.0 + 1, 0);
+            }
+            assert_eq!(bed.send(client, 80, SYN, 9_000, 0).0, Decision::To(host(1)));
+            assert_eq!(bed.state.conntrack().map(|it| it.counters().connections), Some(1));
+            // The server says where it stands (RFC 5961, 4).
+            for is_answer in [goes_on_first, !goes_on_first] {
+                let decision = if is_answer {
+                    bed.answer(1, client, ACK, (5_101, 1_201)).0
+                } else {
+                    bed.send(client, 80, PSH | ACK, 1_201, 5_101).0
+                };
+                assert_ne!(decision, Decision::Drop);
+            }
+        }
+        assert_eq!(bed.state.take_withdrawn(), Some(questions.0));
+        assert_eq!(bed.state.conntrack().map(|it| it.counters().reopened), Some(0));
+        // It ends as others do.
+        end(&mut bed, client, (1_201, 5_101));
+        assert_eq!(bed.state.conntrack().map(states), Some(vec![Some(TcpState::TimeWait)]));
+        bed.now += Span::from_secs(200);
+        bed.state.clear_expired(bed.now);
+        assert_eq!((bed.state.conntrack().map(states), bed.counts(0)), (Some(Vec::new()), (0, 0)));
+    }
+}
+
+fn states(conntrack: &Conntrack) -> Vec<Option<TcpState>> {
+    conntrack.connections(Time::ZERO, 0, usize::MAX).0.iter().map(|connection| connection.tcp).collect()
+}
+
+/// A client that uses its port again at once gets a connection of its own: the server agrees.
+#[test]
+fn a_port_is_used_again_behind_what_was_carried() {
+    for later in [Span::ZERO, Span::from_secs(2)] {
+        let (mut bed, client, _) = carried();
+        end(&mut bed, client, (1_201, 5_101));
+        assert_eq!(bed.counts(0), (0, 0));
+        bed.now += later;
+        assert_eq!(bed.send(client, 80, SYN, 9_000, 0).0, Decision::To(host(1)));
+        bed.answer(1, client, SYN | ACK, (7_000, 9_001));
+        bed.send(client, 80, ACK, 9_001, 7_001);
+        bed.send(client, 80, PSH | ACK, 9_001, 7_001);
+        bed.answer(1, client, PSH | ACK, (7_001, 9_001));
+        assert_eq!(bed.counts(0), (1, 0));
+        assert_eq!(bed.state.conntrack().map(|it| it.counters().connections), Some(1));
+        end(&mut bed, client, (9_001, 7_001));
+        assert_eq!(bed.counts(0), (0, 0));
     }
 }
 
