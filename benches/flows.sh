@@ -15,8 +15,13 @@ counts=(1024 100000)
 # flowgen FLOWS SECONDS SOCKET SOCKET: M frames a second that come, both ways together.
 flowgen() {
     local devices=(--vdev "net_virtio_user0,path=$3,mac=${macs[0]},queue_size=1024" --vdev "net_virtio_user1,path=$4,mac=${macs[1]},queue_size=1024")
+    rm -f "$work/program"
     {
-        sleep 1
+        # What it is asked before it is ready would be answered all at once, with rates of no time at all.
+        for _ in {1..200}; do
+            ! grep -qas 'testpmd>' "$work/program" || break
+            sleep 0.1
+        done
         echo start
         sleep 1
         echo 'show port stats all'
