@@ -10,10 +10,11 @@ mod topologies;
 mod traffic_control;
 
 use self::library::Mininet;
+use super::line_of;
 use super::network::Network;
-use super::python::{Arguments, Machine, Mistake, Stop, Value, mistake, parse};
+use super::python::{Arguments, Machine, Mistake, Stop, Undefined, Value, mistake, parse};
 use crate::error::Problems;
-use crate::source::{Place, Source};
+use crate::source::{Lines, Place, Source};
 use crate::tree::LONGEST_TEXT;
 
 pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Network> {
@@ -33,6 +34,11 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
     let mut mininet = Mininet::new(source);
     let mut machine = Machine::new(&mut mininet);
     let ended = run(&mut machine, source);
+    if let Some(undefined) = machine.undefined.take() {
+        let nearest = machine.nearest_name(&undefined.name);
+        refuse_undefined(&undefined, nearest, source, problems);
+        return None;
+    }
     let at = machine.at;
     mininet.end(ended.err(), at);
     let graph = mininet.chosen();
@@ -41,13 +47,33 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
     Some(network)
 }
 
+/// Python ends where a name has no value: what it would have made is something else than what is meant.
+fn refuse_undefined(undefined: &Undefined, nearest: Option<String>, source: &Source, problems: &mut Problems<'_>) {
+    let Undefined { name, at, defined_at } = undefined;
+    let lines = Lines::of(&source.text);
+    let hint = match (defined_at, nearest.filter(|nearest| *nearest != **name)) {
+        (Some(defined_at), _) => {
+            let line = line_of(&lines, Place { offset: *defined_at, len: 0 });
+            format!("it gets its value in line {line}: write that line before this one")
+        }
+        (None, Some(nearest)) => {
+            format!("did you mean `{nearest}`? Else give it a value before, as `{name} = ..` does")
+        }
+        (None, None) => format!("give it a value before, as `{name} = net.addHost('{name}')` does, or import it"),
+    };
+    let message = format!("Python would end here with NameError: name '{name}' is not defined");
+    problems.add(Place { offset: at.start, len: at.len() }, message, "has no value here", hint);
+}
+
 /// Runs the file, and if that makes no network, what it would be made by.
 fn run(machine: &mut Machine<'_>, source: &Source) -> Result<(), Stop> {
     machine.run_block(&parse(topologies::TOPOLOGIES))?;
-    let file = machine.begin_file();
+    let file = machine.begin_file(&source.text);
     machine.run_block(&parse(&source.text))?;
     let variables: Vec<Value> = machine.scopes[file].variables.values().cloned().collect();
     let named = |machine: &Machine<'_>, name: &str| machine.scopes[file].variables.get(name).cloned();
+    // Python calls these only if somebody else does, who may have given values to names before.
+    machine.is_all_run = false;
     // What `mn --custom FILE --topo NAME` makes.
     let mut makers = Vec::new();
     if let Some(Value::Dict(topologies)) = named(machine, "topos") {
