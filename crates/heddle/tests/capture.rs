@@ -293,7 +293,7 @@ fn a_capture_goes_on_while_the_network_changes_and_ends_with_its_link() {
     // By the name of its file.
     desk.expect(0, &["down", "lab.fabric.yaml"]);
     let (_, said) = capture.wait();
-    assert!(said.contains("captured") && said.ends_with("; the network has ended\n"), "{said}");
+    assert!(said.contains("captured") && said.contains("; the network has ended\n"), "{said}");
     read(&file(desk, "h1.pcapng"));
 }
 
@@ -367,7 +367,7 @@ fn a_capture_lasts_as_long_as_it_is_to() {
     let capture = Running::start(desk, &["h1", "icmp", "-w", "b.pcapng", "--for", "300ms"]);
     assert!(capture.first_line.ends_with("; it ends by itself, or with Ctrl-C\n"), "{}", capture.first_line);
     let (_, said) = capture.wait();
-    assert!(said.ends_with(" captured, 0 lost by the capture\n"), "{said}");
+    assert!(said.contains(" captured, 0 lost by the capture\n"), "{said}");
     assert_eq!((read(&file(desk, "a.pcapng")).len(), read(&file(desk, "b.pcapng")).len()), (2, 0));
 }
 

@@ -253,7 +253,7 @@ fn a_graph_is_a_network_of_switches_with_a_host_each() {
 #[test]
 fn a_program_of_mininet_is_run_as_far_as_it_makes_a_network() {
     let text = "\
-from mininet.topo import Topo
+from mininet.topo import Topo; from lab import nobody
 
 class MyTopo( Topo ):
     \"\"\"addHost('not', 'this')\"\"\"
@@ -294,7 +294,7 @@ topos = { 'mytopo': ( lambda: MyTopo() ) }
 fn addresses_and_sysctls_of_hosts_are_kept_if_they_fit() {
     let text = |ip: &str| {
         format!(
-            "net.addHost('a', ip='{ip}/24', mac='02:00:00:00:00:07')\nnet.addHost('b', ip=address)\nnet.addSwitch('s')\nnet.addLink('a', 's')\nnet.addLink('b', 's')\n"
+            "net.addHost('a', ip='{ip}/24', mac='02:00:00:00:00:07')\nfrom lab import address; net.addHost('b', ip=address)\nnet.addSwitch('s')\nnet.addLink('a', 's')\nnet.addLink('b', 's')\n"
         )
     };
     let (made, notes) = imported("x.py", &text("10.0.7.1"));

@@ -51,15 +51,17 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
 fn refuse_undefined(undefined: &Undefined, nearest: Option<String>, source: &Source, problems: &mut Problems<'_>) {
     let Undefined { name, at, defined_at } = undefined;
     let lines = Lines::of(&source.text);
-    let hint = match (defined_at, nearest.filter(|nearest| *nearest != **name)) {
-        (Some(defined_at), _) => {
-            let line = line_of(&lines, Place { offset: *defined_at, len: 0 });
-            format!("it gets its value in line {line}: write that line before this one")
+    let line = |offset| line_of(&lines, Place { offset, len: 0 });
+    // A host is what links lack.
+    let is_end = source.text.lines().nth(line(at.start) - 1).is_some_and(|text| text.contains("addLink"));
+    let example = if is_end { format!("`{name} = net.addHost('{name}')`") } else { format!("`{name} = ..`") };
+    let hint = match (defined_at.map(line), nearest.filter(|nearest| *nearest != **name)) {
+        (Some(defined), _) if defined > line(at.start) => {
+            format!("it gets its value in line {defined}: write that line before this one")
         }
-        (None, Some(nearest)) => {
-            format!("did you mean `{nearest}`? Else give it a value before, as `{name} = ..` does")
-        }
-        (None, None) => format!("give it a value before, as `{name} = net.addHost('{name}')` does, or import it"),
+        (Some(_), _) => format!("it gets its value by this line: give it one before, as {example} does"),
+        (None, Some(nearest)) => format!("did you mean `{nearest}`? Else give it a value before, as {example} does"),
+        (None, None) => format!("give it a value before, as {example} does, or import it"),
     };
     let message = format!("Python would end here with NameError: name '{name}' is not defined");
     problems.add(Place { offset: at.start, len: at.len() }, message, "has no value here", hint);

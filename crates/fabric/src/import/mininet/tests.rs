@@ -285,7 +285,7 @@ fn names_without_a_value_end_the_import_as_they_end_python() {
         ),
         (
             "net.addLink(h1",
-            "def f():\n    return g(f'{three}')\nf()\nnet.addLink(h1",
+            "def f():\n    return str(f'{three}')\nf()\nnet.addLink(h1",
             6,
             "name 'three' is not defined",
             "",
@@ -390,7 +390,7 @@ fn programs_end() {
         ("def f(n):\n    return f(n + 1)\nf(0)\n", "calls within calls"),
         ("x = []\nfor i in range(100000):\n    x = [x]\nprint(x == [x], str(x))\n", ""),
         ("x = [0] * 10 ** 12\ny = range(10 ** 15)\nz = 10 ** 99 + 'a'.zfill(10 ** 9)\n", ""),
-        ("class A(A): pass\nA().x.y\nclass B(Topo, B, A): pass\nB()\n", ""),
+        ("from lab import A, B\nclass A(A): pass\nA().x.y\nclass B(Topo, B, A): pass\nB()\n", ""),
         (
             "x = 1\nfor i in range(1 << 62, -1, -3): x //= 0\ny = -9223372036854775807 - 1\nz = abs(y) + y // -1 + y % -1\n",
             "",

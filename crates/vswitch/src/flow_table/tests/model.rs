@@ -201,7 +201,10 @@ fn groups_that_are_not_there_or_lead_to_themselves_are_refused() {
         Err("the switch has no group 2".into())
     );
     assert_eq!(change(TableChange::AddGroup(group("group_id=1,type=all,bucket=output:1"))), Ok(1));
-    assert_eq!(change(TableChange::AddGroup(group("group_id=1"))), Err("the switch has a group 1 already".into()));
+    assert_eq!(
+        change(TableChange::AddGroup(group("group_id=1,type=all"))),
+        Err("the switch has a group 1 already".into())
+    );
     assert_eq!(change(TableChange::AddGroup(group("group_id=2,type=all,bucket=group:1"))), Ok(1));
     assert_eq!(
         change(TableChange::ModifyGroup(group("group_id=1,type=all,bucket=group:2"))),
