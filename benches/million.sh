@@ -64,7 +64,7 @@ FABRIC
 measure() { # WHAT
     awk '/VmRSS/ { print $2 / 1024 }' "/proc/$daemon/status" >>"$work/$1.memory"
     "$heddle" show services "$name" -o json | jq '[.. | .active? // 0 | numbers] | add' >>"$work/$1.active"
-    "$heddle" exec -n "$name" client -- "$heddle" load 10.1.0.80:80 --clients 32 --for "${seconds}s" --warm-up 1s -o json 2>/dev/null | jq .per_second >>"$work/$1.rate"
+    "$heddle" exec -n "$name" client -- "$heddle" load 10.1.0.80:80 --clients 32 --for "${seconds}s" --warm-up 1s -o json 2>/dev/null | jq '.["per-second"]' >>"$work/$1.rate"
 }
 for _ in $(seq "$rounds"); do
     "$heddle" up "$work/net.fabric.yaml" >/dev/null 2>&1

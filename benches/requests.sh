@@ -47,7 +47,7 @@ wrk_rps() {
 load_rps() {
     local new=()
     [[ -z ${2-} ]] || new=(--new-connections)
-    taskset -c "$core" "$heddle" load "$1" -c 64 --for "${seconds}s" --warm-up 0 -q -o json "${new[@]}" | jq .per_second
+    taskset -c "$core" "$heddle" load "$1" -c 64 --for "${seconds}s" --warm-up 0 -q -o json "${new[@]}" | jq '.["per-second"]'
 }
 
 for _ in $(seq "$rounds"); do

@@ -102,7 +102,7 @@ class Results:
     metrics' own (goodput in bit/s).
 
     Attributes:
-        folder: Where the files are: report.html, summary.json, samples.jsonl, machine.json.
+        folder: Where the files are: report.html, summary.json, samples.jsonl, machine.json, fabric.yaml.
     """
 
     def __init__(self, folder: Path) -> None:

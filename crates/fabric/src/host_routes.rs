@@ -59,7 +59,8 @@ impl JsonSchema for RouteText {
     }
 }
 
-fn parse(text: &str) -> Option<HostRoute> {
+/// A route as ip-route(8) writes it.
+pub(crate) fn parse(text: &str) -> Option<HostRoute> {
     let mut words = text.split_whitespace();
     let first = words.next()?;
     let (mut via, mut device, mut metric) = (None::<IpAddr>, None, None);

@@ -76,15 +76,21 @@ pub enum Command {
     New(New),
     /// Make a fabric file of another tool's: `*.clab.yml`, `*.graphml`, or Mininet's `*.py`
     ///
-    /// Of containerlab (`*.clab.yml`) it takes nodes and links: those of kind `linux` are hosts (with FRR, BIRD or the like in their image: hosts that forward, with that image), all others switches. Of `*.graphml`, as the Internet Topology Zoo has it, nodes, edges
+    /// Of containerlab (`*.clab.yml`) it takes nodes and links: those of kind `linux` are hosts (with FRR, BIRD or the like in their image: hosts that forward, with that image), all others switches, which route nothing. Of `*.graphml`, as the Internet Topology Zoo has it, nodes, edges
     /// and their rates; each node is a switch, and has a host if the file has none. Of Mininet (`*.py`) what the program makes: its classes, loops and functions are
     /// run as far as they add nodes and links, by an interpreter of a part of Python that reaches no file and no network, and ends. Nodes whose class sets `ip_forward` are routers; commands
-    /// of hosts (`cmd`) that go on are their `programs:`. What is left out is said, with its line.
+    /// of hosts (`cmd`) that go on are their `programs:`. What is left out is said, with its line; a program that Python would not run, or that uses a name without a value, is refused.
     #[command(
         after_help = "Examples:\n  heddle import lab.clab.yml                  writes lab.fabric.yaml\n  heddle import Abilene.graphml -w - | heddle check -\n  heddle import mytopo.py -w mine.fabric.yaml"
     )]
     Import(Import),
     /// Read a file and report every mistake in it
+    ///
+    /// With -o json, a file without mistakes is printed as the network that it describes, with every node, link and experiment, defaults included; else what is wrong is in `problems`, each with its
+    /// line, column, code, message and hint. Whether it is right is in the exit status: 0 or 2.
+    #[command(
+        after_help = "Examples:\n  heddle check lab.fabric.yaml\n  heddle check lab.fabric.yaml -o json | jq '.problems'"
+    )]
     Check(FileArg),
     /// Say what `up` and `run` would do, and do nothing
     Plan(Plan),
@@ -272,7 +278,7 @@ pub enum Command {
     /// Make the report of a results folder anew, or show two folders side by side
     ///
     /// With --compare A B, prints for each case, metric and driver that both have the two means, B minus A, and whether that is more than chance: runs of two calls do not form pairs,
-    /// so the interval is Welch's. `-w page.html` writes it as a page. Nothing in the folders is changed then.
+    /// so the interval is Welch's. First it lists which keys of the two files differ, and at last what only one of them has. `-w page.html` writes it as a page. Nothing in the folders is changed then.
     #[command(
         after_help = "Examples:\n  heddle report results/lab\n  heddle report --compare results/lab-2026-11-26T10-00-00 results/lab"
     )]
@@ -287,8 +293,8 @@ pub enum Command {
     Serve(Serve),
     /// Ask a service, closed or open loop, and measure
     ///
-    /// Latency counts from the moment at which a request should have begun: what an open loop (--rate) could not send in time is not left out. `per_second` is of answers within the
-    /// measured time. With -o json: failures by their kind, bytes, `latency` and `service` (from when requests did begin), and `series`, a second each. The exit status is 1 if requests failed.
+    /// Latency counts from the moment at which a request should have begun: what an open loop (--rate) could not send in time is not left out. `per-second` is of answers within the
+    /// measured time. Connections stay open, so that the scheduler of a service chooses a server once a client: --new-connections opens one for each request. With -o json: failures by their kind, bytes, `latency` and `service` (from when requests did begin), and `series`, a second each. The exit status is 1 if requests failed.
     #[command(
         after_help = "Examples:\n  heddle load h2:80 --clients 64 --new-connections\n  heddle load 10.1.0.80 --workload vsvd --clients 200 --for 30s -o json\n  heddle load h2:80 --rate 1100/s --poisson --for 5s --series"
     )]
@@ -578,6 +584,9 @@ pub struct Choice {
     /// Only this experiment (may be given several times)
     #[arg(short = 'e', long = "experiment", value_name = "NAME")]
     pub experiments: Vec<String>,
+    /// Only cases of this name, as `heddle plan` shows them, or with this value: `ecmp`, `spread=ecmp` (may be given several times)
+    #[arg(long = "case", alias = "only", value_name = "CASE")]
+    pub cases: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -646,7 +655,7 @@ pub struct Report {
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath, required_unless_present = "compare", conflicts_with = "compare")]
     pub folder: Option<PathBuf>,
     /// Two such folders, side by side
-    #[arg(long, num_args = 2, value_names = ["A", "B"], value_hint = ValueHint::DirPath)]
+    #[arg(long, num_args = 0..=2, value_names = ["A", "B"], value_hint = ValueHint::DirPath)]
     pub compare: Vec<PathBuf>,
     /// Write the page there; with --compare there is none otherwise, and without it in place of `DIR/report.html`
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -178,6 +178,12 @@ impl Rows {
                 shown.remove(place);
             }
         }
+        // What is still too wide is broken within its cells.
+        if let Some(width) = width
+            && table.lines().any(|line| line.chars().count() > width)
+        {
+            table = self.lines_within(&shown, u16::try_from(width).ok());
+        }
         let mut remarks: Vec<String> = self.remarks.iter().map(|remark| harmless(remark)).collect();
         if !left_out.is_empty() {
             remarks.push(format!("Too narrow for: {} (`-o csv` has all)", left_out.join(", ")));
@@ -189,7 +195,14 @@ impl Rows {
     }
 
     fn lines(&self, shown: &[usize]) -> String {
+        self.lines_within(shown, None)
+    }
+
+    fn lines_within(&self, shown: &[usize], width: Option<u16>) -> String {
         let mut table = comfy_table::Table::new();
+        if let Some(width) = width {
+            table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic).set_width(width);
+        }
         table.load_style(comfy_table::TableStyle::new()).set_header(shown.iter().map(|&at| self.columns[at]));
         for row in &self.cells {
             table.add_row(shown.iter().map(|&at| {
@@ -209,7 +222,7 @@ impl Rows {
     pub fn objects(&self) -> Vec<Value> {
         self.cells
             .iter()
-            .map(|row| self.columns.iter().map(ToString::to_string).zip(row.iter().cloned()).collect())
+            .map(|row| self.columns.iter().map(|column| key(column)).zip(row.iter().cloned()).collect())
             .collect()
     }
 
@@ -219,10 +232,18 @@ impl Rows {
 
     /// RFC 4180, but lines end in LF as everywhere on Unix.
     fn csv(&self) -> String {
-        let header = self.columns.join(",");
+        let header = self.columns.iter().map(|column| key(column)).collect::<Vec<_>>().join(",");
         let lines =
             self.cells.iter().map(|row| row.iter().map(|cell| lab::quoted(&text(cell))).collect::<Vec<_>>().join(","));
         std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
+    }
+}
+
+/// A column as JSON and CSV name it, where nothing is short of room: letters and hyphens, the unit last.
+fn key(column: &str) -> String {
+    match column {
+        "conn/s" => "connections-per-second".to_owned(),
+        _ => column.replace("/s", "-per-second").replace('%', "percent"),
     }
 }
 
@@ -279,6 +300,27 @@ mod tests {
         assert_eq!(rows.render(Format::Table), "name\nx\\u{a}forged  row\n");
         assert_eq!(rows.render(Format::Csv), "name\n\"x\nforged  row\"\n");
         assert_eq!(harmless("a\nb \u{e4}"), "a\nb \u{e4}");
+    }
+
+    #[test]
+    fn keys_of_programs_have_no_signs_of_units() {
+        let mut rows = Rows::new(&["name", "conn/s", "in-mbit/s", "cpu-%"]);
+        rows.push(["h1".into(), 1.into(), 2.into(), 3.into()]);
+        assert_eq!(
+            rows.render(Format::Csv).lines().next(),
+            Some("name,connections-per-second,in-mbit-per-second,cpu-percent")
+        );
+        assert_eq!(rows.objects()[0]["connections-per-second"], 1);
+        assert!(rows.render(Format::Table).starts_with("name  conn/s  in-mbit/s  cpu-%\n"));
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_without_spare_columns_is_broken_in_its_cells() {
+        let mut rows = Rows::new(&["service", "servers"]);
+        rows.push(["web".into(), (1..=30).map(|number| format!("h{number}")).collect::<Vec<_>>().join(" ").into()]);
+        let table = rows.table(Some(40));
+        assert!(table.lines().all(|line| line.chars().count() <= 40) && table.lines().count() > 2, "{table}");
+        assert!(table.contains("h30") && rows.table(None).lines().count() == 2, "{table}");
     }
 
     #[test]

@@ -160,7 +160,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("port", &["down", "up"], "heddle link down NODE NODE"),
     ("flow", &["dump", "dump-flows", "status"], "heddle flow show"),
     ("group", &["dump", "status"], "heddle group show"),
-    ("meter", &["dump", "status", "stats"], "heddle meter show"),
+    ("meter", &["dump", "status"], "heddle meter show"),
     ("show", &["hosts", "host", "switches", "switch", "addresses", "guests", "vms"], "heddle show nodes"),
     ("show", &["arp", "neigh", "neighbors", "neighbours"], "heddle exec HOST ip neigh"),
     ("show", &["ip", "addr", "address", "ips"], "heddle show nodes"),

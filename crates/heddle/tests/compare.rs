@@ -168,7 +168,11 @@ fn two_results_stand_side_by_side() {
     desk.expect(0, &["run", "one.fabric.yaml", "--sim", "--quiet"]);
     let (_, stderr) = desk.expect(2, &["report", "--compare", "results/lab", "results/one"]);
     assert!(stderr.contains("nothing in common"), "{stderr}");
-    desk.expect(2, &["report", "--compare", "results/lab"]);
+    let (_, stderr) = desk.expect(2, &["report", "--compare", "results/lab"]);
+    let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(stderr.contains("the second one is") && stderr.contains("--compare results/lab results/one`"), "{stderr}");
+    let (_, stderr) = desk.expect(2, &["report", "--compare"]);
+    assert!(stderr.contains("both are missing"), "{stderr}");
     // Other durations and numbers of runs are named, and samples that are others than those of the summary.
     desk.write("lab.fabric.yaml", &FILE.replace("for: 300ms, repeat: 2", "for: 400ms, repeat: 3"));
     desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--quiet", "--results", "longer"]);
@@ -176,6 +180,33 @@ fn two_results_stand_side_by_side() {
     for line in ["a: measured for: 0.3 s in A, 0.4 s in B", "a: runs of a case: 2 runs in A, 3 runs in B"] {
         assert!(table.contains(line) && desk.read("both.html").contains(line), "{table}");
     }
+    // So are the keys of the files that differ, and cases and drivers that only one has.
+    for line in [
+        "What differs between the files (A | B):",
+        "  experiments.a.for: 300ms | 400ms",
+        "  experiments.a.repeat: 2 | 3",
+    ] {
+        assert!(table.contains(line) && desk.read("both.html").contains(line.trim()), "{table}");
+    }
+    assert!(table.contains("nobody can tell what is apart"), "{table}");
+    let (text, _) = desk.expect(0, &["report", "--compare", "results/lab", "longer", "-o", "json"]);
+    let both: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(both["file"][0], json!({ "key": "experiments.a.for", "a": "300ms", "b": "400ms" }));
+    let (table, _) = desk.expect(0, &["report", "--compare", "results/lab", "other"]);
+    assert!(table.contains("Both files have the same keys and values"), "{table}");
+    desk.write(
+        "lab.fabric.yaml",
+        &FILE.replace("for: 300ms, repeat: 2", "for: 300ms, repeat: 2, vary: { window: [10, 20] }"),
+    );
+    desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--quiet", "--results", "varied"]);
+    let (table, _) = desk.expect(0, &["report", "--compare", "results/lab", "varied"]);
+    let table = table.split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in ["a, all: only in results/lab", "a, window 20: only in varied"] {
+        assert!(table.contains(line), "{table}");
+    }
+    std::fs::remove_file(desk.path().join("varied/fabric.yaml")).expect("it is there");
+    let (table, _) = desk.expect(0, &["report", "--compare", "results/lab", "varied"]);
+    assert!(table.contains("What differs between the files is not known"), "{table}");
     let samples = desk.read("longer/samples.jsonl");
     for (damaged, reason) in [
         (String::new(), "it has 0 of 3 sim runs of a"),

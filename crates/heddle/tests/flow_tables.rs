@@ -85,6 +85,39 @@ fn flows_are_added_shown_traced_and_removed() {
     assert!(said(&["show", "routes", "-o", "csv"]).starts_with("node,to,ports,packets\nleaf1,h1,"));
 }
 
+/// Hosts stand for their addresses, and ports have names where somebody asks for them, as on a terminal.
+#[test]
+fn flows_name_hosts_and_ports() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    said(&["flow", "add", "leaf1", "priority=9,ip,in_port=h1,nw_src=h1,nw_dst=h3 actions=output:spine2"]);
+    let shown = said(&["flow", "show", "leaf1", "ip,in_port=h1"]);
+    assert!(shown.ends_with("ip,in_port=0,nw_src=10.0.1.1,nw_dst=10.0.2.1 actions=output:3\n"), "{shown}");
+    let named = said(&["flow", "show", "leaf1", "ip,in_port=h1", "--names"]);
+    assert!(named.ends_with("ip,in_port=h1,nw_src=10.0.1.1,nw_dst=10.0.2.1 actions=output:spine2\n"), "{named}");
+    // What is shown by names is a flow as well.
+    desk.write("flows.txt", &said(&["flow", "show", "leaf1", "--names"]));
+    said(&["flow", "add", "leaf1", "flows.txt"]);
+    assert_eq!(said(&["flow", "show", "leaf1", "ip,in_port=h1"]).lines().count(), 2);
+    let refused = |args: &[&str]| desk.expect(2, args).1;
+    let unknown = refused(&["flow", "add", "leaf1", "ip,nw_src=h9,actions=drop"]);
+    assert!(unknown.contains("no host or service `h9`") && unknown.contains("`h1`"), "{unknown}");
+    let of_file = {
+        desk.write("flows.txt", "ip,nw_src=h2,actions=drop\nip,nw_src=h9,actions=drop\n");
+        refused(&["flow", "add", "leaf1", "flows.txt"])
+    };
+    assert!(of_file.contains("flows.txt:2:"), "{of_file}");
+    // As ovs-ofctl: a group has a type.
+    let group = refused(&["group", "add", "leaf1", "group_id=1,bucket=output:spine1"]);
+    assert!(group.contains("the group has no type") && group.contains("`type=select`"), "{group}");
+    said(&["meter", "add", "leaf1", "meter=1,pktps,band=type=drop,rate=500"]);
+    assert_eq!(said(&["meter", "stats", "leaf1"]).lines().nth(1), said(&["meter", "show", "leaf1"]).lines().nth(1));
+}
+
 #[test]
 fn connections_are_shown_and_explained() {
     if !may_run() {

@@ -46,7 +46,7 @@ fn a_load_finds_its_servers_by_name_and_the_answers_are_shown() {
     assert!(measured["done"].as_u64() > Some(0) && measured["failed"] == 0, "{measured}");
     let rows = shown();
     let (here, there) = (site(&rows, "here"), site(&rows, "there"));
-    assert!(here["answers"].as_u64() > Some(0) && here["share-%"] == 100.0, "{rows}");
+    assert!(here["answers"].as_u64() > Some(0) && here["share-percent"] == 100.0, "{rows}");
     assert_eq!((&there["answers"], &there["backup"]), (&Value::from(0), &Value::from(true)), "{rows}");
     // A site that is drained gets nobody: its backup does.
     desk.expect(0, &["service", "drain", "east", "h2"]);

@@ -56,19 +56,28 @@ fn a_load_is_put_on_a_server_and_measured() {
     let (json, _) = desk.expect(0, &[&["load", &target, "-c", "3", "-o", "json"][..], &quick].concat());
     let result: Value = serde_json::from_str(&json).expect("JSON");
     assert!(result["done"].as_u64() > Some(0) && result["failed"] == 0, "{result}");
-    assert!(result["latency"]["p50_ms"].as_f64() >= Some(1.0), "{result}");
+    assert!(result["latency"]["p50-ms"].as_f64() >= Some(1.0), "{result}");
     assert_eq!((result["clients"].as_u64(), result["series"].as_array().map(Vec::len)), (Some(3), Some(1)));
     let (table, _) = desk.expect(0, &[&["load", &target, "--rate", "100/s", "--poisson"][..], &quick].concat());
     let columns: Vec<&str> = table.split_whitespace().take(5).collect();
-    assert_eq!(columns, ["workload", "rate", "done", "failed", "per_second"], "{table}");
-    assert_eq!((result["seconds"].as_f64(), result["warm_up_seconds"].as_f64()), (Some(0.3), Some(0.0)));
+    assert_eq!(columns, ["workload", "rate", "done", "failed", "per-second"], "{table}");
+    assert_eq!((result["seconds"].as_f64(), result["warm-up-seconds"].as_f64()), (Some(0.3), Some(0.0)));
     assert!(!table.contains("warm-up"), "there was none: {table}");
+    // A scheduler is asked once a connection; who says which connections there are need not hear that.
+    assert!(
+        table.contains("chooses a server once for each connection") && result["connections"] == "keep-alive",
+        "{table}"
+    );
+    for meant in ["--new-connections", "--keep-alive"] {
+        let (table, _) = desk.expect(0, &[&["load", &target, meant][..], &quick].concat());
+        assert!(!table.contains("chooses a server"), "{table}");
+    }
     let warmed = ["load", &target, "--for", "200ms", "--warm-up", "100ms"];
     let (said, _) = desk.expect(0, &warmed);
     assert!(said.contains("Measured for 200ms, after a warm-up of 100ms that does not count"), "{said}");
     let (csv, _) =
         desk.expect(0, &[&["load", &target, "--new-connections", "--series", "-o", "csv"][..], &quick].concat());
-    assert!(csv.starts_with("second,done,failed,p50_ms,p99_ms,max_ms\n0,"), "{csv}");
+    assert!(csv.starts_with("second,done,failed,p50-ms,p99-ms,max-ms\n0,"), "{csv}");
     assert!(ask(&server.addresses[0], "GET / HTTP/1.0\r\n\r\n").contains("endpoint-load-metrics: TEXT "));
     assert_eq!(server.terminate(), Some(0), "SIGTERM is how it ends");
     let (_, said) = desk.expect(1, &[&["load", &target][..], &quick].concat());

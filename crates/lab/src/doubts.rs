@@ -3,6 +3,7 @@
 mod doubt;
 mod hosts;
 mod names;
+mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,6 +39,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
         found.extend(tiny_window(fabric, experiment));
         found.extend(no_round_trips(experiment));
         found.extend(hosts::served_twice(fabric, experiment));
+        found.extend(requests::kept_connections(fabric, experiment));
     }
     found.extend(few_runs(fabric));
     found.extend(unheard_marks(fabric));

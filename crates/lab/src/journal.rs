@@ -37,6 +37,8 @@ struct Asked {
     drivers: Vec<DriverKind>,
     seed: Option<u64>,
     experiments: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cases: Vec<String>,
     time_series: bool,
     hosts: Option<HostCosts>,
 }
@@ -48,6 +50,7 @@ impl Asked {
             drivers: options.drivers.clone(),
             seed: options.seed,
             experiments: options.only.clone(),
+            cases: options.cases.clone(),
             time_series: options.time_series,
             hosts: options.hosts,
         }
@@ -61,6 +64,7 @@ impl Asked {
             (self.drivers != other.drivers, "--sim or --live"),
             (self.seed != other.seed, "--seed"),
             (self.experiments != other.experiments, "--experiment"),
+            (self.cases != other.cases, "--case"),
             (self.hosts != other.hosts, "--machine"),
         ];
         differ.into_iter().find_map(|(differs, name)| differs.then_some(name))
@@ -341,6 +345,7 @@ mod tests {
         let others = [
             (Options { seed: None, ..asked.clone() }, "--seed"),
             (Options { only: Vec::new(), ..asked.clone() }, "--experiment"),
+            (Options { cases: vec!["ecmp".to_owned()], ..asked.clone() }, "--case"),
             (Options { hosts: None, ..asked.clone() }, "--machine"),
             (Options { hosts: Some(HostCosts { byte_ns: 3.1, ..costs }), ..asked.clone() }, "--machine"),
             (Options { drivers: vec![DriverKind::Live], ..asked.clone() }, "--sim or --live"),

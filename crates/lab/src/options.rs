@@ -20,6 +20,8 @@ pub struct Options {
     pub results: PathBuf,
     /// Only the experiments of these names; empty: all.
     pub only: Vec<String>,
+    /// Only the cases that one of these names, by its name or by a value; empty: all.
+    pub cases: Vec<String>,
     /// The `heddle` program, which live runs start as the network's process.
     pub program: PathBuf,
     /// Whether runs are recorded over time where the file names no step for it.
@@ -38,6 +40,7 @@ impl Default for Options {
             threads: 0,
             results: PathBuf::from("results"),
             only: Vec::new(),
+            cases: Vec::new(),
             program: PathBuf::from("heddle"),
             time_series: false,
             hosts: None,

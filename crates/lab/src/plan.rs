@@ -5,6 +5,7 @@
 
 pub(crate) mod controllers;
 mod expectations;
+mod named;
 mod standstill;
 #[cfg(test)]
 mod tests;
@@ -186,6 +187,9 @@ pub(crate) fn traffic_of(case: &Case) -> &Traffic {
 
 /// Lists the runs of `fabric` under `options`, and checks that each of them can be run and judged.
 ///
+/// A case is named by all that distinguishes it (`stride(1), ecmp`), by one value, alone or with its axis (`ecmp`, `spread ecmp`, `spread=ecmp`), or, where none is named so, by a
+/// part of that.
+///
 /// # Errors
 /// If there is nothing to run, a pattern yields no pairs, or an expectation could never be judged.
 pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
@@ -198,6 +202,7 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
         expectations::check(experiment, &of_experiment)?;
         cases.push((index, of_experiment));
     }
+    named::choose(&mut cases, &options.cases)?;
     let mut runs = Vec::new();
     let mut drivers = options.drivers.clone();
     drivers.sort_unstable_by_key(|&driver| std::cmp::Reverse(driver));

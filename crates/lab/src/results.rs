@@ -58,7 +58,16 @@ impl Results {
         let simulator = speed(&records, &timings);
         let environment = Environment { simulator, timings, ..environment };
         let planned_runs = plan.runs.len();
-        Self { network: Network::of(fabric), seed: plan.seed, drivers, planned_runs, experiments, records, environment }
+        Self {
+            network: Network::of(fabric),
+            seed: plan.seed,
+            drivers,
+            planned_runs,
+            experiments,
+            records,
+            environment,
+            file: String::new(),
+        }
     }
 }
 

@@ -43,7 +43,8 @@ pub fn run(source: &Source, fabric: &Fabric, options: &Options, journal: &Journa
             let environment = Environment { made_from, hosts, ..Environment::look(iperf3) };
             let results = Results::new(fabric, &plan, measured, environment);
             let left_out = plan.runs.iter().filter(|run| journal.is_enough(run)).count();
-            let results = Results { planned_runs: results.planned_runs - left_out, ..results };
+            let file = source.text.clone();
+            let results = Results { planned_runs: results.planned_runs - left_out, file, ..results };
             Ok(Ran { results, stopped })
         }
     }

@@ -8,12 +8,14 @@
 //! ([`datapath::Graph::observe`]).
 
 mod filter;
+mod kinds;
 mod observer;
 pub mod pcapng;
 mod session;
 mod target;
 
 pub use filter::{Filter, FilterError};
+pub use kinds::FrameKinds;
 pub use observer::{Direction, Interface, Observer};
 pub use session::Session;
 pub use target::{Target, TargetError};

@@ -2,10 +2,11 @@
 
 use super::network::{Link, Network, text_of};
 use super::{ReadFile, frr, line_of};
-use crate::InterfaceAddress;
 use crate::addresses::Subnet;
 use crate::error::Problems;
 use crate::host_addresses::unusable;
+use crate::host_routes;
+use crate::model::{HostRoute, InterfaceAddress};
 use crate::read::{expected, shown};
 use crate::source::{Lines, Source};
 use crate::tree::{self, Entry, Node, Value};
@@ -14,8 +15,8 @@ use crate::tree::{self, Entry, Node, Value};
 const ROUTERS: [&str; 12] =
     ["frr", "bird", "quagga", "gobgp", "openbgpd", "exabgp", "vyos", "zebra", "bgpd", "ospfd", "holo", "router"];
 
-/// Kinds of nodes that are switches or routers: they forward.
-const FORWARDS: [&str; 4] = ["bridge", "ovs-bridge", "ovs", "rare"];
+/// Kinds of nodes that are switches there, too.
+const FORWARDS: [&str; 3] = ["bridge", "ovs-bridge", "ovs"];
 
 /// What stands in the place of a node at the end of a link, and is none.
 const NO_NODES: [&str; 4] = ["host", "mgmt-net", "macvlan", "dummy"];
@@ -53,11 +54,7 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
         let is_host = kind == "linux";
         let line = Some(line_of(&lines, entry.key_place));
         if !is_host && !FORWARDS.contains(&kind.as_str()) {
-            network.leave_out(
-                "the network operating system: nodes are switches that forward along shortest paths",
-                line,
-                &entry.key,
-            );
+            network.leave_out(NO_ROUTER, line, &entry.key);
         }
         if !network.add_node(&entry.key, &entry.key, is_host) {
             network.note(line, format!("`{}` is there twice", shown(&entry.key)));
@@ -92,12 +89,7 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
                     network.add_key(&entry.key, key, value);
                 }
                 let line = Some(line_of(&lines, key.key_place));
-                let what = if setup.is_renamed {
-                    "`exec` is the program `exec` of a host, with the names that its devices have here (`eth0` is the first link's), and addresses that it adds are the host's own"
-                } else {
-                    "`exec` is the program `exec` of a host"
-                };
-                network.convert(what, line, &entry.key);
+                network.convert(setup.what, line, &entry.key);
                 continue;
             }
             if is_host
@@ -131,6 +123,15 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
     }
     Some(network)
 }
+
+/// What is said of nodes with a network operating system, which may route.
+const NO_ROUTER: &str = "the network operating system: nodes of its kind are switches, which forward frames along shortest paths and route nothing; between subnets, write a host that forwards, with an address for each link, as `r1: { kind: host, forward: true, interfaces: { h1: { ipv4: 10.0.1.254/24 }, h2: { ipv4: 10.0.2.254/24 } } }`";
+
+/// What is said of `exec`.
+const SET_UP: &str =
+    "`exec` sets up a host: its addresses and routes are the host's own (`ipv4:`, `interfaces:`, `routes:`)";
+const SET_UP_AND_RUN: &str = "`exec` is the program `exec` of a host, with the names that its devices have here (`eth0` is the first link's), and addresses and routes that it adds are the host's own";
+const RUN: &str = "`exec` is the program `exec` of a host";
 
 /// What is said of routers whose devices are known, and of those whose are not.
 const CONFIGURED: &str = "addresses of devices in the router's configuration are `interfaces:` of the host, and its files have the names that devices have here (`eth0` is the first link's)";
@@ -208,19 +209,19 @@ fn endpoint(end: &Node) -> Option<(&str, &str)> {
     }
 }
 
-/// What commands that are run in a node once it is there come to: keys of a host, and whether its devices have other names here.
+/// What commands that are run in a node once it is there come to: keys of a host, and what is said of them.
 struct Setup {
     keys: Vec<(&'static str, String)>,
-    is_renamed: bool,
+    what: &'static str,
 }
 
-/// Commands are run each by itself and without a shell, as there. Those that add addresses to devices give the host those, besides the ones that it has.
+/// Commands are run each by itself and without a shell, as there. Those that add addresses and routes give the host those, besides the ones that it has.
 fn setup(node: &Node, devices: &[String], mut addresses: Vec<Vec<InterfaceAddress>>) -> Option<Setup> {
     let Value::List(commands) = &node.value else { return None };
     let commands = commands.iter().map(|command| text(Some(command))).collect::<Option<Vec<_>>>()?;
     addresses.resize(devices.len(), Vec::new());
     let mut is_renamed = false;
-    let mut lines = Vec::new();
+    let (mut lines, mut routes) = (Vec::new(), Vec::new());
     for command in commands.into_iter().filter(|command| !command.trim().is_empty()) {
         let words = words(command)?;
         let renamed: Vec<String> = words.iter().map(|word| renamed(word, devices)).collect();
@@ -231,16 +232,78 @@ fn setup(node: &Node, devices: &[String], mut addresses: Vec<Vec<InterfaceAddres
                     addresses[number].push(address);
                 }
             }
-            _ => lines.push(renamed.iter().map(|word| for_shell(word)).collect::<Vec<_>>().join(" ")),
+            _ => match route_command(&renamed) {
+                Some(RouteCommand::Add(route)) => routes.push((route, renamed)),
+                // There, the management network has the default route; here it is not there.
+                Some(RouteCommand::DeleteDefault) if routes.is_empty() => {}
+                _ => lines.push(renamed),
+            },
         }
     }
+    let is_near = |(route, _): &(HostRoute, Vec<String>)| is_near(route, &addresses);
+    // The others fail there, too, unless another command comes before them.
+    let (routes, far): (Vec<_>, Vec<_>) = routes.into_iter().partition(is_near);
+    lines.extend(far.into_iter().map(|(_, words)| words));
     let mut keys = interface_keys(&addresses, is_renamed || addresses.iter().any(|own| !own.is_empty()));
-    if !lines.is_empty() {
-        let run: Vec<String> = ["sh", "-c", EACH, "exec"].map(str::to_owned).into_iter().chain(lines).collect();
-        let run: Vec<String> = run.iter().map(|word| text_of(word)).collect();
-        keys.push(("programs", format!("{{ exec: {{ run: [{}], restart: never }} }}", run.join(", "))));
+    if !routes.is_empty() {
+        let routes: Vec<String> = routes.iter().map(|(route, _)| text_of(&route.to_string())).collect();
+        keys.push(("routes", format!("[{}]", routes.join(", "))));
     }
-    (!keys.is_empty()).then_some(Setup { keys, is_renamed })
+    let what = match (lines.is_empty(), is_renamed || !keys.is_empty()) {
+        (true, _) => SET_UP,
+        (false, true) => SET_UP_AND_RUN,
+        (false, false) => RUN,
+    };
+    if !lines.is_empty() {
+        keys.push(("programs", program(lines)));
+    }
+    (!keys.is_empty()).then_some(Setup { keys, what })
+}
+
+/// The program that runs commands: one by itself, several one after the other.
+fn program(mut lines: Vec<Vec<String>>) -> String {
+    let run = if lines.len() == 1 {
+        lines.remove(0)
+    } else {
+        let in_line = |words: Vec<String>| words.iter().map(|word| for_shell(word)).collect::<Vec<_>>().join(" ");
+        ["sh", "-c", EACH, "exec"].map(str::to_owned).into_iter().chain(lines.into_iter().map(in_line)).collect()
+    };
+    let run: Vec<String> = run.iter().map(|word| text_of(word)).collect();
+    format!("{{ exec: {{ run: [{}], restart: never }} }}", run.join(", "))
+}
+
+/// What a command of `ip route` does, of what a host can have by itself.
+enum RouteCommand {
+    Add(HostRoute),
+    DeleteDefault,
+}
+
+fn route_command(words: &[String]) -> Option<RouteCommand> {
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !["-4", "-6"].contains(word)).collect();
+    match words[..] {
+        ["ip", "r" | "ro" | "route", "del" | "delete", "default", ..] => Some(RouteCommand::DeleteDefault),
+        ["ip", "r" | "ro" | "route", "add" | "replace", ref rest @ ..] => {
+            let route = host_routes::parse(&rest.join(" "))?;
+            let is_subnet = host_routes::first_of(route.destination) == route.destination.address;
+            // Without a next hop, `default` may be of either version.
+            let is_known = route.via.is_some_and(|via| via.is_ipv4() == route.destination.address.is_ipv4());
+            (is_subnet && is_known).then_some(RouteCommand::Add(route))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a host with these addresses reaches the next hop; one without has 10.0.0.0/8.
+fn is_near(route: &HostRoute, addresses: &[Vec<InterfaceAddress>]) -> bool {
+    let subnet = |own: &InterfaceAddress, address| {
+        host_routes::first_of(InterfaceAddress { address, prefix: own.prefix }) == host_routes::first_of(*own)
+    };
+    let Some(via) = route.via else { return false };
+    let mut own = addresses.iter().flatten().filter(|own| own.address.is_ipv4() == via.is_ipv4()).peekable();
+    match (own.peek(), via) {
+        (None, std::net::IpAddr::V4(via)) => via.octets()[0] == 10,
+        _ => own.any(|own| subnet(own, via)),
+    }
 }
 
 /// Keys of a host for the addresses of its devices; with several, it has a device each, as there, where somebody speaks of them.

@@ -5,6 +5,7 @@
 mod clab;
 mod frr;
 mod graphml;
+mod latin;
 mod mininet;
 mod network;
 mod python;

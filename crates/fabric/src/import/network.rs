@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{Imported, Note};
+use super::{Imported, Note, latin};
 use crate::check::parse;
 use crate::escape::escaped;
 use crate::names::{canonical, is_name, reaches};
@@ -312,7 +312,7 @@ fn root(part: &mut [usize], mut node: usize) -> usize {
 /// A name with what may stand in one.
 fn cleaned(name: &str, prefix: &str) -> String {
     let good = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
-    let mut clean: String = name.trim().chars().map(good).take(NAME_MAX).collect();
+    let mut clean: String = latin::plain(name.trim()).chars().map(good).take(NAME_MAX).collect();
     if !clean.starts_with(|c: char| c.is_ascii_alphabetic()) {
         clean.insert_str(0, prefix);
     }

@@ -37,19 +37,18 @@ topology:
     - endpoints: [\"ceos:eth4\", \"host:ceos-eth4\"]
 ";
     let (made, notes) = imported("srl.clab.yml", text);
-    let expected = "  srl: switch\n  ceos: switch\n  client1: { kind: host, forward: true, interfaces: { 0: { ipv4: \"10.0.0.1/24\" }, 1: {} }, programs: { exec: { run: [EACH], restart: never } } }\n  router: { kind: host, image: \"docker://frrouting/frr\" }\nlinks:\n  \
+    let expected = "  srl: switch\n  ceos: switch\n  client1: { kind: host, forward: true, interfaces: { 0: { ipv4: \"10.0.0.1/24\" }, 1: {} }, programs: { exec: { run: [LINE], restart: never } } }\n  router: { kind: host, image: \"docker://frrouting/frr\" }\nlinks:\n  \
                     - { between: [srl, ceos] }\n  - { between: [srl, client1] }\n  - { between: [ceos, router] }\n  \
                     - { between: [ceos, client1] }\n";
-    let each = r#""sh", "-c", "failed=0; for line do sh -c \"$line\" || { echo \"failed with $?: $line\" >&2; failed=1; }; done; exit $failed", "exec""#;
-    let lines = r#""sh -c 'echo $PATH; sysctl net.ipv4.conf.eth1.forwarding=1'""#;
-    assert_eq!(made, expected.replace("EACH", &format!("{each}, {lines}")));
+    let line = r#""sh", "-c", "echo $PATH; sysctl net.ipv4.conf.eth1.forwarding=1""#;
+    assert_eq!(made, expected.replace("LINE", line));
     let notes = notes.join("\n");
     for expected in [
         "3: `defaults`: only the kind and the image",
         "5: images: hosts have this machine's programs, unless one has an `image` (ceos, client1, srl; also in lines 6, 8)",
-        "5: the network operating system: nodes are switches that forward along shortest paths (ceos, srl; also in line 6)",
+        "5: the network operating system: nodes of its kind are switches, which forward frames along shortest paths and route nothing; between subnets, write a host that forwards",
         "10: what an image starts by itself: the host's `programs:` start its routing daemons",
-        "9: `exec` is the program `exec` of a host, with the names that its devices have here (`eth0` is the first link's), and addresses",
+        "9: `exec` is the program `exec` of a host, with the names that its devices have here (`eth0` is the first link's), and addresses and routes",
         "15: `mtu` of a link",
         "18: a link to `host` of the machine",
     ] {
@@ -87,10 +86,46 @@ fn commands_of_containerlab_are_one_each() {
     let own = fabric.topology.address(fabric.topology.node("a").unwrap()).unwrap();
     assert_eq!((own.ipv4.to_string(), own.ipv6.to_string()), ("192.168.1.1".to_owned(), "fd00:1::1".to_owned()));
     assert_eq!(fabric.setups["a"].addresses[0].to_string(), "10.0.0.1/32");
-    assert_eq!(fabric.setups["a"].programs[0].run[4..], ["ip a add 10.0.0.2/32 dev lo"]);
+    assert_eq!(fabric.setups["a"].programs[0].run, ["ip", "a", "add", "10.0.0.2/32", "dev", "lo"]);
     // What cannot be read is left out, and said.
     let (lines, notes) = run(r#"["echo 'a"]"#);
     assert!(lines.is_empty() && notes > 0, "{lines:?}");
+}
+
+/// Routes were commands in a shell's loop, which came after programs that need them.
+#[test]
+fn routes_that_commands_of_containerlab_add_are_the_hosts() {
+    let of = |exec: &str| {
+        let text = format!(
+            "topology:\n  nodes:\n    a: {{ kind: linux, exec: [{exec}] }}\n    b: {{ kind: linux }}\n  links: [{{ endpoints: [\"a:eth1\", \"b:eth1\"] }}]\n"
+        );
+        let (made, notes) = imported("two.clab.yml", &text);
+        let a = made.lines().next().unwrap_or_default().trim().to_owned();
+        (a, notes.join("\n"))
+    };
+    let (a, notes) = of(
+        "ip addr add 10.0.1.1/24 dev eth1, ip route del default, ip route replace default via 10.0.1.254 dev eth1, ip r add 10.9.0.0/16 via 10.0.1.2, ip -6 addr add fd00:1::1/64 dev eth1, ip -6 route add default via fd00:1::9",
+    );
+    let routes = r#"["0.0.0.0/0 via 10.0.1.254 dev eth0", "10.9.0.0/16 via 10.0.1.2", "::/0 via fd00:1::9"]"#;
+    let routes = routes.replace("0.0.0.0/0", "default").replace("::/0", "default");
+    assert_eq!(a, format!("a: {{ kind: host, ipv4: \"10.0.1.1/24\", ipv6: \"fd00:1::1/64\", routes: {routes} }}"));
+    assert!(notes.contains("4: `exec` is") || notes.contains("3: `exec` sets up a host"), "{notes}");
+    let (a, _) = of("ip route add 10.9.0.0/16 via 10.0.0.2");
+    assert_eq!(a, r#"a: { kind: host, routes: ["10.9.0.0/16 via 10.0.0.2"] }"#);
+    // What the host could not have, or has to have at another time, stays a command.
+    for line in [
+        "ip route add default via 192.168.1.1",
+        "ip route add 10.9.0.0/16 dev eth0",
+        "ip route add 10.9.0.1/16 via 10.0.0.2",
+        "ip route add 10.9.0.0/16 via 10.0.0.2 table 5",
+    ] {
+        let (a, _) = of(line);
+        let words: Vec<String> = line.split(' ').map(|word| format!("\"{word}\"")).collect();
+        assert_eq!(
+            a,
+            format!("a: {{ kind: host, programs: {{ exec: {{ run: [{}], restart: never }} }} }}", words.join(", "))
+        );
+    }
 }
 
 #[test]
@@ -167,6 +202,16 @@ fn routers_of_containerlab_have_the_devices_of_their_configuration() {
     );
 }
 
+/// `Zürich` was `Z-rich`.
+#[test]
+fn names_keep_their_letters_without_the_marks() {
+    let text = "<graphml><graph><node id=\"Zürich\"/><node id=\"Gießen\"/><node id=\"Tromsø\"/><node id=\"東京\"/>\
+                <edge source=\"Zürich\" target=\"Gießen\"/><edge source=\"Zürich\" target=\"Tromsø\"/><edge source=\"Zürich\" target=\"東京\"/></graph></graphml>";
+    let (made, notes) = imported("cities.graphml", text);
+    assert!(made.starts_with("  Zurich: switch\n  Giessen: switch\n  Tromso: switch\n  s: switch\n"), "{made}");
+    assert!(notes.join("\n").contains("Zürich is Zurich"), "{notes:?}");
+}
+
 #[test]
 fn a_graph_is_a_network_of_switches_with_a_host_each() {
     let text = r#"<?xml version="1.0" encoding="utf-8"?>
@@ -208,7 +253,7 @@ fn a_graph_is_a_network_of_switches_with_a_host_each() {
 #[test]
 fn a_program_of_mininet_is_run_as_far_as_it_makes_a_network() {
     let text = "\
-from mininet.topo import Topo
+from mininet.topo import Topo; from lab import nobody
 
 class MyTopo( Topo ):
     \"\"\"addHost('not', 'this')\"\"\"
@@ -249,7 +294,7 @@ topos = { 'mytopo': ( lambda: MyTopo() ) }
 fn addresses_and_sysctls_of_hosts_are_kept_if_they_fit() {
     let text = |ip: &str| {
         format!(
-            "net.addHost('a', ip='{ip}/24', mac='02:00:00:00:00:07')\nnet.addHost('b', ip=address)\nnet.addSwitch('s')\nnet.addLink('a', 's')\nnet.addLink('b', 's')\n"
+            "net.addHost('a', ip='{ip}/24', mac='02:00:00:00:00:07')\nfrom lab import address; net.addHost('b', ip=address)\nnet.addSwitch('s')\nnet.addLink('a', 's')\nnet.addLink('b', 's')\n"
         )
     };
     let (made, notes) = imported("x.py", &text("10.0.7.1"));

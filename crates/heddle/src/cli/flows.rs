@@ -31,7 +31,8 @@ pub enum FlowAction {
     /// One with the table, priority and match of another takes its place. Either all are added, or, if one of them is wrong, none. A switch that had no
     /// tables gets them, with the flow `priority=0 actions=NORMAL`: what no other flow is for goes along the routes. Packets and programs go on meanwhile.
     ///
-    /// A port is named by its number (`heddle show links` has it) or by the node that it leads to.
+    /// A port is named by its number, which counts from 0 (`heddle port show SWITCH` lists them), or by the node that it leads to: `in_port=h1`, `output:spine1`. A host or a
+    /// service may stand for its address in what a flow matches: `nw_src=h1`, `dl_dst=h2`.
     #[command(after_help = ADD_EXAMPLES)]
     Add(Flows),
     /// Give flows other actions, as `ovs-ofctl mod-flows` does: those that match no more than is said; their counters go on
@@ -44,6 +45,9 @@ pub enum FlowAction {
     )]
     Del(FlowsMeant),
     /// Show flows, as `ovs-ofctl dump-flows` does: those that match no more than is said; without any, all
+    ///
+    /// On a terminal ports have the names of the nodes that they lead to, and through a pipe their numbers, which count from 0 (`heddle port show SWITCH` lists them). `flow add`
+    /// takes both.
     #[command(
         alias = "list",
         after_help = "Examples:\n  heddle flow show leaf1\n  heddle flow show leaf1 'table=0,tcp' -o json\n  heddle flow show leaf1 out_port=spine1"
@@ -56,6 +60,7 @@ Examples:
   heddle flow add leaf1 'priority=10,tcp,tp_dst=80,actions=drop'
   heddle flow add leaf1 'ip,nw_dst=10.0.1.9,actions=mod_nw_dst:10.0.1.2,normal'
   heddle flow add leaf1 'idle_timeout=60,in_port=h1,udp,actions=output:spine1'
+  heddle flow add leaf1 'ip,nw_src=h1,nw_dst=h2,actions=drop'
   heddle flow add leaf1 flows.txt               # as ovs-ofctl add-flows
   heddle flow show leaf1 | heddle flow add leaf2 -";
 
@@ -90,6 +95,12 @@ pub struct FlowsShown {
     /// Which flows
     #[arg(value_name = "FLOWS")]
     pub flows: Option<String>,
+    /// Name ports by the nodes that they lead to, through a pipe as well
+    #[arg(long, conflicts_with = "no_names")]
+    pub names: bool,
+    /// Show numbers of ports, on a terminal as well
+    #[arg(long)]
+    pub no_names: bool,
 }
 
 #[derive(Debug, Args)]
@@ -103,6 +114,9 @@ pub struct Group {
 #[derive(Debug, Subcommand)]
 pub enum GroupAction {
     /// Add groups, as `ovs-ofctl add-group` does
+    ///
+    /// The type says what becomes of a packet: `select`, it goes to one bucket, by its connection; `all`, each bucket gets a copy; `ff` (fast failover), it goes to the first bucket
+    /// whose `watch_port` is up; `indirect`, there is but one bucket.
     #[command(
         after_help = "Examples:\n  heddle group add leaf1 \\\n    'group_id=1,type=select,bucket=output:spine1,bucket=output:spine2'"
     )]
@@ -172,7 +186,7 @@ pub enum MeterAction {
     #[command(visible_alias = "delete", after_help = "Example: heddle meter del leaf1 meter=1")]
     Del(MetersMeant),
     /// Show meters and what they have counted, as `ovs-ofctl dump-meters` and `meter-stats` do
-    #[command(alias = "list")]
+    #[command(aliases = ["list", "stats"])]
     Show(GroupsShown),
 }
 

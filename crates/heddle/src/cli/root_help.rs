@@ -17,9 +17,9 @@ FILES
                       its JSON Schema
   machine.json        what hosts cost this machine, as `heddle calibrate` has
                       measured it
-  results/NAME/       report.html, summary.json, samples.jsonl and machine.json
-                      of the last run; journal.jsonl while it goes on, or if it
-                      did not end
+  results/NAME/       report.html, summary.json, samples.jsonl, machine.json
+                      and the file (fabric.yaml) of the last run;
+                      journal.jsonl while it goes on, or if it did not end
   results/NAME-TIME/  the same of earlier runs
 
 ENVIRONMENT

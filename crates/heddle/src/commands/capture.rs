@@ -38,6 +38,8 @@ struct Outcome {
     is_complete: bool,
     /// Why it has, if nobody asked for it here.
     why_ended: String,
+    /// Which frames passed that the filter did not let through.
+    unmatched: String,
     /// Why not all is written, if so: nobody reads any more, or whoever does stands still.
     unwritten: Option<Written>,
 }
@@ -56,7 +58,7 @@ pub fn capture(args: &Capture, format: Format) -> Result<(), Report> {
     if let Some(file) = &args.simulated.sim {
         let open = || if is_text { Ok(Output::text(format)) } else { Output::open(args.write.as_deref()) };
         let outcome = simulated::capture(args, file, &open, &interrupted)?;
-        report(&outcome, args.count, interrupted.load(Ordering::Relaxed));
+        report(&outcome, args, interrupted.load(Ordering::Relaxed));
         return Ok(());
     }
     let instance = connect(&running(args.network.name.as_deref(), "`heddle capture --name NETWORK ..`")?)?;
@@ -72,7 +74,7 @@ pub fn capture(args: &Capture, format: Format) -> Result<(), Report> {
     let hint = if !is_text && args.write.is_none() { BINARY } else { "" };
     eprintln!("Capturing at {}{hint}; {}", listed(&stream.ports), how_it_ends(args));
     let outcome = copy(stream, &mut output, args.lasts, &interrupted)?;
-    report(&outcome, args.count, interrupted.load(Ordering::Relaxed));
+    report(&outcome, args, interrupted.load(Ordering::Relaxed));
     Ok(())
 }
 
@@ -126,7 +128,8 @@ fn copy(
         while let Some((whole, block)) = blocks.take_block().map_err(|error| miette!("{error}"))? {
             match block {
                 Block::Packet { .. } => outcome.frames += u64::from(outcome.unwritten.is_none()),
-                Block::Statistics { dropped, comment } => {
+                Block::Statistics { dropped, comment, unmatched } => {
+                    outcome.unmatched.push_str(unmatched);
                     outcome.lost += dropped;
                     outcome.is_complete = true;
                     comment.clone_into(&mut outcome.why_ended);
@@ -148,11 +151,11 @@ fn copy(
 }
 
 /// The closing line, for whoever looks at standard error.
-fn report(outcome: &Outcome, count: Option<u64>, is_interrupted: bool) {
-    let Outcome { frames, lost, is_complete, why_ended, unwritten } = outcome;
+fn report(outcome: &Outcome, args: &Capture, is_interrupted: bool) {
+    let Outcome { frames, lost, is_complete, why_ended, unwritten, unmatched } = outcome;
     let plural = if *frames == 1 { "" } else { "s" };
     let lost = if *is_complete { format!(", {lost} lost by the capture") } else { String::new() };
-    let is_asked_for = is_interrupted || count.is_some_and(|count| *frames >= count);
+    let is_asked_for = is_interrupted || args.count.is_some_and(|count| *frames >= count);
     let why = match (unwritten, is_asked_for) {
         (Some(Written::StandsStill), _) => "whoever reads them takes no more: the last of them are not written",
         (Some(_), _) | (None, true) => "",
@@ -161,4 +164,27 @@ fn report(outcome: &Outcome, count: Option<u64>, is_interrupted: bool) {
     };
     let mark = if why.is_empty() { "" } else { "; " };
     eprintln!("{frames} frame{plural} captured{lost}{mark}{}", harmless(why));
+    if *frames == 0 && unwritten.is_none() && (*is_complete || args.simulated.sim.is_some()) {
+        eprintln!("{}", why_empty(&args.filter.join(" "), unmatched));
+    }
+}
+
+/// What went by where nothing was captured.
+fn why_empty(filter: &str, unmatched: &str) -> String {
+    match unmatched {
+        "" => "No frame passed there meanwhile, of whatever kind".to_owned(),
+        kinds => format!("Frames passed that the filter `{}` does not match: {}", harmless(filter), harmless(kinds)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::why_empty;
+
+    #[test]
+    fn an_empty_capture_says_what_went_by() {
+        let said = why_empty("udp port 53", "12 IPv4, 3 ARP");
+        assert_eq!(said, "Frames passed that the filter `udp port 53` does not match: 12 IPv4, 3 ARP");
+        assert!(why_empty("", "").starts_with("No frame passed there"));
+    }
 }

@@ -292,6 +292,7 @@ fn refuse_options_of_runs(args: &Compare, folder: &Path) -> Result<(), Report> {
     let Running { threads, results, resume, overwrite, machine, quiet: _ } = &args.running;
     let given = [
         ("--seed", args.choice.seed.is_some()),
+        ("--case", !args.choice.cases.is_empty()),
         ("--threads", threads.is_some()),
         ("--results", results.is_some()),
         ("--resume", *resume),

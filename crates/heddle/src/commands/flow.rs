@@ -6,16 +6,17 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use fabric::{FlowCommand, FlowInput, find_switch, selection, table_changes};
+use fabric::{Fabric, FlowCommand, FlowInput, find_switch, selection, table_changes};
 use live::control::{FlowEntry, GroupCounters, MeterEntry, SwitchConnections, SwitchFlows};
 use live::{Error, Instance};
 use miette::{Context as _, IntoDiagnostic, Report, miette};
 use serde_json::json;
 use topology::{NodeId, Topology};
-use vswitch::flow_table::PRIORITY;
+use vswitch::flow_table::{PRIORITY, Ports};
 
 use super::explain;
 use super::instance::{connect, definition, running};
+use super::trace::host_names;
 use crate::cli::{Flow, FlowAction, FlowsShown, Format, Group, GroupAction, Meter, MeterAction};
 use crate::output::{Rows, fitting, print_json, put, with_hyphens};
 
@@ -29,14 +30,18 @@ pub fn flow(args: &Flow, format: Format) -> Result<(), Report> {
         FlowAction::Del(flows) => {
             change(&flows.switch, (FlowCommand::Delete, flows.strict), &all_if_none(&flows.flows))
         }
-        FlowAction::Show(FlowsShown { switch, flows }) => {
+        FlowAction::Show(FlowsShown { switch, flows, names, no_names }) => {
             let wanted = flows.as_deref().unwrap_or_default();
+            let now = definition(&instance)?;
             if let Some(switch) = switch {
-                let now = definition(&instance)?;
                 let node = find_switch(&now.topology, switch).map_err(|error| explain(error.into()))?;
                 selection((&now.topology, node), wanted)?;
             }
-            put(&self::flows(&instance.flows(switch.as_deref(), wanted).map_err(explain)?, switch.as_deref(), format))
+            let mut all = instance.flows(switch.as_deref(), wanted).map_err(explain)?;
+            if format == Format::Table && are_named(*names, *no_names) {
+                name_ports(&mut all, &now.topology);
+            }
+            put(&self::flows(&all, switch.as_deref(), format))
         }
     }
 }
@@ -54,8 +59,13 @@ pub fn group(args: &Group, format: Format) -> Result<(), Report> {
         }
         GroupAction::Show(shown) => {
             let switch = shown.switch.as_deref();
-            let nothing = || Ok(no_groups(switch, &definition(&instance)?.topology));
-            show_groups(&instance.flows(switch, "").map_err(explain)?, &nothing, format)
+            let now = definition(&instance)?;
+            let nothing = || Ok(no_groups(switch, &now.topology));
+            let mut all = instance.flows(switch, "").map_err(explain)?;
+            if format == Format::Table && are_named(false, false) {
+                name_ports(&mut all, &now.topology);
+            }
+            show_groups(&all, &nothing, format)
         }
     }
 }
@@ -75,6 +85,26 @@ pub fn meter(args: &Meter, format: Format) -> Result<(), Report> {
     }
 }
 
+/// Whether ports are shown by name: on a terminal, as by ovs-ofctl, unless somebody says otherwise.
+pub fn are_named(names: bool, no_names: bool) -> bool {
+    names || (!no_names && lab::terminal::columns().is_some())
+}
+
+/// Gives ports of flows and groups their names, by which they are understood as well.
+pub fn name_ports(all: &mut [SwitchFlows], topology: &Topology) {
+    for SwitchFlows { switch, entries, groups, .. } in all {
+        let Ok(node) = find_switch(topology, switch) else { continue };
+        let ports = Ports::of(topology, node);
+        for entry in entries {
+            entry.matching = ports.named_in(&entry.matching);
+            entry.actions = ports.named_in(&entry.actions);
+        }
+        for group in groups {
+            *group = ports.named_in(group);
+        }
+    }
+}
+
 /// Without a text all are meant, which an empty text says.
 fn all_if_none(texts: &[String]) -> Vec<String> {
     if texts.is_empty() { vec![String::new()] } else { texts.to_vec() }
@@ -85,7 +115,8 @@ const INPUT_MAX: u64 = 5 << 20;
 
 /// What stands on the command line, or, for `-` and for the name of a file, its lines that are neither empty nor comments, nor the name of a switch, which
 /// stands above the flows that `flow show` prints.
-fn inputs(words: &[String], topology: &Topology) -> Result<Vec<FlowInput>, Report> {
+fn inputs(words: &[String], fabric: &Fabric) -> Result<Vec<FlowInput>, Report> {
+    let topology = &fabric.topology;
     let mut inputs = Vec::new();
     for word in words {
         let (name, text) = if word == "-" {
@@ -100,9 +131,10 @@ fn inputs(words: &[String], topology: &Topology) -> Result<Vec<FlowInput>, Repor
             let file = File::open(word).into_diagnostic().wrap_err_with(|| format!("cannot read {word}"))?;
             (word.as_str(), read(word, file)?)
         } else {
-            inputs.push(FlowInput::of_command_line(word.clone()));
+            inputs.push(FlowInput::of_command_line(host_names::with_addresses(fabric, word)?));
             continue;
         };
+        let text = host_names::with_known_addresses(fabric, &text);
         let is_heading = |input: &FlowInput| {
             let heading = input.text().strip_suffix(':');
             heading.is_some_and(|name| find_switch(topology, name).is_ok())
@@ -148,7 +180,7 @@ fn change(
     format: Format,
 ) -> Result<(), Report> {
     let now = definition(instance)?;
-    let inputs = inputs(words, &now.topology)?;
+    let inputs = inputs(words, &now)?;
     let node = find_switch(&now.topology, switch).map_err(|error| explain(Error::from(error)))?;
     // Here it can be shown where a mistake is.
     table_changes((&now.topology, node), command, &inputs)?;

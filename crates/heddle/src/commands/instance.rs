@@ -430,14 +430,40 @@ pub fn running(name: Option<&str>, how: &str) -> Result<String, Report> {
         1 => Ok(names.remove(0)),
         _ => {
             let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            let meant = names[meant(&line, &names)].as_str();
             // `down` may mean all of them.
-            let shown = naming(&line, &names[0]).filter(|_| how.contains("--name NETWORK"));
-            let how = shown.unwrap_or_else(|| how.replace("NETWORK", &names[0]));
-            let shell = format!("`export HEDDLE_NETWORK={}` does for all commands of a shell", names[0]);
+            let shown = naming(&line, meant).filter(|_| how.contains("--name NETWORK"));
+            let how = shown.unwrap_or_else(|| how.replace("NETWORK", meant));
+            let shell = format!("`export HEDDLE_NETWORK={meant}` does for all commands of a shell");
             let help = format!("say which one: {how}; {shell}");
             Err(miette!(help = harmless(&help), "several networks are running: {}", names.join(", ")))
         }
     }
+}
+
+/// So many networks are looked into for what a command line names.
+const LOOKED_INTO: usize = 16;
+
+/// Which of the networks has most of what a command line names: hosts, switches and services.
+fn meant(line: &[String], networks: &[String]) -> usize {
+    let known = |network: &String| {
+        let fabric = connect(network).and_then(|instance| definition(&instance)).ok();
+        fabric.map_or(0, |fabric| named(line, &fabric))
+    };
+    let counts: Vec<usize> = networks.iter().take(LOOKED_INTO).map(known).collect();
+    let most = counts.iter().max().copied().unwrap_or(0);
+    counts.iter().position(|count| *count == most).unwrap_or(0)
+}
+
+/// How many words of a command line are names of a network's nodes and services, or begin with one, as `h1:80` and `h1-s1` do.
+fn named(line: &[String], fabric: &Fabric) -> usize {
+    let is_known =
+        |name: &str| fabric.topology.node(name).is_some() || fabric.services.iter().any(|service| service.name == name);
+    let is_one = |word: &&String| {
+        let mut ends = word.match_indices([':', '-', '/']).map(|(at, _)| at);
+        is_known(word) || ends.any(|at| is_known(&word[..at]))
+    };
+    line.iter().skip(2).filter(is_one).count()
 }
 
 /// The command line with the name of a network in it; `None` if options stand before the command.
@@ -486,7 +512,26 @@ pub fn readings(instance: &Instance, has_any: impl Fn(&Counters) -> bool) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::naming;
+    use super::{named, naming};
+
+    #[test]
+    fn words_of_a_command_are_looked_for_in_a_network() {
+        let text = "nodes: { h1: host, h2: host, s1: switch }\nlinks: [{ between: [h1, s1] }, { between: [h2, s1] }]\n\
+                    services: { web: { address: '10.1.0.80:80', servers: [h2] } }\n";
+        let source = fabric::Source { name: "net".to_owned(), text: text.to_owned() };
+        let fabric = fabric::parse(&source).expect("a file");
+        for (line, expected) in [
+            ("heddle ping h1 h2", 2),
+            ("heddle service drain web h9", 1),
+            ("heddle capture h1-s1", 1),
+            ("heddle exec h1 heddle load web:80", 2),
+            ("heddle show services", 0),
+            ("heddle h1", 0),
+        ] {
+            let line: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(named(&line, &fabric), expected, "{line:?}");
+        }
+    }
 
     #[test]
     fn a_network_is_named_behind_the_command() {

@@ -24,17 +24,20 @@ const COLUMNS: [&str; 12] = [
     "rate",
     "done",
     "failed",
-    "per_second",
-    "mean_ms",
-    "p50_ms",
-    "p90_ms",
-    "p99_ms",
-    "p999_ms",
-    "max_ms",
+    "per-second",
+    "mean-ms",
+    "p50-ms",
+    "p90-ms",
+    "p99-ms",
+    "p999-ms",
+    "max-ms",
 ];
 
 /// A load that is at work for more of its time, in percent, may be what limits a service.
 const BUSY_PERCENT: u64 = 95;
+
+/// What is to be known of figures of a service.
+const KEPT: &str = "Connections stayed open for further requests: the scheduler of a service chooses a server once for each connection, and was asked no more (`--new-connections` opens one for each request; `--keep-alive` says that this is meant)";
 
 /// The port of a target that names none.
 const HTTP_PORT: u16 = 80;
@@ -255,6 +258,9 @@ fn summary(args: &Load, measured: &Measured) -> Rows {
             args.warm_up
         ));
     }
+    if !(args.new_connections || args.keep_alive) {
+        rows.remark(KEPT.to_owned());
+    }
     rows.push([
         args.workload.name().into(),
         clients,
@@ -273,7 +279,7 @@ fn summary(args: &Load, measured: &Measured) -> Rows {
 }
 
 fn series(measured: &Measured) -> Rows {
-    let mut rows = Rows::new(&["second", "done", "failed", "p50_ms", "p99_ms", "max_ms"]);
+    let mut rows = Rows::new(&["second", "done", "failed", "p50-ms", "p99-ms", "max-ms"]);
     for (index, second) in measured.series().iter().enumerate() {
         let [p50, p99, max] = [second.p50, second.p99, second.max].map(ms);
         rows.push([index.into(), second.done.into(), second.failed.into(), p50, p99, max]);
@@ -285,29 +291,30 @@ fn series(measured: &Measured) -> Rows {
 fn whole(args: &Load, measured: &Measured) -> Value {
     let quantiles = |latencies: &Latencies| {
         json!({
-            "min_ms": ms(latencies.min()),
-            "mean_ms": ms(latencies.mean()),
-            "p50_ms": ms(latencies.quantile(0.5)),
-            "p90_ms": ms(latencies.quantile(0.9)),
-            "p99_ms": ms(latencies.quantile(0.99)),
-            "p999_ms": ms(latencies.quantile(0.999)),
-            "max_ms": ms(latencies.max()),
+            "min-ms": ms(latencies.min()),
+            "mean-ms": ms(latencies.mean()),
+            "p50-ms": ms(latencies.quantile(0.5)),
+            "p90-ms": ms(latencies.quantile(0.9)),
+            "p99-ms": ms(latencies.quantile(0.99)),
+            "p999-ms": ms(latencies.quantile(0.999)),
+            "max-ms": ms(latencies.max()),
         })
     };
     let (clients, rate) = clients_and_rate(args);
     let failures: Map<String, Value> =
-        measured.failures().iter().map(|(kind, count)| (kind.name().to_owned(), count.into())).collect();
+        measured.failures().iter().map(|(kind, count)| (kind.name().replace('_', "-"), count.into())).collect();
     let mut page = json!({
         "workload": args.workload.name(),
+        "connections": if args.new_connections { "new" } else { "keep-alive" },
         "clients": clients,
         "rate": rate,
         "seconds": measured.window().as_secs_f64(),
-        "warm_up_seconds": args.warm_up.as_secs_f64(),
+        "warm-up-seconds": args.warm_up.as_secs_f64(),
         "done": measured.done(),
         "failed": measured.failures().total(),
         "failures": failures,
-        "per_second": tenth(measured.per_second()),
-        "bytes_per_second": tenth(measured.bytes_per_second()),
+        "per-second": tenth(measured.per_second()),
+        "bytes-per-second": tenth(measured.bytes_per_second()),
         "latency": quantiles(measured.latency()),
         "service": quantiles(measured.service()),
         "series": series(measured).objects(),

@@ -12,6 +12,7 @@ use super::describe::note_doubts;
 use super::{file, located, signals};
 use crate::Ending;
 use crate::cli::{self, Choice, Format, Run, Running, Selection};
+use crate::natural;
 use crate::output::put;
 
 /// Runs the experiments of a file, prints the table, writes the report.
@@ -203,7 +204,7 @@ fn write_page(path: &Path, html: &str) -> Result<(), Report> {
 
 /// Two folders of results beside each other.
 fn side_by_side(args: &cli::Report, format: Format) -> Result<Ending, Report> {
-    let [a, b] = &args.compare[..] else { return Err(miette!("--compare takes two folders")) };
+    let [a, b] = &args.compare[..] else { return Err(second_folder(args.compare.first().map(PathBuf::as_path))) };
     let (of_a, of_b) = (lab::load(a)?, lab::load(b)?);
     let both = SideBySide::of((a.display().to_string(), &of_a), (b.display().to_string(), &of_b))?;
     if let Some(page) = &args.write {
@@ -215,6 +216,33 @@ fn side_by_side(args: &cli::Report, format: Format) -> Result<Ending, Report> {
         Format::Csv => both.csv(),
     })?;
     Ok(Ending::Passed)
+}
+
+/// What `--compare` lacks, with an example of results that are there.
+fn second_folder(first: Option<&Path>) -> Report {
+    let beside = match first.and_then(Path::parent) {
+        None => Path::new("results"),
+        Some(here) if here.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+    };
+    let name = |path: &Path| path.strip_prefix(".").unwrap_or(path).display().to_string();
+    let entries = beside.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let results = entries.filter(|path| path.join(lab::SUMMARY).exists()).map(|path| name(&path));
+    let mut others: Vec<String> = results.filter(|path| Some(path) != first.map(name).as_ref()).collect();
+    others.sort_by(|a, b| natural::compare(a, b));
+    // Earlier results of a file are called like the last ones.
+    let is_earlier = |path: &String| first.is_some_and(|first| path.starts_with(&name(first)));
+    let earlier = others.iter().position(is_earlier).unwrap_or(0);
+    let at = |number: usize, otherwise: &str| others.get(number).cloned().unwrap_or_else(|| otherwise.to_owned());
+    let (lacks, a, b) = match first {
+        Some(first) => ("got one: the second one is missing", name(first), at(earlier, "OTHER")),
+        None => ("got none: both are missing", at(0, "results/lab"), at(1, "OTHER")),
+    };
+    let what = "each is a folder that `heddle run` wrote; earlier results of a file stand beside its last ones, with their time in the name";
+    miette!(
+        help = format!("`heddle report --compare {a} {b}`; {what}"),
+        "--compare takes two folders of results, and {lacks}"
+    )
 }
 
 /// What the command line's selection means to the lab.
@@ -230,7 +258,14 @@ pub fn options(selection: &Selection) -> Result<Options, Report> {
 pub(super) fn options_of(drivers: Vec<DriverKind>, choice: &Choice) -> Result<Options, Report> {
     // Simulated runs need no other process, so they need not know where this one's program is: they go on without /proc.
     let program = if drivers == [DriverKind::Sim] { PathBuf::new() } else { this_program()? };
-    Ok(Options { drivers, seed: choice.seed, only: choice.experiments.clone(), program, ..Options::default() })
+    Ok(Options {
+        drivers,
+        seed: choice.seed,
+        only: choice.experiments.clone(),
+        cases: choice.cases.clone(),
+        program,
+        ..Options::default()
+    })
 }
 
 /// The path of this program: the daemon of a running network is the same one.

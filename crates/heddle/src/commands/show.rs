@@ -16,7 +16,7 @@ use topology::{Link, LinkId, NodeKind, Rerouting, Routes, Topology};
 
 use super::chains::{chains, chains_of_file};
 use super::explain;
-use super::flow::{NO_TABLES, connections, flows, meters};
+use super::flow::{NO_TABLES, are_named, connections, flows, meters, name_ports};
 use super::instance::{Subject, connect, definition, is_file, running, subject};
 use super::macs::mac_rows;
 use super::names::{names, names_of_file};
@@ -135,7 +135,13 @@ fn text(
 ) -> Result<String, Report> {
     let counters = || instance.counters().map_err(explain);
     let rows = match topic {
-        ShowTopic::Flows => return Ok(flows(&instance.flows(switch, "").map_err(explain)?, switch, format)),
+        ShowTopic::Flows => {
+            let mut all = instance.flows(switch, "").map_err(explain)?;
+            if format == Format::Table && are_named(false, false) {
+                name_ports(&mut all, &fabric.topology);
+            }
+            return Ok(flows(&all, switch, format));
+        }
         ShowTopic::Connections => {
             return Ok(connections(&instance.connections(switch).map_err(explain)?, format));
         }

@@ -1,6 +1,6 @@
 //! `trace`: which entries of a switch's tables a packet meets and why, what the switch does without any, and what becomes of the packet from there on.
 
-mod host_names;
+pub mod host_names;
 
 use std::fmt::Write as _;
 use std::net::IpAddr;

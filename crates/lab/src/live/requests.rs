@@ -41,6 +41,7 @@ pub(crate) struct Measured<C> {
 
 /// What `heddle load` says at its end, as far as it is read.
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 struct Report {
     done: u64,
     failures: BTreeMap<String, u64>,
@@ -122,7 +123,8 @@ fn together(reports: Vec<Report>) -> RequestRecord {
         record.done += report.done;
         record.per_second += report.per_second;
         for (kind, count) in report.failures.into_iter().filter(|(_, count)| *count > 0) {
-            *record.failures.entry(kind).or_default() += count;
+            // Results have them as simulated runs do.
+            *record.failures.entry(kind.replace('-', "_")).or_default() += count;
         }
         report.buckets.iter().for_each(|(ns, count)| latencies.add_bucket(*ns, *count));
     }
@@ -285,12 +287,13 @@ mod tests {
     fn what_clients_measure_is_added_up() {
         let report = |done, ns| Report {
             done,
-            failures: BTreeMap::from([("reset".to_owned(), 1), ("refused".to_owned(), 0)]),
+            failures: BTreeMap::from([("timed-out".to_owned(), 1), ("refused".to_owned(), 0)]),
             per_second: 10.0,
             buckets: vec![(ns, done)],
         };
         let record = together(vec![report(1, 1_000), report(3, 3_000)]);
         assert_eq!((record.done, record.failed(), record.failures.len()), (4, 2, 1));
+        assert!(record.failures.contains_key("timed_out"), "{:?}", record.failures);
         let latency = record.latency.expect("there are some");
         assert!((latency.mean - 2.5e-6).abs() < 1e-8 && (latency.max - 3e-6).abs() < 1e-8, "{latency:?}");
     }

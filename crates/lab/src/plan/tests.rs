@@ -315,3 +315,36 @@ fn an_expectation_of_what_stands_still_is_an_error() {
     fabric.experiments[0].expect[0].only = vec![("links.delay".to_owned(), "10us".to_owned())];
     assert!(plan(&fabric, &both()).is_ok());
 }
+
+/// The first runs of the cases that are named so.
+fn chosen(names: &[&str]) -> Result<Vec<String>, String> {
+    let text = "topology: { leaf-spine: { leaves: 2, spines: 2, hosts-per-leaf: 2 } }\n\
+                links: { rate: 10Mbit, delay: 1ms }\nexperiments:\n  \
+                a: { traffic: { pattern: stride(2) }, vary: { spread: [single, ecmp], window: [2, 20] }, for: 1s }\n  \
+                b: { traffic: { pattern: stride(2) }, for: 1s }\n";
+    let source = fabric::Source { name: "net".to_owned(), text: text.to_owned() };
+    let fabric = fabric::parse(&source).unwrap();
+    let cases = names.iter().map(|&name| name.to_owned()).collect();
+    let options = Options { cases, ..Options::default() };
+    let plan = plan(&fabric, &options).map_err(|error| error.to_string())?;
+    Ok(plan
+        .runs
+        .iter()
+        .filter(|run| run.repeat == 1)
+        .map(|run| format!("{}: {}", run.experiment, run.labels))
+        .collect())
+}
+
+#[test]
+fn cases_are_chosen_by_their_names_and_values() {
+    assert_eq!(chosen(&[]).unwrap().len(), 5);
+    assert_eq!(chosen(&["single, window 2"]).unwrap(), ["a: single, window 2"]);
+    for name in ["window 2", "window=2", "window: 2", "2"] {
+        assert_eq!(chosen(&[name]).unwrap(), ["a: single, window 2", "a: ecmp, window 2"], "{name}");
+    }
+    assert_eq!(chosen(&["ecmp"]).unwrap(), ["a: ecmp, window 2", "a: ecmp, window 20"]);
+    assert_eq!(chosen(&["ecm"]).unwrap().len(), 2, "a part of a name");
+    assert_eq!(chosen(&["all", "single, window 20"]).unwrap(), ["a: single, window 20", "b: all"]);
+    let unknown = chosen(&["ecmp", "vlb"]).unwrap_err();
+    assert!(unknown.contains("no case `vlb`; there are: single, window 2; "), "{unknown}");
+}

@@ -21,11 +21,12 @@ const SAMPLES: &str = "samples.jsonl";
 /// What was measured in short; a folder that has it is one of results.
 pub const SUMMARY: &str = "summary.json";
 const MACHINE: &str = "machine.json";
+const FILE: &str = "fabric.yaml";
 /// The page for people.
 pub const REPORT: &str = "report.html";
 
 impl Results {
-    /// Writes `samples.jsonl`, `summary.json`, `machine.json` and `report.html` into `folder`, which is made if it is
+    /// Writes `samples.jsonl`, `summary.json`, `machine.json`, `report.html` and the file that was measured, `fabric.yaml`, into `folder`, which is made if it is
     /// not there. A file is either written whole or left as it was.
     ///
     /// # Errors
@@ -35,6 +36,9 @@ impl Results {
         write_whole(&folder.join(SAMPLES), &self.samples())?;
         write_whole(&folder.join(SUMMARY), &pretty(self))?;
         write_whole(&folder.join(MACHINE), &pretty(&self.environment))?;
+        if !self.file.is_empty() {
+            write_whole(&folder.join(FILE), &self.file)?;
+        }
         self.write_report(folder)
     }
 
@@ -58,7 +62,7 @@ impl Results {
 /// # Errors
 /// If that cannot be done.
 pub fn set_aside(folder: &Path) -> Result<Option<PathBuf>, Error> {
-    let files = [SAMPLES, SUMMARY, MACHINE, REPORT, JOURNAL].map(|name| folder.join(name));
+    let files = [SAMPLES, SUMMARY, MACHINE, FILE, REPORT, JOURNAL].map(|name| folder.join(name));
     let modified = files.iter().filter_map(|file| fs::metadata(file).and_then(|file| file.modified()).ok()).max();
     let Some(modified) = modified else { return Ok(None) };
     if let Ok(journal) = fs::File::open(folder.join(JOURNAL)) {
@@ -95,6 +99,9 @@ pub fn set_aside(folder: &Path) -> Result<Option<PathBuf>, Error> {
 pub fn load(folder: &Path) -> Result<Results, Error> {
     let mut results: Results = get(&folder.join(SUMMARY))?;
     results.environment = get::<Environment>(&folder.join(MACHINE))?;
+    // Earlier versions did not keep it.
+    let file = folder.join(FILE);
+    results.file = if file.exists() { read_results(&file)? } else { String::new() };
     let samples = folder.join(SAMPLES);
     let text = read_results(&samples)?;
     for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {

@@ -2,19 +2,20 @@
 
 use std::fmt::Write as _;
 
-use fabric::{DriverKind, Metric};
+use fabric::{DriverKind, KeyDifference, Metric, Source};
 use serde::Serialize;
 
 use super::html::{driver_word, table};
 use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{block, label_lines, opening_line, optional};
+use crate::doubts::{MORE_RUNS, few_runs_in_words};
 use crate::error::Error;
 use crate::grid::{Grid, WIDTH_OF_PIPE, for_terminal, quoted};
 use crate::labels::Labels;
 use crate::measure::metric::metric_name;
 use crate::measure::statistics::{Difference, Summary, independent};
-use crate::results::{ExperimentResult, Results};
+use crate::results::{CaseResult, ExperimentResult, Results};
 
 /// What two folders have in common.
 #[derive(Clone, Debug, Serialize)]
@@ -29,7 +30,26 @@ pub struct SideBySide<'a> {
     pub left_out: Vec<String>,
     /// How experiments of both were run otherwise, a line each: their means differ for that, too.
     pub run_otherwise: Vec<String>,
+    /// The keys of the files that differ; `None`: what one of them was is not known.
+    pub file: Option<Vec<DifferingKey>>,
 }
+
+/// A key with different values in the files that were measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct DifferingKey {
+    /// The key with those around it.
+    pub key: String,
+    /// Its value in the first file, if it is there.
+    pub a: Option<String>,
+    /// Its value in the second file, if it is there.
+    pub b: Option<String>,
+}
+
+/// So many keys are listed one by one.
+const KEYS_MAX: usize = 12;
+
+/// So long are values that are listed.
+const VALUE_MAX: usize = 60;
 
 /// One of the folders.
 #[derive(Clone, Debug, Serialize)]
@@ -104,7 +124,8 @@ impl<'a> SideBySide<'a> {
             version: &results.environment.version,
             seed: results.seed,
         };
-        Ok(Self { a: side(a), b: side(b), experiments, left_out, run_otherwise })
+        let file = differing_keys(a.1, b.1);
+        Ok(Self { a: side(a), b: side(b), experiments, left_out, run_otherwise, file })
     }
 
     /// For the terminal that stdout is, or for a pipe.
@@ -119,6 +140,9 @@ impl<'a> SideBySide<'a> {
             let Side { name, date, version, seed } = side;
             let _ = writeln!(text, "{letter}: {name}, {date} UTC, heddle {version}, seed {seed}");
         }
+        for line in self.lines_of_file() {
+            let _ = writeln!(text, "{line}");
+        }
         text.push('\n');
         for experiment in &self.experiments {
             text.push_str(&opening_line(experiment.name, experiment.title));
@@ -130,10 +154,47 @@ impl<'a> SideBySide<'a> {
             text.push_str(&grid.render_within(&[3, 4, 5], width));
             text.push('\n');
         }
-        for line in self.run_otherwise.iter().chain(&self.left_out) {
+        for line in self.lines_below() {
             let _ = writeln!(text, "{line}");
         }
         text + &self.closing_line() + "\n"
+    }
+
+    /// What differs between the files.
+    fn lines_of_file(&self) -> Vec<String> {
+        let keys = match &self.file {
+            None => {
+                let why = "one of the folders has no fabric.yaml, as those of earlier versions";
+                return vec![format!("What differs between the files is not known: {why}")];
+            }
+            Some(keys) if keys.is_empty() => return vec!["Both files have the same keys and values".to_owned()],
+            Some(keys) => keys,
+        };
+        let value = |value: &Option<String>| match value {
+            Some(text) if text.chars().count() > VALUE_MAX => {
+                text.chars().take(VALUE_MAX - 2).collect::<String>() + ".."
+            }
+            Some(text) => text.clone(),
+            None => "(not there)".to_owned(),
+        };
+        let line = |DifferingKey { key, a, b }: &DifferingKey| format!("  {key}: {} | {}", value(a), value(b));
+        let more = (keys.len() > KEYS_MAX).then(|| format!("  and {} more (-o json has all)", keys.len() - KEYS_MAX));
+        let first = std::iter::once("What differs between the files (A | B):".to_owned());
+        first.chain(keys.iter().take(KEYS_MAX).map(line)).chain(more).collect()
+    }
+
+    /// What is to be known of the tables.
+    fn lines_below(&self) -> Vec<String> {
+        let runs = self.experiments.iter().flat_map(|experiment| &experiment.rows).map(|row| row.a.n.min(row.b.n));
+        let few = runs.min().filter(|runs| few_runs_in_words(*runs, true).is_some()).map(|runs| match runs {
+            0 | 1 => {
+                format!("One run does not say how far the next one lies, so nobody can tell what is apart: {MORE_RUNS}")
+            }
+            runs => format!(
+                "{runs} runs are too few to tell small differences from chance, and \"no\" says little: {MORE_RUNS}"
+            ),
+        });
+        self.run_otherwise.iter().chain(&self.left_out).cloned().chain(few).collect()
     }
 
     fn closing_line(&self) -> String {
@@ -189,6 +250,9 @@ impl<'a> SideBySide<'a> {
             format!("<dt>{letter}</dt><dd>{name}, {date} UTC, heddle {version}, seed {seed}</dd>\n")
         };
         let _ = writeln!(html, "<div class=\"card\"><dl>\n{}{}</dl></div>", side("A", &self.a), side("B", &self.b));
+        for line in self.lines_of_file() {
+            let _ = writeln!(html, "<p class=\"small\">{}</p>", escape(line.trim_start()));
+        }
         for experiment in &self.experiments {
             let title = if experiment.title.is_empty() { experiment.name } else { experiment.title };
             let _ = writeln!(html, "<section>\n<h2>{}</h2>\n<div class=\"card\">", escape(title));
@@ -211,8 +275,8 @@ impl<'a> SideBySide<'a> {
             }
             let _ = writeln!(html, "{}</div>\n</section>", table("", &format!("<tr>{head}</tr>"), &rows));
         }
-        for line in self.run_otherwise.iter().chain(&self.left_out) {
-            let _ = writeln!(html, "<p class=\"small\">{}</p>", escape(line));
+        for line in self.lines_below() {
+            let _ = writeln!(html, "<p class=\"small\">{}</p>", escape(&line));
         }
         html + "<footer><p>B − A with its 99 % confidence interval by Welch’s method, in per cent of A where that is something; apart: the \
                 interval does not hold zero.</p></footer>\n</main>\n</body>\n</html>\n"
@@ -220,6 +284,27 @@ impl<'a> SideBySide<'a> {
 }
 
 const HEADINGS: [&str; 7] = ["case", "metric", "driver", "A", "B", "B − A", "apart"];
+
+/// The keys that differ between the files that were measured, as far as both are known.
+fn differing_keys(a: &Results, b: &Results) -> Option<Vec<DifferingKey>> {
+    let [a, b] = [a, b].map(|results| Source { name: "fabric.yaml".to_owned(), text: results.file.clone() });
+    let keys = if a.text.is_empty() || b.text.is_empty() { None } else { fabric::differences(&a, &b) }?;
+    Some(keys.into_iter().map(|KeyDifference { key, a, b }| DifferingKey { key, a, b }).collect())
+}
+
+/// Drivers that have measured a case in one of the folders alone.
+fn of_one_driver(experiment: &str, cases: (&CaseResult, &CaseResult), names: (&str, &str)) -> Vec<String> {
+    let lines = [DriverKind::Live, DriverKind::Sim].into_iter().filter_map(|driver| {
+        let only = match (cases.0.runs(driver) > 0, cases.1.runs(driver) > 0) {
+            (true, false) => names.0,
+            (false, true) => names.1,
+            _ => return None,
+        };
+        let driver = driver_word(driver);
+        Some(format!("{experiment}, {}: {driver} runs only in {only}", cases.0.labels))
+    });
+    lines.collect()
+}
 
 /// How an experiment was run otherwise in the second folder.
 fn differences(a: &ExperimentResult, b: &ExperimentResult) -> Vec<String> {
@@ -249,6 +334,7 @@ fn of_both<'a>(
             left_out.push(format!("{}, {}: only in {of_a}", a.name, case.labels));
             continue;
         };
+        left_out.extend(of_one_driver(&a.name, (case, other), (of_a, of_b)));
         for &metric in &a.metrics {
             for driver in [DriverKind::Live, DriverKind::Sim] {
                 let both = case.summary(metric, driver).zip(other.summary(metric, driver));
@@ -285,7 +371,7 @@ fn cells(row: &Row<'_>, scale: Scale) -> [String; HEADINGS.len() - 1] {
         match row.apart {
             Some(true) => "yes".to_owned(),
             Some(false) => "no".to_owned(),
-            None => "-".to_owned(),
+            None => "too few".to_owned(),
         },
     ]
 }

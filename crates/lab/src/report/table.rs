@@ -7,6 +7,7 @@ use fabric::{DriverKind, Metric, Statistic};
 use super::bonds::BondTable;
 use super::latency::{LatencyTable, other_metrics};
 use super::quantity::{self, Scale};
+use crate::doubts::{MORE_RUNS, few_runs_in_words};
 use crate::grid::{Grid, WIDTH_OF_PIPE, for_terminal, quoted};
 use crate::labels::Labels;
 use crate::measure::metric::metric_name;
@@ -66,6 +67,10 @@ impl Results {
                 let _ = writeln!(text, "  {note}");
             }
             text.push_str(&verdict_lines(experiment));
+            let few = few_runs_in_words(experiment.repeat, true).filter(|_| !experiment.verdicts.is_empty());
+            if let Some(few) = few {
+                let _ = writeln!(text, "  {few}: {MORE_RUNS}");
+            }
             text.push('\n');
         }
         if let Some(warning) = self.warning() {

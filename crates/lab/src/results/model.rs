@@ -37,6 +37,9 @@ pub struct Results {
     /// What it ran on, when, and how long it took. Kept in `machine.json`.
     #[serde(skip)]
     pub environment: Environment,
+    /// The text of the fabric file that was measured; empty: it is not known. Kept in `fabric.yaml`.
+    #[serde(skip)]
+    pub file: String,
 }
 
 /// The network, as far as a report shows it.

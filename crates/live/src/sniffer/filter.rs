@@ -20,6 +20,9 @@ const KNOWN: &str = "a filter is made of `arp`, `ip`, `ip6`, `icmp`, `icmp6`, `t
                      with `src` or `dst` before the last four, joined by `and`, `or`, `not` and parentheses; what else pcap-filter(7) has, `tshark -Y` or \
                      `tcpdump -r FILE` can do with what was captured";
 
+/// What is expected where a host is named.
+const NO_HOST: &str = "expected an address, or the name of a host of this network";
+
 /// Which frames are captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter(Test);
@@ -57,12 +60,14 @@ pub struct FilterError {
     pub at: String,
     /// What was expected.
     pub what: String,
+    /// What fixes it, if that is known.
+    hint: Option<String>,
 }
 
 impl FilterError {
     /// What fixes it.
     pub fn hint(&self) -> String {
-        KNOWN.to_owned()
+        self.hint.clone().unwrap_or_else(|| KNOWN.to_owned())
     }
 }
 
@@ -80,7 +85,13 @@ impl Filter {
             let address = topology.node(name).and_then(|node| topology.address(node));
             address.map_or_else(Vec::new, |address| vec![address.ipv4.into(), address.ipv6.into()])
         };
-        Self::parse(text, &addresses)
+        let with_names = |mut error: FilterError| {
+            if error.what == NO_HOST {
+                error.hint = Some(fabric::host_hint(topology, &error.at));
+            }
+            error
+        };
+        Self::parse(text, &addresses).map_err(with_names)
     }
 
     /// Reads a filter; `None` if it is empty, so that all frames pass. `addresses` knows the addresses of a name.
@@ -90,7 +101,7 @@ impl Filter {
     pub fn parse(text: &str, addresses: &dyn Fn(&str) -> Vec<IpAddr>) -> Result<Option<Self>, FilterError> {
         if text.len() > LENGTH_MAX {
             let what = format!("it has {} bytes, expected {LENGTH_MAX} at most", text.len());
-            return Err(FilterError { at: text.chars().take(8).collect(), what });
+            return Err(FilterError { at: text.chars().take(8).collect(), what, hint: None });
         }
         let words = words(text);
         if words.is_empty() {
@@ -176,7 +187,7 @@ impl<'a> Parser<'a> {
 
     /// The next word is wrong.
     fn error(&self, what: impl Into<String>) -> FilterError {
-        FilterError { at: self.peek().unwrap_or_default().to_owned(), what: what.into() }
+        FilterError { at: self.peek().unwrap_or_default().to_owned(), what: what.into(), hint: None }
     }
 
     /// The last word is.
@@ -319,7 +330,7 @@ impl<'a> Parser<'a> {
             Err(_) => (self.addresses)(word),
         };
         if addresses.is_empty() {
-            return Err(self.error_before("expected an address, or the name of a host of this network"));
+            return Err(self.error_before(NO_HOST));
         }
         Ok(Test::Net(end, addresses.into_iter().map(|address| (address, bits(address))).collect()))
     }
@@ -561,6 +572,17 @@ mod tests {
         }
         assert_eq!(parse("  "), Ok(None));
         assert!(!parse("ip").unwrap().unwrap().matches(&[1, 2, 3]));
+    }
+
+    #[test]
+    fn hosts_that_are_near_are_named() {
+        let text = "nodes: { h1: host, h2: host, s1: switch }\nlinks: [{ between: [h1, s1] }, { between: [h2, s1] }]\n";
+        let source = fabric::Source { name: "x".to_owned(), text: text.to_owned() };
+        let topology = fabric::parse(&source).unwrap().topology;
+        let hint = |text: &str| Filter::of(&topology, text).unwrap_err().hint();
+        assert_eq!(hint("host zzz"), "the hosts are `h1` to `h2`");
+        assert_eq!(hint("icmp and host h3"), "did you mean `h1`?");
+        assert!(hint("host h1 and greater 100").contains("pcap-filter(7)"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Filter;
+use super::{Filter, FrameKinds};
 use crate::tap::VNET_HEADER;
 
 /// Frames that wait for the reader of a capture at most, and their bytes.
@@ -81,6 +81,8 @@ impl Interface {
 #[derive(Debug)]
 pub struct Observer {
     filter: Option<Filter>,
+    /// What it does not let pass.
+    unmatched: FrameKinds,
     /// Bytes of a frame that are captured.
     snaplen: usize,
     queue: SyncSender<Message>,
@@ -100,7 +102,13 @@ impl Observer {
         let (queue, receiver) = mpsc::sync_channel(QUEUE_FRAMES);
         let interfaces = names.into_iter().enumerate().map(|(number, name)| Interface::new(number, name));
         let interfaces = Mutex::new(interfaces.collect());
-        (Self { filter, snaplen: snaplen as usize, queue, queued: AtomicUsize::new(0), interfaces }, receiver)
+        let (unmatched, queued) = (FrameKinds::default(), AtomicUsize::new(0));
+        (Self { filter, unmatched, snaplen: snaplen as usize, queue, queued, interfaces }, receiver)
+    }
+
+    /// Frames that the filter did not let pass.
+    pub(super) const fn unmatched(&self) -> &FrameKinds {
+        &self.unmatched
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Arc<Interface>>> {
@@ -124,7 +132,7 @@ impl Observer {
     pub fn see(&self, at_ns: u64, interface: &Interface, direction: Direction, bytes: &[u8]) {
         let frame = bytes.get(VNET_HEADER..).unwrap_or_default();
         if self.filter.as_ref().is_some_and(|filter| !filter.matches(frame)) {
-            return;
+            return self.unmatched.add(frame);
         }
         let taken = frame.len().min(self.snaplen) + FRAME_BYTES + VNET_HEADER;
         // Several workers may go over it together, by a frame each.

@@ -1,6 +1,7 @@
 //! Blocks of pcapng (draft-ietf-opsawg-pcapng), written and read again one by one, little-endian, of Ethernet with nanoseconds.
 
 use super::Direction;
+use super::kinds::NOT_MATCHED;
 
 /// Block types.
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -126,13 +127,21 @@ pub(super) struct Statistics {
     pub dropped: u64,
 }
 
-/// Says what came of an interface, and why nothing more does.
-pub(super) fn put_statistics(out: &mut Vec<u8>, interface: u32, counted: Statistics, comment: &str) {
+/// Says what came of an interface, why nothing more does, and what the filter did not let pass.
+pub(super) fn put_statistics(
+    out: &mut Vec<u8>,
+    interface: u32,
+    counted: Statistics,
+    (comment, unmatched): (&str, &str),
+) {
     let at = begin(out, STATISTICS);
     out.extend(interface.to_le_bytes());
     put_time(out, counted.at_ns);
     if !comment.is_empty() {
         put_option(out, option::COMMENT, comment.as_bytes());
+    }
+    if !unmatched.is_empty() {
+        put_option(out, option::COMMENT, format!("{NOT_MATCHED}{unmatched}").as_bytes());
     }
     put_option(out, option::STATISTICS_RECEIVED, &counted.received.to_le_bytes());
     put_option(out, option::STATISTICS_DROPPED, &counted.dropped.to_le_bytes());
@@ -198,6 +207,8 @@ pub enum Block<'a> {
         dropped: u64,
         /// Why the capture ended, if its reader did not ask for it.
         comment: &'a str,
+        /// Which frames the filter did not let pass, as [`super::FrameKinds`] writes them; empty: none, or another interface says it.
+        unmatched: &'a str,
     },
     /// Something else.
     Other,
@@ -264,8 +275,14 @@ fn read(whole: &[u8]) -> Option<Block<'_>> {
         STATISTICS => {
             let options = body.get(12..)?;
             let dropped = find_option(options, option::STATISTICS_DROPPED)?;
-            let comment = text(options, option::COMMENT);
-            Some(Block::Statistics { dropped: u64::from_le_bytes(*dropped.first_chunk()?), comment })
+            let (mut comment, mut unmatched) = ("", "");
+            for said in all_options(options, option::COMMENT).filter_map(|said| std::str::from_utf8(said).ok()) {
+                match said.strip_prefix(NOT_MATCHED) {
+                    Some(kinds) => unmatched = kinds,
+                    None => comment = said,
+                }
+            }
+            Some(Block::Statistics { dropped: u64::from_le_bytes(*dropped.first_chunk()?), comment, unmatched })
         }
         INTERFACE => Some(Block::Interface { name: text(body.get(8..)?, option::INTERFACE_NAME) }),
         _ => Some(Block::Other),
@@ -277,16 +294,20 @@ fn text(options: &[u8], code: u16) -> &str {
     find_option(options, code).and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default()
 }
 
-fn find_option(mut options: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
+fn find_option(options: &[u8], wanted: u16) -> Option<&[u8]> {
+    all_options(options, wanted).next()
+}
+
+/// The values of all options of a code, in their order.
+fn all_options(mut options: &[u8], wanted: u16) -> impl Iterator<Item = &[u8]> {
+    let next = move || {
         let [a, b, c, d] = *options.first_chunk()?;
         let (code, length) = (u16::from_le_bytes([a, b]), usize::from(u16::from_le_bytes([c, d])));
         let value = options.get(4..)?.get(..length)?;
-        if code == wanted {
-            return Some(value);
-        }
-        options = options.get(4 + length.next_multiple_of(4)..)?;
-    }
+        options = options.get(4 + length.next_multiple_of(4)..).unwrap_or_default();
+        Some((code, value))
+    };
+    std::iter::from_fn(next).filter(move |(code, _)| *code == wanted).map(|(_, value)| value)
 }
 
 #[cfg(test)]
@@ -305,7 +326,7 @@ mod tests {
         put_packet(&mut out, (1, Direction::Outbound), 5_000_000_007, 1_514, &[3; 61]);
         put_packet(&mut out, (0, Direction::Inbound), 5_000_000_009, 60, &[4; 60]);
         let counted = Statistics { at_ns: 6_000_000_000, received: 3, dropped: 2 };
-        put_statistics(&mut out, 1, counted, "why");
+        put_statistics(&mut out, 1, counted, ("why", "3 ARP"));
         out
     }
 
@@ -329,7 +350,7 @@ mod tests {
             "Interface { name: \"h1:1 (to leaf2)\" }",
             "1 5000000007 Some(Outbound) 1514 61x3",
             "0 5000000009 Some(Inbound) 60 60x4",
-            "Statistics { dropped: 2, comment: \"why\" }",
+            "Statistics { dropped: 2, comment: \"why\", unmatched: \"3 ARP\" }",
         ];
         assert_eq!(seen, expected);
     }

@@ -123,10 +123,15 @@ impl Session {
         }
         // Of one that was added last, nothing may have been written yet.
         self.put_interfaces(&mut buffer);
+        let unmatched = self.observer.unmatched();
+        let mut unmatched = if unmatched.total() > 0 { unmatched.to_string() } else { String::new() };
         for (interface, written) in self.observer.interfaces().iter().zip(&self.written) {
             let counted =
                 pcapng::Statistics { at_ns: now_ns, received: written + interface.lost(), dropped: interface.lost() };
-            pcapng::put_statistics(&mut buffer, interface.number, counted, self.why_ended.unwrap_or_default());
+            // That is of all ports together.
+            let unmatched = std::mem::take(&mut unmatched);
+            let comments = (self.why_ended.unwrap_or_default(), unmatched.as_str());
+            pcapng::put_statistics(&mut buffer, interface.number, counted, comments);
         }
         out.write_all(&buffer)?;
         Ok(self.frames())

@@ -102,7 +102,11 @@ impl Group {
             FlowError::new(0..head.len(), format!("the group has no {what}"), format!("write it as in `{example}`"))
         };
         let id = id.ok_or_else(|| missing("number", "group_id=1"))?;
-        let kind = kind.unwrap_or(GroupKind::All);
+        // As Open vSwitch: who leaves it out may mean another one than `all`, by which each packet goes out several times.
+        let kind = kind.ok_or_else(|| {
+            let types = "`type=select` (a packet to one bucket, by its connection), `type=all` (a copy to each), `type=ff` (to the first that is up) or `type=indirect` (the only one)";
+            FlowError::new(0..head.len(), "the group has no type", format!("write one of {types}"))
+        })?;
         let mut buckets = Vec::new();
         for (number, start) in starts.iter().enumerate() {
             let start = start + "bucket=".len();

@@ -21,6 +21,12 @@ struct Port {
 /// How many ports a message lists.
 const LISTED_MAX: usize = 8;
 
+/// What stands before the number of a port.
+const BEFORE_PORTS: [&str; 4] = ["output:", "in_port=", "watch_port:", "output(port="];
+
+/// Words that stand where a port may, and are none of its names.
+const WORDS: [&str; 9] = ["in_port", "local", "normal", "controller", "flood", "all", "any", "none", "table"];
+
 impl Ports {
     /// Those of a switch.
     pub fn of(topology: &Topology, switch: NodeId) -> Self {
@@ -97,6 +103,33 @@ impl Ports {
         }
     }
 
+    /// Flows or groups as they are printed, in which ports have the names by which they are found again: `output:h1`, `in_port=h1`.
+    #[must_use]
+    pub fn named_in(&self, text: &str) -> String {
+        let mut named = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((at, before)) =
+            BEFORE_PORTS.iter().filter_map(|before| Some((rest.find(before)? + before.len(), before))).min()
+        {
+            let (done, from) = rest.split_at(at);
+            let digits = from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len());
+            named.push_str(done);
+            // Of a longer word, it is the end: `reg_in_port=1`.
+            let is_word = done[..at - before.len()].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+            let name = from[..digits].parse().ok().and_then(|port| self.name(PortId(port))).filter(|_| !is_word);
+            named.push_str(name.unwrap_or(&from[..digits]));
+            rest = &from[digits..];
+        }
+        named + rest
+    }
+
+    /// The name by which a port is found, if no other one has it and it is no word of flows.
+    fn name(&self, port: PortId) -> Option<&str> {
+        let name = self.peer(port)?;
+        let is_word = WORDS.iter().any(|word| word.eq_ignore_ascii_case(name));
+        (!is_word && self.find(name, &(0..0)) == Ok(port)).then_some(name)
+    }
+
     /// Which there are.
     fn list(&self) -> String {
         let mut known = self.known().peekable();
@@ -120,6 +153,24 @@ mod tests {
         let [few, more, others] = [&["h1", "h2"][..], &["h1", "h2", "vm"], &["vm", "h1", "h2"]].map(Ports::to);
         assert!(more.begins_with(&few) && few.begins_with(&few));
         assert!(!few.begins_with(&more) && !others.begins_with(&few));
+    }
+
+    #[test]
+    fn flows_have_the_names_of_ports_that_are_found_again() {
+        let ports = Ports::to(&["h1", "h2", "s2", "s2", "local"]);
+        for (text, expected) in [
+            ("udp,in_port=0 actions=output:1", "udp,in_port=h1 actions=output:h2"),
+            ("actions=output:2,output:3,output:4,output:9", "actions=output:2,output:3,output:4,output:9"),
+            ("actions=output:10,output(port=1,max_len=100)", "actions=output:10,output(port=h2,max_len=100)"),
+            (
+                "group_id=1,type=ff,bucket=watch_port:0,actions=output:0",
+                "group_id=1,type=ff,bucket=watch_port:h1,actions=output:h1",
+            ),
+            ("actions=output:NXM_NX_REG0[],reg_in_port=1", "actions=output:NXM_NX_REG0[],reg_in_port=1"),
+            ("priority=0 actions=NORMAL", "priority=0 actions=NORMAL"),
+        ] {
+            assert_eq!(ports.named_in(text), expected);
+        }
     }
 
     #[test]

@@ -10,10 +10,11 @@ mod topologies;
 mod traffic_control;
 
 use self::library::Mininet;
+use super::line_of;
 use super::network::Network;
-use super::python::{Arguments, Machine, Mistake, Stop, Value, mistake, parse};
+use super::python::{Arguments, Machine, Mistake, Stop, Undefined, Value, mistake, parse};
 use crate::error::Problems;
-use crate::source::{Place, Source};
+use crate::source::{Lines, Place, Source};
 use crate::tree::LONGEST_TEXT;
 
 pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Network> {
@@ -33,6 +34,11 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
     let mut mininet = Mininet::new(source);
     let mut machine = Machine::new(&mut mininet);
     let ended = run(&mut machine, source);
+    if let Some(undefined) = machine.undefined.take() {
+        let nearest = machine.nearest_name(&undefined.name);
+        refuse_undefined(&undefined, nearest, source, problems);
+        return None;
+    }
     let at = machine.at;
     mininet.end(ended.err(), at);
     let graph = mininet.chosen();
@@ -41,13 +47,35 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
     Some(network)
 }
 
+/// Python ends where a name has no value: what it would have made is something else than what is meant.
+fn refuse_undefined(undefined: &Undefined, nearest: Option<String>, source: &Source, problems: &mut Problems<'_>) {
+    let Undefined { name, at, defined_at } = undefined;
+    let lines = Lines::of(&source.text);
+    let line = |offset| line_of(&lines, Place { offset, len: 0 });
+    // A host is what links lack.
+    let is_end = source.text.lines().nth(line(at.start) - 1).is_some_and(|text| text.contains("addLink"));
+    let example = if is_end { format!("`{name} = net.addHost('{name}')`") } else { format!("`{name} = ..`") };
+    let hint = match (defined_at.map(line), nearest.filter(|nearest| *nearest != **name)) {
+        (Some(defined), _) if defined > line(at.start) => {
+            format!("it gets its value in line {defined}: write that line before this one")
+        }
+        (Some(_), _) => format!("it gets its value by this line: give it one before, as {example} does"),
+        (None, Some(nearest)) => format!("did you mean `{nearest}`? Else give it a value before, as {example} does"),
+        (None, None) => format!("give it a value before, as {example} does, or import it"),
+    };
+    let message = format!("Python would end here with NameError: name '{name}' is not defined");
+    problems.add(Place { offset: at.start, len: at.len() }, message, "has no value here", hint);
+}
+
 /// Runs the file, and if that makes no network, what it would be made by.
 fn run(machine: &mut Machine<'_>, source: &Source) -> Result<(), Stop> {
     machine.run_block(&parse(topologies::TOPOLOGIES))?;
-    let file = machine.begin_file();
+    let file = machine.begin_file(&source.text);
     machine.run_block(&parse(&source.text))?;
     let variables: Vec<Value> = machine.scopes[file].variables.values().cloned().collect();
     let named = |machine: &Machine<'_>, name: &str| machine.scopes[file].variables.get(name).cloned();
+    // Python calls these only if somebody else does, who may have given values to names before.
+    machine.is_all_run = false;
     // What `mn --custom FILE --topo NAME` makes.
     let mut makers = Vec::new();
     if let Some(Value::Dict(topologies)) = named(machine, "topos") {

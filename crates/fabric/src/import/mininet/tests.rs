@@ -268,6 +268,49 @@ fn what_python_would_not_run_is_refused_with_its_line() {
     }
 }
 
+/// A link to what has no value was left out, with a note and status 0.
+#[test]
+fn names_without_a_value_end_the_import_as_they_end_python() {
+    let network = "net = Mininet()\nh1 = net.addHost('h1')\nh2 = net.addHost('h2')\ns1 = net.addSwitch('s1')\nnet.addLink(h1, s1)\nnet.addLink(h2, s1)\n";
+    for (was, is, line, message, hint) in [
+        ("h2, s1", "h2, undefined", 6, "name 'undefined' is not defined", "undefined = net.addHost('undefined')"),
+        ("h2, s1", "h2, s11", 6, "name 's11' is not defined", "did you mean `s1`?"),
+        ("h2 =", "net.addLink(h1, s1)\nh2 =", 3, "name 's1' is not defined", "it gets its value in line 5"),
+        (
+            "net.addLink(h1",
+            "for i in range(two):\n    pass\nnet.addLink(h1",
+            5,
+            "name 'two' is not defined",
+            "or import it",
+        ),
+        (
+            "net.addLink(h1",
+            "def f():\n    return str(f'{three}')\nf()\nnet.addLink(h1",
+            6,
+            "name 'three' is not defined",
+            "",
+        ),
+    ] {
+        let source = Source { name: "lab.py".to_owned(), text: network.replacen(was, is, 1) };
+        let error = import(&source).expect_err(is);
+        let [only] = error.problems() else { panic!("{error:?}") };
+        let message = format!("Python would end here with NameError: {message}");
+        assert_eq!((only.line, only.message.as_str()), (line, message.as_str()));
+        assert!(only.hint.contains(hint), "{}", only.hint);
+    }
+    // What Python may have caught or not come to, or what is of somebody else's, is left out as before.
+    for (was, is) in [
+        ("h2, s1", "h2, somewhere()"),
+        ("net = ", "from lab import *\nnet = "),
+        ("net = ", "try:\n    text = unicode_text\nexcept NameError:\n    text = str\nnet = "),
+        ("net = ", "import os\nif os.geteuid():\n    h3 = 1\nelse:\n    print(h3, h4)\nnet = "),
+        ("net = ", "def f():\n    return later\nlater = 1\nf()\nnet = "),
+    ] {
+        let text = format!("from site import somewhere\n{}", network.replacen(was, is, 1));
+        assert_eq!(links(&imported(&text).0)[0], "h1, s1", "{is}");
+    }
+}
+
 /// Hosts have the addresses that are written, of any network; and those that Mininet would have given them.
 #[test]
 fn addresses_are_of_any_network() {
@@ -309,7 +352,7 @@ fn topologies_that_mininet_brings_along_are_there() {
 fn what_is_not_known_is_skipped_and_said() {
     let (made, notes) = imported(
         "\
-import random, sys
+import random, sys; from site import nodes, read_options
 class T(Topo):
     def build(self):
         for i in range(int(sys.argv[1])):
@@ -347,7 +390,7 @@ fn programs_end() {
         ("def f(n):\n    return f(n + 1)\nf(0)\n", "calls within calls"),
         ("x = []\nfor i in range(100000):\n    x = [x]\nprint(x == [x], str(x))\n", ""),
         ("x = [0] * 10 ** 12\ny = range(10 ** 15)\nz = 10 ** 99 + 'a'.zfill(10 ** 9)\n", ""),
-        ("class A(A): pass\nA().x.y\nclass B(Topo, B, A): pass\nB()\n", ""),
+        ("from lab import A, B\nclass A(A): pass\nA().x.y\nclass B(Topo, B, A): pass\nB()\n", ""),
         (
             "x = 1\nfor i in range(1 << 62, -1, -3): x //= 0\ny = -9223372036854775807 - 1\nz = abs(y) + y // -1 + y % -1\n",
             "",

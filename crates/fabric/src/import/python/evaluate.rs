@@ -19,7 +19,7 @@ impl Machine<'_> {
         Ok(match expression {
             Expression::Unknown => Value::Unknown,
             Expression::Constant(constant) => of_constant(constant),
-            Expression::Name(name) => self.lookup(name),
+            Expression::Name(name) => self.variable(name),
             Expression::Format(pieces) => return self.format(pieces),
             Expression::List(items) => {
                 let items = self.all(items)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::builtins;
+use super::names::{Names, Undefined};
 use super::syntax::{Function, Takes};
 use super::value::{Arguments, BoundValue, Heap, Value};
 
@@ -72,18 +73,39 @@ pub struct Machine<'l> {
     /// The byte where the statement begins that is run; `None`: it is not the file's.
     pub at: usize,
     pub is_prelude: bool,
+    /// What the file gives values to.
+    names: Names,
+    /// The first name that is used without having a value: Python would end there.
+    pub undefined: Option<Undefined>,
+    /// How many blocks deep it is in what Python may not run, or where it would go on after an error.
+    doubts: u32,
+    /// Whether all that stood before was run.
+    pub is_all_run: bool,
 }
 
 impl<'l> Machine<'l> {
     pub fn new(library: &'l mut dyn Library) -> Self {
         let heap = Heap::default();
         heap.budget.set(STEPS_MAX);
-        Machine { heap, library, scopes: vec![Scope::default()], scope: 0, depth: 0, at: 0, is_prelude: true }
+        Machine {
+            heap,
+            library,
+            scopes: vec![Scope::default()],
+            scope: 0,
+            depth: 0,
+            at: 0,
+            is_prelude: true,
+            names: Names::default(),
+            undefined: None,
+            doubts: 0,
+            is_all_run: true,
+        }
     }
 
     /// Begins the scope of the file, within that of what is known to all.
-    pub fn begin_file(&mut self) -> usize {
+    pub fn begin_file(&mut self, text: &str) -> usize {
         self.is_prelude = false;
+        self.names = Names::of(text);
         self.scope = self.new_scope(0);
         self.scope
     }
@@ -117,7 +139,41 @@ impl<'l> Machine<'l> {
         Ok((value?, scope))
     }
 
+    /// Leaves a statement out.
+    pub fn leave_out(&mut self, range: std::ops::Range<usize>, why: &str) {
+        self.is_all_run = false;
+        self.library.skipped(range, why);
+    }
+
+    /// Does something that Python may not do, or of which it would catch errors.
+    pub fn in_doubt<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
+        self.doubts += 1;
+        let value = run(self);
+        self.doubts -= 1;
+        value
+    }
+
+    /// The value of a variable; if it is sure that it has none, that is kept.
+    pub fn variable(&mut self, name: &Rc<str>) -> Value {
+        if let Some(value) = self.find(name) {
+            return value;
+        }
+        if !self.is_prelude && self.doubts == 0 && self.undefined.is_none() {
+            self.undefined = self.names.undefined(name, self.at, self.is_all_run);
+        }
+        Value::Unknown
+    }
+
+    /// A name like this one that has a value in the program.
+    pub fn nearest_name(&self, name: &str) -> Option<String> {
+        crate::names::nearest(name, self.names.all()).map(str::to_owned)
+    }
+
     pub fn lookup(&mut self, name: &str) -> Value {
+        self.find(name).unwrap_or(Value::Unknown)
+    }
+
+    fn find(&mut self, name: &str) -> Option<Value> {
         let mut next = Some(self.scope);
         while let Some(at) = next {
             let scope = &self.scopes[at];
@@ -129,17 +185,13 @@ impl<'l> Machine<'l> {
             }
             // Methods do not see what their class has.
             if let Some(value) = scope.variables.get(name).filter(|_| !scope.is_class || at == self.scope) {
-                return value.clone();
+                return Some(value.clone());
             }
             next = scope.parent;
         }
-        if let Some(value) = self.library.name(&mut self.heap, name) {
-            return value;
-        }
-        if builtins::NAMES.contains(&name) || builtins::SPECIAL.contains(&name) {
-            return Value::Named(name.into());
-        }
-        Value::Unknown
+        let is_builtin = builtins::NAMES.contains(&name) || builtins::SPECIAL.contains(&name);
+        let of_library = self.library.name(&mut self.heap, name);
+        of_library.or_else(|| is_builtin.then(|| Value::Named(name.into())))
     }
 
     pub fn set(&mut self, name: &Rc<str>, value: Value) {

@@ -9,6 +9,7 @@ mod expressions;
 mod lexer;
 mod machine;
 mod mistakes;
+mod names;
 mod operators;
 mod parser;
 mod run;
@@ -17,6 +18,7 @@ mod value;
 
 pub(super) use machine::{Library, LibraryCall, Machine, Outcome, Stop};
 pub(super) use mistakes::{Mistake, mistake};
+pub(super) use names::Undefined;
 pub(super) use operators::written;
 pub(super) use parser::parse;
 pub(super) use value::{Arguments, BoundValue, Heap, Value, number, whole};

@@ -41,7 +41,7 @@ impl Machine<'_> {
         }
         match &statement.kind {
             Kind::Nothing => {}
-            Kind::Unreadable => self.library.skipped(statement.range.clone(), "is not understood"),
+            Kind::Unreadable => self.leave_out(statement.range.clone(), "is not understood"),
             Kind::Value(value) => {
                 self.evaluate(value)?;
             }
@@ -57,19 +57,25 @@ impl Machine<'_> {
                 let truth = self.heap.truth(&value);
                 if truth.is_none() {
                     let why = "depends on what is not known here, and is taken as false: write it out";
-                    self.library.skipped(statement.range.clone(), why);
+                    self.leave_out(statement.range.clone(), why);
                 }
-                return self.run_block(if truth == Some(true) { then } else { otherwise });
+                let block = if truth == Some(true) { then } else { otherwise };
+                if truth.is_none() {
+                    return self.in_doubt(|machine| machine.run_block(block));
+                }
+                return self.run_block(block);
             }
             Kind::For(target, over, body) => return self.run_loop(statement, target, over, body),
             Kind::While(condition, body) => return self.run_while(statement, condition, body),
             Kind::Try(blocks) => {
                 for block in blocks {
-                    match self.run_block(block)? {
+                    match self.in_doubt(|machine| machine.run_block(block))? {
                         Flow::Next => {}
                         other => return Ok(other),
                     }
                 }
+                // What stands behind `except` is not run.
+                self.is_all_run = false;
             }
             Kind::With(items, body) => {
                 for (value, target) in items {
@@ -92,7 +98,7 @@ impl Machine<'_> {
             Kind::Break => return Ok(Flow::Break),
             Kind::Continue => return Ok(Flow::Continue),
             Kind::Raise => {
-                self.library.skipped(statement.range.clone(), "ends the function");
+                self.leave_out(statement.range.clone(), "ends the function");
                 return Ok(Flow::Return(Value::Unknown));
             }
             Kind::Outside(names) => self.outside(names),
@@ -129,7 +135,7 @@ impl Machine<'_> {
         let over = self.evaluate(over)?;
         let Some(items) = self.heap.items(&over) else {
             let why = "goes over what is not known here, and is not run: write it out";
-            self.library.skipped(statement.range.clone(), why);
+            self.leave_out(statement.range.clone(), why);
             return Ok(Flow::Next);
         };
         if !self.heap.spend(items.len()) {
@@ -154,7 +160,7 @@ impl Machine<'_> {
                 Some(false) => return Ok(Flow::Next),
                 None => {
                     let why = "goes on as long as what is not known here, and is not run: write it out";
-                    self.library.skipped(statement.range.clone(), why);
+                    self.leave_out(statement.range.clone(), why);
                     return Ok(Flow::Next);
                 }
             }

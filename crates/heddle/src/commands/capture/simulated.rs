@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fabric::DriverKind;
 use lab::capture::{CapturedFrame, CapturedRun, Choice};
 use live::sniffer::pcapng::{Blocks, Writer};
-use live::sniffer::{Direction, Filter, SNAPLEN_MAX, Target};
+use live::sniffer::{Direction, Filter, FrameKinds, SNAPLEN_MAX, Target};
 use miette::{Report, miette};
 use topology::{LinkId, Side, Topology};
 
@@ -28,6 +28,7 @@ type CapturedPort = (LinkId, Side);
 /// Where frames go, and what becomes of them.
 struct Sink<'a> {
     filter: Option<Filter>,
+    unmatched: FrameKinds,
     snaplen: Option<u32>,
     count: u64,
     writer: Writer,
@@ -47,7 +48,8 @@ pub fn capture(
 ) -> Result<Outcome, Report> {
     let wanted = &args.simulated;
     let (source, fabric) = file::read(path)?;
-    let choice = crate::cli::Choice { seed: wanted.seed, experiments: wanted.experiment.iter().cloned().collect() };
+    let experiments = wanted.experiment.iter().cloned().collect();
+    let choice = crate::cli::Choice { seed: wanted.seed, experiments, cases: Vec::new() };
     let mut options = measure::options_of(vec![DriverKind::Sim], &choice)?;
     options.hosts = measure::hosts(&options, wanted.machine.as_deref())?;
     let choice = Choice { case: wanted.case.clone(), repeat: wanted.repeat };
@@ -67,6 +69,7 @@ fn capture_run(
     let application = concat!("heddle ", env!("CARGO_PKG_VERSION"));
     let mut sink = Sink {
         filter,
+        unmatched: FrameKinds::default(),
         snaplen: args.snaplen,
         count: args.count.unwrap_or(FRAMES_MAX),
         writer: Writer::begin(application, &names, args.snaplen.unwrap_or(SNAPLEN_MAX), &text),
@@ -90,7 +93,8 @@ fn capture_run(
     };
     run.simulate(&ports, &mut show, &|| !is_over.get() && !interrupted.load(Ordering::Relaxed));
     sink.write();
-    let Sink { mut outcome, failure, count, .. } = sink;
+    let Sink { mut outcome, failure, count, unmatched, .. } = sink;
+    outcome.unmatched = unmatched.to_string();
     if let Some(failure) = failure {
         return Err(failure);
     }
@@ -122,7 +126,7 @@ impl Sink<'_> {
     fn take(&mut self, frame: &CapturedFrame) {
         let CapturedFrame { at, port, is_outbound, length, ref bytes } = *frame;
         if self.filter.as_ref().is_some_and(|filter| !matches(filter, bytes, length)) {
-            return;
+            return self.unmatched.add(bytes);
         }
         let direction = if is_outbound { Direction::Outbound } else { Direction::Inbound };
         let wanted = self.snaplen.map_or(bytes.len(), |snaplen| snaplen.min(length) as usize);

@@ -33,26 +33,48 @@ const FIELDS: [(&str, Kind); 15] = [
     ("eth_dst", Kind::Mac),
 ];
 
-/// The packet with addresses in place of names.
+/// The packet or the flow with addresses in place of names.
 ///
 /// # Errors
 /// If a name stands for an IPv4 address, and no host or service has it. Words in place of other addresses are left to who reads those: they may be
 /// hexadecimal digits.
-pub fn with_addresses(fabric: &Fabric, packet: &str) -> Result<String, Report> {
-    let fields = packet.split(',').map(|field| {
-        let Some((key, value)) = field.split_once('=') else { return Ok(field.to_owned()) };
-        let Some((_, kind)) = FIELDS.iter().find(|(name, _)| *name == key.trim()) else { return Ok(field.to_owned()) };
-        let name = value.trim();
-        match address_of(fabric, name, *kind) {
-            Some(address) => Ok(format!("{key}={address}")),
-            None if *kind == Kind::Ipv4 && name.starts_with(|c: char| c.is_alphabetic()) => Err(miette!(
-                help = host_hint(&fabric.topology, name),
-                "there is no host or service `{name}` with an IPv4 address"
-            )),
-            None => Ok(field.to_owned()),
+pub fn with_addresses(fabric: &Fabric, text: &str) -> Result<String, Report> {
+    replaced(fabric, text, |name, kind| {
+        let is_name = kind == Kind::Ipv4 && name.starts_with(|c: char| c.is_alphabetic());
+        if !is_name {
+            return Ok(());
         }
-    });
-    Ok(fields.collect::<Result<Vec<_>, Report>>()?.join(","))
+        Err(miette!(
+            help = host_hint(&fabric.topology, name),
+            "there is no host or service `{name}` with an IPv4 address"
+        ))
+    })
+}
+
+/// The same of many flows, in which words that are no names are left to who reads the flows, and says in which line they are.
+pub fn with_known_addresses(fabric: &Fabric, text: &str) -> String {
+    replaced(fabric, text, |_, _| Ok(())).unwrap_or_else(|_| text.to_owned())
+}
+
+fn replaced(fabric: &Fabric, text: &str, unknown: impl Fn(&str, Kind) -> Result<(), Report>) -> Result<String, Report> {
+    let mut made = String::with_capacity(text.len());
+    // Between fields stand commas or spaces, and none in a value.
+    for word in text.split_inclusive(|c: char| c == ',' || c.is_whitespace()) {
+        let field = word.trim_end_matches(|c: char| c == ',' || c.is_whitespace());
+        let of_address = field.split_once('=').and_then(|(key, name)| {
+            let (_, kind) = FIELDS.iter().find(|(field, _)| *field == key)?;
+            Some((key, name, *kind))
+        });
+        match of_address.map(|(key, name, kind)| (key, name, kind, address_of(fabric, name, kind))) {
+            Some((key, _, _, Some(address))) => made.extend([key, "=", &address, &word[field.len()..]]),
+            Some((_, name, kind, None)) => {
+                unknown(name, kind)?;
+                made.push_str(word);
+            }
+            None => made.push_str(word),
+        }
+    }
+    Ok(made)
 }
 
 /// The address of a host, or that of a service at which clients ask it.
@@ -94,6 +116,11 @@ services: { web: { address: '10.1.0.80:80', servers: [h2] } }
         assert_eq!(read("ipv6_dst=h2"), format!("ipv6_dst={}", h2.ipv6));
         assert_eq!(read("dl_dst=h2,in_port=h1"), format!("dl_dst={},in_port=h1", mac_words(h2.mac)));
         assert_eq!(read("tcp,nw_dst=web"), "tcp,nw_dst=10.1.0.80");
+        // Flows have actions behind a space or a comma.
+        let flow = format!("ip,nw_src={} actions=drop", h2.ipv4);
+        assert_eq!(read("ip,nw_src=h2 actions=drop"), flow);
+        let known = with_known_addresses(&fabric, "ip,nw_src=h2 actions=drop\nip,nw_src=h9,actions=drop\n");
+        assert_eq!(known, format!("{flow}\nip,nw_src=h9,actions=drop\n"));
         for same in ["tcp,nw_dst=10.0.0.0/8", "dl_dst=aa:bb:cc:dd:ee:ff", "ipv6_dst=fe80::1", "icmp", ""] {
             assert_eq!(read(same), same);
         }

@@ -79,8 +79,12 @@ fn flows_go_with_their_group_in_short_pieces() {
         NOW,
         ports(),
         7.into(),
-        &["group_id=1,bucket=output:1", "group_id=2,bucket=group:1", "group_id=3,bucket=output:2"]
-            .map(|text| TableChange::AddGroup(group(text))),
+        &[
+            "group_id=1,type=all,bucket=output:1",
+            "group_id=2,type=all,bucket=group:1",
+            "group_id=3,type=all,bucket=output:2",
+        ]
+        .map(|text| TableChange::AddGroup(group(text))),
     )
     .unwrap();
     for n in 0..5_000 {

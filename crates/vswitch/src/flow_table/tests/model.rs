@@ -197,14 +197,17 @@ fn groups_that_are_not_there_or_lead_to_themselves_are_refused() {
     let mut change = |change| tables.change(at(0), &change).map_err(|error| error.to_string());
     assert_eq!(change(TableChange::Add(Arc::new(flow("actions=group:1")))), Err("the switch has no group 1".into()));
     assert_eq!(
-        change(TableChange::AddGroup(group("group_id=1,bucket=group:2"))),
+        change(TableChange::AddGroup(group("group_id=1,type=all,bucket=group:2"))),
         Err("the switch has no group 2".into())
     );
-    assert_eq!(change(TableChange::AddGroup(group("group_id=1,bucket=output:1"))), Ok(1));
-    assert_eq!(change(TableChange::AddGroup(group("group_id=1"))), Err("the switch has a group 1 already".into()));
-    assert_eq!(change(TableChange::AddGroup(group("group_id=2,bucket=group:1"))), Ok(1));
+    assert_eq!(change(TableChange::AddGroup(group("group_id=1,type=all,bucket=output:1"))), Ok(1));
     assert_eq!(
-        change(TableChange::ModifyGroup(group("group_id=1,bucket=group:2"))),
+        change(TableChange::AddGroup(group("group_id=1,type=all"))),
+        Err("the switch has a group 1 already".into())
+    );
+    assert_eq!(change(TableChange::AddGroup(group("group_id=2,type=all,bucket=group:1"))), Ok(1));
+    assert_eq!(
+        change(TableChange::ModifyGroup(group("group_id=1,type=all,bucket=group:2"))),
         Err("group 1 would lead to itself".into())
     );
     assert_eq!(change(TableChange::Add(Arc::new(flow("actions=group:2")))), Ok(1));
