@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use machine::Time;
 use topology::NodeId;
 use vswitch::HostTable;
-use vswitch::conntrack::Tuple;
+use vswitch::conntrack::{Segment, Tracked, Tuple, ct_state};
+use wire::tcp_flags::{FIN, RST, SYN};
 
 use super::Services;
+use super::state::{EXISTING, ServiceState};
 
 /// Addresses of one subnet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,5 +50,34 @@ impl Services {
             subnet.is_ipv6 == tuple.is_ipv6 && (subnet.addresses.0..=subnet.addresses.1).contains(&tuple.src)
         };
         subnets.iter().any(has_it)
+    }
+}
+
+impl ServiceState {
+    /// What a packet that this host has sent is to the connections that there are; their states move on. Where packets come in it is known who sends, and nobody begins, ends or resets a connection but the
+    /// hosts by which its ends send: what others make up goes on to its receiver, who knows the connection's numbers.
+    pub(super) fn track_of(&mut self, now: Time, segment: &Segment, from: NodeId) -> Tracked {
+        if self.at.is_none()
+            && segment.tcp_flags & (SYN | FIN | RST) != 0
+            && let Some(known) = self.revisit(now, segment, EXISTING)
+            && let Some(place) = known.place
+            && !self.may_be_sender(place, known.state & ct_state::REPLY != 0, from)
+        {
+            return known;
+        }
+        self.track(now, segment, EXISTING)
+    }
+
+    /// Whether packets of this direction of a connection may come from this host: they do if nobody knows better.
+    fn may_be_sender(&self, place: u32, is_reply: bool, from: NodeId) -> bool {
+        let Some(opened) = self.opened.get(place as usize) else { return true };
+        let server = || {
+            let hosts = &self.running[opened.running as usize].hosts;
+            Some(hosts.get(opened.server.index()).copied().flatten()?.host)
+        };
+        let sender = if is_reply { server() } else { opened.client };
+        // A host may send by any of its interfaces.
+        let owner = |host: NodeId| self.owners.get(&host).copied().unwrap_or(host);
+        sender.is_none_or(|sender| sender == from || owner(sender) == owner(from))
     }
 }

@@ -82,7 +82,7 @@ impl<P> Graph<P> {
         }
         let mut fields = self.services.take_fields();
         let seen = (driver.headers(&packet), driver.bytes(&packet));
-        let decision = self.services.process_from_server(moment.now, seen, &mut fields);
+        let decision = self.services.process_from_server(moment.now, host, seen, &mut fields);
         let passed = self.carry_out_service(moment, driver, (decision, port), packet, &mut fields);
         self.services.keep_fields(fields);
         if let Some(packet) = &passed {

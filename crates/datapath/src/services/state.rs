@@ -1,6 +1,6 @@
 //! Connections to services: which there are, and what schedulers hear of them. Bytes and the time go in; what is to be written, and where it goes, comes out.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use balance::Outcome;
 use machine::{Rebase, Span, Time};
@@ -116,6 +116,8 @@ pub struct ServiceState {
     pub(super) by_number: Vec<u32>,
     /// By host: whether it may have connections of a service.
     is_server: TiVec<NodeId, bool>,
+    /// Of nodes that are interfaces of a host that has several: which host that is.
+    pub(super) owners: BTreeMap<NodeId, NodeId>,
     /// Whether some service has had full NAT: then what servers send to services may be answers.
     has_full_nat: bool,
     /// What cookies are made with, and until when there may be good ones.
@@ -124,7 +126,7 @@ pub struct ServiceState {
     /// Connections that began with one, and whose servers have not answered yet.
     pub(super) joining: u32,
     /// The host at which this is a balancer; `None`: packets come here where they come in.
-    at: Option<NodeId>,
+    pub(super) at: Option<NodeId>,
     /// Places of connections of which other balancers have not heard, each once; `None`: there are none.
     pub(super) changes: Option<VecDeque<u32>>,
     /// Whether the packet that was processed last has begun a connection of which they are to hear.
@@ -235,7 +237,9 @@ impl ServiceState {
         self.has_full_nat |= services.all().iter().any(|service| service.forwarding == ForwardingMethod::FullNat);
         let mut servers: BTreeSet<NodeId> =
             self.running.iter().flat_map(|running| &running.hosts).flatten().map(|at| at.host).collect();
+        self.owners.clear();
         for own in &services.interfaces {
+            self.owners.extend(own.iter().map(|host| (*host, own[0])));
             let has_one = own.iter().any(|host| servers.contains(host));
             servers.extend(own.iter().filter(|_| has_one));
         }
@@ -317,7 +321,7 @@ impl ServiceState {
         {
             return decision;
         }
-        let tracked = self.track(now, &segment, EXISTING);
+        let tracked = self.track_of(now, &segment, from);
         if tracked.is_kept
             && let Some(decision) = self.follow(now, (&segment, &tracked), packet, fields)
         {
@@ -387,7 +391,7 @@ impl ServiceState {
             let begins_again = has_ended && is_first_segment(segment.tcp_flags);
             let moves = match tracked.tcp {
                 // Nobody has answered yet: whoever is there may.
-                Some(_) => (is_first || begins_again) && !machine.is_candidate(server),
+                Some(_) => is_first && !machine.is_candidate(server) || begins_again && machine.is_dead(server),
                 None => machine.is_dead(server),
             };
             if moves {
@@ -422,15 +426,16 @@ impl ServiceState {
         Some(Decision::To(host))
     }
 
-    /// A packet comes from a server.
+    /// A packet comes from a server at this host.
     pub(super) fn process_from_server(
         &mut self,
         now: Time,
+        from: NodeId,
         (headers, bytes): (&[u8], u32),
         fields: &mut Vec<Field>,
     ) -> Decision {
         let Some((segment, is_later)) = self.segment(now, headers) else { return Decision::Pass };
-        let tracked = self.track(now, &segment, EXISTING);
+        let tracked = self.track_of(now, &segment, from);
         if !tracked.is_kept {
             // Of a connection that it does not belong to it must not go on untranslated.
             return if tracked.place.is_some() { Decision::Drop } else { Decision::Pass };
@@ -647,6 +652,7 @@ impl Rebase for ServiceState {
             running,
             by_number: _,
             is_server: _,
+            owners: _,
             has_full_nat: _,
             cookie_key: _,
             cookies_until,

@@ -81,18 +81,40 @@ impl Bed {
 
     /// A segment of a client comes: to which server it goes, and what is written into it.
     fn send(&mut self, from: Endpoint, port: u16, flags: u8, seq: u32, ack: u32) -> (Decision, Vec<Field>) {
-        let frame = frame(from, Endpoint(VIRTUAL, port), flags, (seq, ack));
+        self.send_by(host(0), (from, port), flags, (seq, ack))
+    }
+
+    /// The same of one that this host has sent, whoever it says that its sender is.
+    fn send_by(
+        &mut self,
+        by: NodeId,
+        (from, port): (Endpoint, u16),
+        flags: u8,
+        numbers: (u32, u32),
+    ) -> (Decision, Vec<Field>) {
+        let frame = frame(from, Endpoint(VIRTUAL, port), flags, numbers);
         let mut fields = Vec::new();
-        let (services, sender) = (&self.services, (&self.host_table, host(0)));
+        let (services, sender) = (&self.services, (&self.host_table, by));
         let decision = self.state.process_from_client(self.now, (services, sender), &whole(&frame), &mut fields);
         (decision, fields)
     }
 
     /// A segment of a server comes.
     fn answer(&mut self, server: u32, to: Endpoint, flags: u8, numbers: (u32, u32)) -> (Decision, Vec<Field>) {
+        self.answer_by(host(server), (server, to), flags, numbers)
+    }
+
+    /// The same of one that this host has sent, whoever it says that its sender is.
+    fn answer_by(
+        &mut self,
+        by: NodeId,
+        (server, to): (u32, Endpoint),
+        flags: u8,
+        numbers: (u32, u32),
+    ) -> (Decision, Vec<Field>) {
         let frame = frame(Endpoint(self.address(server), SERVER_PORT), to, flags, numbers);
         let mut fields = Vec::new();
-        let decision = self.state.process_from_server(self.now, (&frame, frame.len() as u32), &mut fields);
+        let decision = self.state.process_from_server(self.now, by, (&frame, frame.len() as u32), &mut fields);
         (decision, fields)
     }
 

@@ -1,7 +1,7 @@
 //! One connection.
 
 use machine::{Rebase, Span, Time};
-use wire::tcp_flags::{ACK, FIN, RST, SYN};
+use wire::tcp_flags::{ACK, RST, SYN};
 
 use super::ct_state::{DESTINATION_NAT, SOURCE_NAT};
 use super::lifetime::Lifetime;
@@ -33,7 +33,7 @@ pub(super) struct Connection {
     pub tcp: Option<TcpState>,
     /// Of TCP, if its beginning was seen here, or was over when another table spoke of it.
     pub windows: Option<Windows>,
-    /// Who has reset it, if that may have been made up: whether the end that answers.
+    /// Who has reset it, if that may have been made up, since somebody else has followed it before: whether the end that answers.
     pub reset_by: Option<bool>,
     pub lifetime: Lifetime,
     /// Its neighbours in the list of its lifetime.
@@ -50,23 +50,14 @@ impl Connection {
             return self.step_behind_reset(step, is_reply, segment);
         }
         let Step::To(next) = step else { return self.step_behind_end(now, step, state, is_reply, segment) };
-        if self.windows.is_none() && segment.tcp_flags & FIN != 0 && segment.numbers.is_some_and(|it| !it.are_absent())
-        {
-            // Nobody knows whether it is what it says, but what both ends say from here on has to fit.
-            self.windows = Some(Windows::resumed(period, None));
-        }
-        let may_be_made_up = next == TcpState::Close && TcpState::Established <= state && state < TcpState::Close;
-        let Some(windows) = &mut self.windows else {
-            // Any reset counts, since nobody knows where segments stand.
-            self.reset_by = self.reset_by.or(may_be_made_up.then_some(is_reply));
-            return step;
-        };
+        let Some(windows) = &mut self.windows else { return step };
         // Nobody takes one that is not whole.
         let Some(numbers) = &segment.numbers else { return Step::Invalid };
         windows.enter(period, state);
         match windows.judge(state, is_reply, segment.tcp_flags, numbers) {
             Verdict::Inside => {
-                let may_be_made_up = may_be_made_up && windows.is_resumed();
+                let is_reset = next == TcpState::Close && state != TcpState::Close;
+                let may_be_made_up = is_reset && windows.is_resumed();
                 self.reset_by = self.reset_by.or(may_be_made_up.then_some(is_reply));
                 step
             }
@@ -90,14 +81,10 @@ impl Connection {
         if !is_over(state) || segment.tcp_flags & SYN == 0 || !self.windows.is_some_and(|it| it.is_resumed()) {
             return step;
         }
-        let is_answer = is_reply && segment.tcp_flags & (SYN | ACK | RST) == SYN | ACK;
         let silent_for = (now + self.lifetime.timeout()).since(self.expires_at);
         match step {
             Step::Reopen if silent_for < DOUBTED_FOR => Step::Stay,
-            Step::Stay if is_answer => {
-                self.windows = None;
-                Step::To(TcpState::SynReceived)
-            }
+            Step::Stay if is_reply && is_agreement(segment.tcp_flags) => self.begin_behind_doubt(),
             _ => step,
         }
     }
@@ -116,13 +103,17 @@ impl Connection {
                 self.windows.iter_mut().for_each(Windows::resume);
                 Step::To(next)
             }
-            _ if is_reply && segment.tcp_flags & (SYN | ACK | RST) == SYN | ACK => {
-                (self.reset_by, self.windows) = (None, None);
-                Step::To(TcpState::SynReceived)
-            }
+            _ if is_reply && is_agreement(segment.tcp_flags) => self.begin_behind_doubt(),
             _ if step == Step::Reopen => Step::Stay,
             _ => step,
         }
+    }
+
+    /// A server seems to have agreed to another connection. That may be made up, too: where both ends stand is taken from what comes next, and until then it can't be reset.
+    fn begin_behind_doubt(&mut self) -> Step {
+        self.reset_by = None;
+        self.windows.iter_mut().for_each(Windows::resume);
+        Step::To(TcpState::SynReceived)
     }
 
     /// What packets of a direction become.
@@ -143,6 +134,11 @@ impl Connection {
 /// Whether both ends have sent all, as far as anybody knows.
 const fn is_over(state: TcpState) -> bool {
     matches!(state, TcpState::LastAck | TcpState::TimeWait)
+}
+
+/// Whether a segment agrees to a connection that was wanted.
+const fn is_agreement(flags: u8) -> bool {
+    flags & (SYN | ACK | RST) == SYN | ACK
 }
 
 impl Rebase for Connection {

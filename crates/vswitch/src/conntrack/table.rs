@@ -1,6 +1,7 @@
 //! The connections of one switch.
 
 use machine::{Rebase, Span, Time};
+use wire::tcp_flags::{ACK, SYN};
 
 use super::connection::{Connection, NONE};
 use super::ct_state::{DESTINATION_NAT, ESTABLISHED, INVALID, NEW, RELATED, REPLY, SOURCE_NAT, TRACKED};
@@ -331,6 +332,8 @@ impl Conntrack {
             step = connection.step(now, state, is_reply, segment, self.period);
             match step {
                 Step::To(next) => connection.tcp = Some(next),
+                // Whoever wants another connection does not keep the one that has ended.
+                Step::Stay if state >= TcpState::LastAck && segment.tcp_flags & (SYN | ACK) == SYN => return step,
                 Step::Stay => {}
                 Step::Invalid | Step::Reopen => return step,
             }

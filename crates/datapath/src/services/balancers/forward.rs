@@ -164,7 +164,7 @@ impl<P> Graph<P> {
         let (headers, bytes) = (driver.headers(&packet), driver.bytes(&packet));
         let client = state.client_of_answer(now, headers);
         let decision = if client.is_some() {
-            state.process_from_server(now, (headers, bytes), &mut fields)
+            state.process_from_server(now, own, (headers, bytes), &mut fields)
         } else {
             let from = host_table.by_mac(driver.source(&packet)).unwrap_or(own);
             let fault = || tables.services.fault_of((&*driver, host_table), &packet);

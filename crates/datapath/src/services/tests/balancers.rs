@@ -146,7 +146,7 @@ impl Pair {
         let state = self.balancers[at].state_mut();
         let client = state.client_of_answer(self.bed.now, &frame);
         let mut fields = Vec::new();
-        let decision = state.process_from_server(self.bed.now, (&frame, frame.len() as u32), &mut fields);
+        let decision = state.process_from_server(self.bed.now, AT[at], (&frame, frame.len() as u32), &mut fields);
         self.balancers[at].note_packet(self.bed.now);
         (client.map(|(client, _)| client), decision, fields)
     }
@@ -502,6 +502,84 @@ fn a_port_that_is_used_again_is_another_connection_for_both() {
     pair.send(1, client, FIN | ACK, (1_001, 5_001));
     pair.answer(1, seen, FIN | ACK, (5_001, 1_002));
     assert_eq!(pair.active(1), 0);
+}
+
+/// What may be made up, of both ends, as consistent as can be without seeing them.
+fn make_up(pair: &mut Pair, (client, seen): (Endpoint, Endpoint), said: &[(bool, u8)]) {
+    let (mut first, mut second) = (3_000_000_000, 2_000_000_000);
+    for (is_answer, flags) in said {
+        let (own, other) = if *is_answer { (&mut second, first) } else { (&mut first, second) };
+        let numbers = (*own, other);
+        *own += u32::from(flags & FIN != 0);
+        if *is_answer {
+            pair.decide_answer(1, seen, *flags, numbers);
+        } else {
+            pair.send(1, client, *flags, numbers);
+        }
+    }
+}
+
+/// A balancer that has taken over cannot tell who sends: what others make up may end a connection for a moment, but begins none in its place, and its ends go on.
+#[test]
+fn what_others_make_up_behind_a_balancer_that_took_over_cuts_nothing() {
+    let close = [(false, FIN | ACK), (true, FIN | ACK), (false, ACK)];
+    let agree = [(true, SYN | ACK), (false, RST), (false, SYN)];
+    let said = [
+        [&close[..], &[(false, SYN)]].concat(),
+        [&close[..], &agree].concat(),
+        [&close[..], &[(false, SYN)], &agree].concat(),
+        [&close[..], &[(false, RST), (false, SYN)], &agree].concat(),
+        [&[(false, FIN | ACK), (true, ACK), (false, RST)][..], &agree].concat(),
+        [&[(false, PSH | ACK), (true, ACK), (false, RST | ACK)][..], &agree].concat(),
+        [
+            &[(false, PSH | ACK), (true, ACK), (true, RST | ACK)][..],
+            &agree,
+            &[(true, SYN | ACK), (false, ACK), (true, ACK), (false, RST), (false, SYN)],
+        ]
+        .concat(),
+    ];
+    for (number, said) in said.iter().enumerate() {
+        for times in [1, 20] {
+            let mut pair = Pair::new();
+            let (client, seen) = pair.open(0, 4_000);
+            pair.run(Span::from_ms(5));
+            pair.balancers[0].set_carrier(pair.bed.now, false);
+            pair.is_cut = true;
+            (0..times).for_each(|_| make_up(&mut pair, (client, seen), said));
+            for _ in 0..3 {
+                assert_eq!(pair.send(1, client, PSH | ACK, (1_001, 5_001)).0, Decision::To(host(1)), "{number}");
+                assert_eq!(pair.answer(1, seen, PSH | ACK, (5_001, 1_001)), Some(host(0)), "{number}");
+            }
+            // Now it is known where they stand.
+            make_up(&mut pair, (client, seen), said);
+            let counters = pair.balancers[1].state().conntrack().expect("it has a service").counters();
+            assert_eq!((counters.reopened, counters.connections), (0, 1), "{number}");
+            pair.send(1, client, FIN | ACK, (1_001, 5_001));
+            assert_eq!(pair.answer(1, seen, FIN | ACK, (5_001, 1_002)), Some(host(0)), "{number}");
+            assert_eq!(pair.active(1), 0, "{number}");
+        }
+    }
+}
+
+/// Whoever wants another connection behind an end that may have been made up waits for it no longer than that is remembered, however often he asks.
+#[test]
+fn a_server_that_says_nothing_keeps_nobody_behind_a_doubtful_end() {
+    let mut pair = Pair::new();
+    let (client, seen) = pair.open(0, 4_000);
+    pair.run(Span::from_ms(5));
+    pair.balancers[0].set_carrier(pair.bed.now, false);
+    pair.is_cut = true;
+    pair.send(1, client, PSH | ACK, (1_001, 5_001));
+    pair.answer(1, seen, PSH | ACK, (5_001, 1_001));
+    pair.send(1, client, RST | ACK, (1_001, 5_001));
+    let begun = |pair: &Pair| pair.balancers[1].state().conntrack().map(|it| it.counters().committed);
+    let before = begun(&pair);
+    let asks = (0..8).take_while(|_| {
+        pair.bed.now += Span::from_secs(2);
+        pair.send(1, client, SYN, (90_000, 0));
+        begun(&pair) == before
+    });
+    assert_eq!(asks.count(), 4, "ten seconds");
 }
 
 /// One that was away says nothing bad of servers whose answers came to the other one meanwhile.

@@ -33,7 +33,7 @@ impl Bed {
 
     fn answer_frame(&mut self, frame: &[u8]) -> (Decision, Vec<Field>) {
         let mut fields = Vec::new();
-        let decision = self.state.process_from_server(self.now, (frame, frame.len() as u32), &mut fields);
+        let decision = self.state.process_from_server(self.now, host(1), (frame, frame.len() as u32), &mut fields);
         (decision, fields)
     }
 

@@ -92,100 +92,69 @@ fn a_connection_may_be_carried_from_its_handshake_on() {
     assert_eq!((bed.state.take_withdrawn(), bed.counts(0)), (Some(questions.0), (0, 0)));
 }
 
-/// Whoever resets a connection sends nothing more. If he does, somebody else made the reset up: the connection goes on, and is carried again.
+/// Another host: it may say that it is anybody.
+const ANOTHER: NodeId = host(2);
+
+/// What another host makes up of a connection begins, ends and resets nothing, be it the whole end of one and the beginning of another: its ends know its numbers, and the switch knows who sends.
 #[test]
-fn a_made_up_reset_of_what_is_carried_is_found_out() {
-    for is_answer in [false, true] {
-        let (mut bed, client, questions) = carried();
+fn what_others_make_up_of_a_connection_changes_nothing() {
+    let (first, second) = (3_000_000_000, 2_000_000_000);
+    let (mut bed, client, questions) = carried();
+    let made_up = |bed: &mut Bed, is_answer: bool, flags: u8| {
         if is_answer {
-            bed.answer(1, client, RST, (77, 0));
+            bed.answer_by(ANOTHER, (1, client), flags, (second, first)).0
         } else {
-            bed.send(client, 80, RST, 77, 0);
+            bed.send_by(ANOTHER, (client, 80), flags, (first, second)).0
         }
-        assert_eq!((bed.state.take_withdrawn(), bed.counts(0)), (Some(questions.0), (0, 0)));
-        // What the other end has sent may have been under way.
-        let go_on = |bed: &mut Bed, is_answer: bool| {
-            if is_answer {
-                bed.answer(1, client, PSH | ACK, (5_101, 1_201));
-            } else {
-                bed.send(client, 80, PSH | ACK, 1_101, 5_101);
-            }
-        };
-        go_on(&mut bed, !is_answer);
-        assert_eq!(bed.counts(0), (0, 0));
-        go_on(&mut bed, is_answer);
-        assert_eq!(bed.counts(0), (1, 0));
-        go_on(&mut bed, false);
-        assert_eq!(bed.state.take_candidate(), Some(questions));
+    };
+    for said in [
+        vec![(false, RST), (false, SYN)],
+        vec![(true, RST | ACK), (false, SYN)],
+        vec![(false, FIN | ACK), (true, FIN | ACK), (false, ACK), (false, SYN)],
+        vec![(false, FIN | ACK), (true, FIN | ACK), (false, ACK), (true, SYN | ACK), (false, RST), (false, SYN)],
+        vec![(false, RST), (true, SYN | ACK), (false, RST), (false, SYN), (true, SYN | ACK), (false, ACK)],
+    ] {
+        for (is_answer, flags) in said {
+            let passes = if is_answer { Decision::Translated } else { Decision::To(host(1)) };
+            assert_eq!(made_up(&mut bed, is_answer, flags), passes);
+        }
+        assert_eq!((bed.state.take_withdrawn(), bed.counts(0)), (None, (1, 0)));
+        assert_eq!(bed.state.conntrack().map(|it| it.counters().reopened), Some(0));
     }
+    assert_eq!(states(&bed), [Some(TcpState::Established)]);
+    // Both ends are believed at once.
+    bed.answer(1, client, RST | ACK, (77, 88));
+    assert_eq!((bed.state.take_withdrawn(), bed.counts(0)), (Some(questions.0), (0, 0)));
+    assert_eq!(states(&bed), [Some(TcpState::Close)]);
 }
 
-/// Who makes up a reset and a first segment behind it does not get another one's connection replaced: the server's answer says whether there is a new one.
+fn states(bed: &Bed) -> Vec<Option<TcpState>> {
+    let conntrack = bed.state.conntrack().expect("there are services");
+    conntrack.connections(bed.now, 0, usize::MAX).0.iter().map(|connection| connection.tcp).collect()
+}
+
+/// A client that has reset what was carried, or has seen it end, and uses its port again gets a connection of its own: with a server that is well.
 #[test]
-fn what_begins_behind_a_reset_of_what_is_carried_is_the_servers_to_say() {
-    for is_made_up in [true, false] {
+fn who_was_carried_by_a_server_that_died_gets_another_one() {
+    for is_reset in [false, true] {
         let (mut bed, client, _) = carried();
-        bed.send(client, 80, RST, 77, 0);
-        assert_eq!(bed.send(client, 80, SYN, 9_000, 0).0, Decision::To(host(1)));
-        assert_eq!(bed.counts(0), (0, 0));
-        if is_made_up {
-            // It says where it stands (RFC 5961, 4).
-            bed.answer(1, client, ACK, (5_101, 1_201));
-            bed.send(client, 80, PSH | ACK, 1_201, 5_101);
+        if is_reset {
+            bed.send(client, 80, RST | ACK, 1_101, 5_101);
         } else {
-            bed.answer(1, client, SYN | ACK, (7_000, 9_001));
-            bed.send(client, 80, ACK, 9_001, 7_001);
+            end(&mut bed, client, (1_101, 5_101));
         }
-        assert_eq!(bed.counts(0), (1, 0));
-        assert_eq!(bed.state.conntrack().map(|it| it.counters().connections), Some(1));
+        let machine = bed.state.machine("web80").expect("it is there");
+        let server = machine.server("h1").expect("it is one");
+        machine.drain(bed.now, server, true);
+        assert_eq!(bed.send(client, 80, SYN, 9_000, 0).0, Decision::Refuse, "there is no other one");
     }
 }
-
-/// Where both ends of a connection are that somebody makes up.
-const MADE_UP: (u32, u32) = (3_000_000_000, 2_000_000_000);
 
 /// Both ends say that they have sent all, and the client knows.
 fn end(bed: &mut Bed, client: Endpoint, (first, second): (u32, u32)) {
     bed.send(client, 80, FIN | ACK, first, second);
     bed.answer(1, client, FIN | ACK, (second, first + 1));
     bed.send(client, 80, ACK, first + 1, second + 1);
-}
-
-/// Who makes up the whole end of a connection, and a first segment behind it, gets nothing cut: its ends go on, and then they are known.
-#[test]
-fn a_made_up_end_of_what_is_carried_is_found_out() {
-    for (goes_on_first, is_reset) in [(false, false), (true, false), (false, true), (true, true)] {
-        let (mut bed, client, questions) = carried();
-        for _ in 0..3 {
-            end(&mut bed, client, MADE_UP);
-            if is_reset {
-                bed.send(client, 80, RST, MADE_UP.0 + 1, 0);
-            }
-            assert_eq!(bed.send(client, 80, SYN, 9_000, 0).0, Decision::To(host(1)));
-            assert_eq!(bed.state.conntrack().map(|it| it.counters().connections), Some(1));
-            // The server says where it stands (RFC 5961, 4).
-            for is_answer in [goes_on_first, !goes_on_first] {
-                let decision = if is_answer {
-                    bed.answer(1, client, ACK, (5_101, 1_201)).0
-                } else {
-                    bed.send(client, 80, PSH | ACK, 1_201, 5_101).0
-                };
-                assert_ne!(decision, Decision::Drop);
-            }
-        }
-        assert_eq!(bed.state.take_withdrawn(), Some(questions.0));
-        assert_eq!(bed.state.conntrack().map(|it| it.counters().reopened), Some(0));
-        // It ends as others do.
-        end(&mut bed, client, (1_201, 5_101));
-        assert_eq!(bed.state.conntrack().map(states), Some(vec![Some(TcpState::TimeWait)]));
-        bed.now += Span::from_secs(200);
-        bed.state.clear_expired(bed.now);
-        assert_eq!((bed.state.conntrack().map(states), bed.counts(0)), (Some(Vec::new()), (0, 0)));
-    }
-}
-
-fn states(conntrack: &Conntrack) -> Vec<Option<TcpState>> {
-    conntrack.connections(Time::ZERO, 0, usize::MAX).0.iter().map(|connection| connection.tcp).collect()
 }
 
 /// A client that uses its port again at once gets a connection of its own: the server agrees.
@@ -235,7 +204,7 @@ fn datagrams_are_carried_once_they_are_answered() {
         };
         let answer = |bed: &mut Bed| {
             let frame = datagram(Endpoint(bed.address(1), SERVER_PORT), client);
-            bed.state.process_from_server(bed.now, (&frame, frame.len() as u32), &mut Vec::new())
+            bed.state.process_from_server(bed.now, host(1), (&frame, frame.len() as u32), &mut Vec::new())
         };
         for _ in 0..5 {
             assert_eq!(ask(&mut bed), Decision::To(host(1)));

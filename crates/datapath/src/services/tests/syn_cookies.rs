@@ -188,7 +188,7 @@ fn a_flood_without_numbers_is_answered_too() {
     };
     let answer = |bed: &mut Bed, to: Endpoint, flags: u8| {
         let frame = unnumbered(Endpoint(bed.address(1), SERVER_PORT), to, flags, (0, 0));
-        bed.state.process_from_server(bed.now, (&frame, frame.len() as u32), &mut Vec::new())
+        bed.state.process_from_server(bed.now, host(1), (&frame, frame.len() as u32), &mut Vec::new())
     };
     let forged = |number: u32| Endpoint(Ipv4Addr::from_bits(0x0a63_0000 + number), 4_000);
     let answered =

@@ -40,7 +40,7 @@ fn packets_of_connections_whose_addresses_are_translated_need_no_tunnel() {
     let from = Endpoint(VIRTUAL, 80);
     let answer = frame(from, other, SYN | ACK, (5_000, 1_001));
     let mut fields = Vec::new();
-    let decision = bed.state.process_from_server(bed.now, (&answer, answer.len() as u32), &mut fields);
+    let decision = bed.state.process_from_server(bed.now, host(1), (&answer, answer.len() as u32), &mut fields);
     assert_eq!((decision, fields.len()), (Decision::Pass, 0));
     assert_eq!(bed.counts(0), (2, 0));
 }
