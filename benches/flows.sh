@@ -16,6 +16,7 @@ counts=(1024 100000)
 flowgen() {
     local devices=(--vdev "net_virtio_user0,path=$3,mac=${macs[0]},queue_size=1024" --vdev "net_virtio_user1,path=$4,mac=${macs[1]},queue_size=1024")
     rm -f "$work/program"
+    # shellcheck disable=SC2094 # It is read while it is written: that is how one sees that it is ready.
     {
         # What it is asked before it is ready would be answered all at once, with rates of no time at all.
         for _ in {1..200}; do
