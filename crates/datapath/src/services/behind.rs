@@ -2,6 +2,7 @@
 //! it could have servers ejected.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use machine::Time;
 use topology::NodeId;
@@ -24,6 +25,17 @@ pub struct AddressRange {
 /// By the interface of a router from where packets go to a service, and the number of the service: the subnets of the clients that may be behind it.
 pub type BehindRouters = BTreeMap<(NodeId, usize), Vec<AddressRange>>;
 
+/// Whose address a packet has been sent from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// That of the host that has sent it, or of one which may be behind it.
+    Sender,
+    /// No host's: it may be somebody's within the sender, or behind it.
+    Nobody,
+    /// That of a host from which it cannot have come.
+    Another,
+}
+
 impl Services {
     /// The same services, some of whose clients may be behind routers.
     #[must_use]
@@ -31,25 +43,24 @@ impl Services {
         Self { behind, ..self }
     }
 
-    /// Whether a packet for a service that has come from a host has the address of that host, or of one which is behind it.
-    pub(super) fn is_senders(&self, host_table: &HostTable, (from, number): (NodeId, usize), tuple: &Tuple) -> bool {
+    /// Whose address a packet for a service has that has come from a host.
+    pub(super) fn source_of(&self, host_table: &HostTable, (from, number): (NodeId, usize), tuple: &Tuple) -> Source {
         let address = tuple.address(tuple.src);
         let owner = match address {
-            std::net::IpAddr::V4(address) => host_table.by_ipv4(address),
-            std::net::IpAddr::V6(address) => host_table.by_ipv6(address),
+            IpAddr::V4(address) => host_table.by_ipv4(address),
+            IpAddr::V6(address) => host_table.by_ipv6(address),
         };
-        if owner == Some(from) {
-            return true;
-        }
         // An address that is a service's is no client's.
-        if owner.is_none() || host_table.mac_of_alias(address).is_some() {
-            return false;
+        let Some(owner) = owner.filter(|_| host_table.mac_of_alias(address).is_none()) else { return Source::Nobody };
+        let is_one_host = |own: &Vec<NodeId>| own.contains(&owner) && own.contains(&from);
+        if owner == from || self.interfaces.iter().any(is_one_host) {
+            return Source::Sender;
         }
-        let Some(subnets) = self.behind.get(&(from, number)) else { return false };
         let has_it = |subnet: &AddressRange| {
             subnet.is_ipv6 == tuple.is_ipv6 && (subnet.addresses.0..=subnet.addresses.1).contains(&tuple.src)
         };
-        subnets.iter().any(has_it)
+        let is_behind = self.behind.get(&(from, number)).is_some_and(|subnets| subnets.iter().any(has_it));
+        if is_behind { Source::Sender } else { Source::Another }
     }
 }
 

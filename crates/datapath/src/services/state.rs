@@ -9,6 +9,7 @@ use vswitch::conntrack::{Conntrack, Request, Segment, TcpState, Tracked, Transla
 use vswitch::{Field, HostTable, translate};
 use wire::{protocol, tcp_flags};
 
+use super::behind::Source;
 use super::counters::{ServerCounters, ServiceCounters};
 use super::fragments::{FirstFragments, without_ports};
 use super::offload::Offloads;
@@ -358,8 +359,12 @@ impl ServiceState {
             return Decision::Refuse;
         };
         let mac = headers.get(6..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
-        let is_its_address = services.is_senders(host_table, (from, number), &tuple);
-        let client = Origin { host: from, mac, is_its_address };
+        let source = services.source_of(host_table, (from, number), &tuple);
+        // Whoever sends from another one's address would get what that one is answered. Of a balancer's own host nobody knows who has sent it.
+        if source == Source::Another && self.at != Some(from) {
+            return Decision::Lost(Loss::Martian);
+        }
+        let client = Origin { host: from, mac, is_its_address: source == Source::Sender };
         if tuple.protocol == protocol::TCP {
             let frame = (headers, bytes);
             return self.open_tcp(now, services, (number, &segment, client), frame, fields);

@@ -22,6 +22,7 @@ mod validity;
 use super::state::Decision;
 use super::validity::FromClient;
 use super::{AddressRange, ForwardingMethod, HALF_OPEN_MAX, Server, Service, ServiceState, Services, VirtualAddress};
+use crate::driver::Loss;
 use crate::offload::KernelUse;
 
 const VIRTUAL: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 80);
@@ -331,12 +332,40 @@ fn failures_of_clients_behind_a_router_count() {
         bed.counts(0).1
     };
     let behind = Endpoint(bed.address(2), 4_000);
-    assert_eq!(refuse(&mut bed, behind), 0, "h0 is no router");
     bed.services = bed.services.clone().with_clients_behind([((host(0), 0), vec![range])].into());
-    assert_eq!(refuse(&mut bed, Endpoint(nobody, 4_001)), 0);
+    assert_eq!(refuse(&mut bed, Endpoint(nobody, 4_001)), 0, "nobody is there");
     assert_eq!(refuse(&mut bed, Endpoint(behind.0, 4_002)), 1);
-    let other = Endpoint(bed.address(1), 4_003);
-    assert_eq!(refuse(&mut bed, other), 1, "it is not behind that router");
+}
+
+/// Whoever sends from another host's address would get what that one is answered, in its name: it begins nothing. A host with several interfaces may send by any, and a router what is behind it.
+#[test]
+fn nobody_opens_connections_in_anothers_name() {
+    for forwarding in [ForwardingMethod::Nat, ForwardingMethod::FullNat, ForwardingMethod::DirectRouting] {
+        let mut bed = Bed::with(3, &[80], |service| service.forwarding = forwarding);
+        let client = bed.client(4_000);
+        let (lost, none) = (Decision::Lost(Loss::Martian), Some(0));
+        for flags in [SYN, ACK, FIN | ACK] {
+            assert_eq!(bed.send_by(host(2), (client, 80), flags, (1_000, 0)).0, lost);
+            assert_eq!(bed.state.conntrack().map(|it| it.counters().connections), none);
+        }
+        assert!(matches!(bed.send(client, 80, SYN, 7_000, 0).0, Decision::To(_)));
+        let nobody = Endpoint(Ipv4Addr::new(10, 9, 9, 9), 4_000);
+        assert!(matches!(bed.send_by(host(2), (nobody, 80), SYN, (1_000, 0)).0, Decision::To(_)));
+        bed.topology.add_host(
+            "h4".to_owned(),
+            HostAddress {
+                ipv4: Ipv4Addr::new(10, 0, 0, 99),
+                mac: [2; 6],
+                ..bed.topology.address(host(0)).expect("it is a host").clone()
+            },
+        );
+        bed.topology.interfaces = vec![host(2)];
+        bed.host_table = HostTable::new(&bed.topology, &[]);
+        bed.services = Services::new(&bed.topology, bed.services.all(), 1_500);
+        let other_interface = Endpoint(bed.address(2), 4_000);
+        assert!(matches!(bed.send_by(host(4), (other_interface, 80), SYN, (1_000, 0)).0, Decision::To(_)));
+        assert_eq!(bed.send_by(host(3), (other_interface, 80), SYN, (1_000, 0)).0, lost);
+    }
 }
 
 /// A service that a file has left out keeps its place as long as anything is left of its connections: what those say is not said of another one.
