@@ -6,6 +6,9 @@ use serde::Serialize;
 /// A server of which nothing is heard is out for this part of the time that others are.
 const SILENT_PARTS: u64 = 10;
 
+/// So many health checks that pass bring back a server that nobody got to: as many as a server that was down needs when nothing else is said.
+const PASSES: u32 = 2;
+
 /// When a server is ejected, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ejection {
@@ -124,6 +127,8 @@ pub(crate) struct Failures {
     ejected_until: Option<Time>,
     /// Why it was ejected last.
     reason: Option<EjectionReason>,
+    /// Health checks that it has passed since.
+    passes: u32,
     /// In this interval.
     succeeded: u32,
     failed: u32,
@@ -151,7 +156,7 @@ impl Failures {
     /// Takes it out, and says until when.
     pub fn eject(&mut self, now: Time, ejection: &Ejection, reason: EjectionReason) -> Time {
         self.times += 1;
-        self.reason = Some(reason);
+        (self.reason, self.passes) = (Some(reason), 0);
         self.was_ejected = true;
         // Whoever is silent is asked again soon: what no answer is for may be its client's fault.
         let parts = if matches!(reason, EjectionReason::Silent { .. }) { SILENT_PARTS } else { 1 };
@@ -178,6 +183,22 @@ impl Failures {
     pub const fn readmit_silent(&mut self) {
         self.ejected_until = None;
         self.consecutive = 0;
+    }
+
+    /// It has passed a health check. True if that brings it back: it was out since nobody got to it, which the check has done. What a server says to its clients, the check does not see.
+    pub fn passed_check(&mut self, was_down: bool) -> bool {
+        let nobody_got_there = match self.ejected_because() {
+            Some(EjectionReason::Consecutive { last, .. }) => matches!(last, Failure::Refused | Failure::TimedOut),
+            Some(EjectionReason::Silent { .. }) => true,
+            Some(EjectionReason::SuccessRate { .. }) | None => false,
+        };
+        self.passes += 1;
+        let is_back = nobody_got_there && (was_down || self.passes >= PASSES);
+        if is_back {
+            self.ejected_until = None;
+            self.consecutive = 0;
+        }
+        is_back
     }
 
     /// Why it is out; nothing if it is not.
@@ -235,7 +256,16 @@ pub(crate) fn outlier_below(rates: impl Iterator<Item = u64> + Clone, ejection: 
 
 impl Rebase for Failures {
     fn rebase(&mut self, by: Span) {
-        let Self { consecutive: _, times: _, ejected_until, reason: _, succeeded: _, failed: _, was_ejected: _ } = self;
+        let Self {
+            consecutive: _,
+            times: _,
+            ejected_until,
+            reason: _,
+            passes: _,
+            succeeded: _,
+            failed: _,
+            was_ejected: _,
+        } = self;
         ejected_until.rebase(by);
     }
 }

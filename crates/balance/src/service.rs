@@ -388,9 +388,14 @@ impl Service {
         self.refresh(now);
     }
 
-    /// A health check has found that the server is up or down.
+    /// A health check has found that the server is up or down, or still is. One that was ejected since nobody got to it is back if checks do.
     pub fn set_healthy(&mut self, now: Time, server: ServerId, is_healthy: bool) {
+        let entry = self.servers.get_mut(server);
+        let is_back = is_healthy && entry.is_some_and(|entry| entry.failures.passed_check(!entry.is_healthy));
         self.change(now, server, |server| server.is_healthy = is_healthy);
+        if is_back {
+            self.readmitted(now, server);
+        }
     }
 
     /// What a server's agent answered to `HAProxy`'s agent-check.

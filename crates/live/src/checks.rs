@@ -310,6 +310,9 @@ impl Checking {
                     self.health.handle(now(), Input::Result { server, probe, is_good });
                     let is_starting = self.health.is_starting(now(), server);
                     self.note_result(server, failure, is_starting);
+                    if is_good && self.health.is_up(server) == Some(true) {
+                        self.send_health(server, true);
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return,
@@ -356,7 +359,12 @@ impl Checking {
             }
         }
         self.statuses.lock()[server].is_down = !is_up;
-        self.orders.send(ServerOrder::new(service, name, OrderKind::Healthy(is_up)));
+        self.send_health(server, is_up);
+    }
+
+    fn send_health(&self, server: usize, is_up: bool) {
+        let Plan { service, servers, .. } = &self.plan;
+        self.orders.send(ServerOrder::new(service, &servers[server].name, OrderKind::Healthy(is_up)));
     }
 }
 

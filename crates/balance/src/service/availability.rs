@@ -52,6 +52,15 @@ impl Service {
         }
     }
 
+    /// A server that was ejected is back before its time.
+    pub(super) fn readmitted(&mut self, now: Time, id: ServerId) {
+        let Some(server) = self.servers.get_mut(id) else { return };
+        server.slow_start = Some(now);
+        server.silence.forget();
+        self.events.push(Event::Readmitted(id));
+        self.server_changed(now);
+    }
+
     /// Brings back those whose ejection is over, and forgets overloads that nobody confirms.
     fn pass_time(&mut self, now: Time) {
         let heeds_overload = self.spec.scheduler.heeds_overload();

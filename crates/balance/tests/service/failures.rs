@@ -60,6 +60,34 @@ fn five_failures_in_a_row_eject_a_server_for_a_while() {
     assert_eq!(events(&mut service, at(30_000)), [Event::Readmitted(failing)]);
 }
 
+/// Checks that get to a server which nobody got to bring it back; those say nothing of what it answers.
+#[test]
+fn checks_bring_back_who_was_not_to_be_got_to() {
+    for (outcome, is_back) in [(Outcome::Refused, true), (Outcome::TimedOut, true), (Outcome::Reset, false)] {
+        for was_down in [false, true] {
+            let mut service = service(Scheduler::Rr, &[1, 1, 1]);
+            let failing = service.server("s2").unwrap();
+            for _ in 0..15 {
+                let id = open(&mut service, at(0));
+                let outcome = if number(&service, id) == '2' { outcome } else { Outcome::Completed };
+                service.close(at(0), id, false, outcome);
+            }
+            assert_eq!(unavailable(&service, at(0)), [None, Some(Unavailable::Ejected), None]);
+            if was_down {
+                service.set_healthy(at(500), failing, false);
+            } else {
+                service.set_healthy(at(500), failing, true);
+                assert_eq!(share(&mut service, at(600), '2', 9), 0, "one may be chance");
+            }
+            events(&mut service, at(900));
+            service.set_healthy(at(1_000), failing, true);
+            let expected = if is_back { vec![Event::Readmitted(failing)] } else { Vec::new() };
+            assert_eq!(events(&mut service, at(1_000)), expected, "{outcome:?}");
+            assert_eq!(share(&mut service, at(1_000), '2', 9), if is_back { 3 } else { 0 });
+        }
+    }
+}
+
 #[test]
 fn a_success_between_failures_forgives_them() {
     let mut service = service(Scheduler::Rr, &[1]);
