@@ -350,7 +350,7 @@ fn nobody_opens_connections_in_anothers_name() {
         }
         assert!(matches!(bed.send(client, 80, SYN, 7_000, 0).0, Decision::To(_)));
         let nobody = Endpoint(Ipv4Addr::new(10, 9, 9, 9), 4_000);
-        assert!(matches!(bed.send_by(host(2), (nobody, 80), SYN, (1_000, 0)).0, Decision::To(_)));
+        assert!(matches!(bed.send_by(host(3), (nobody, 80), SYN, (1_000, 0)).0, Decision::To(_)));
         bed.topology.add_host(
             "h4".to_owned(),
             HostAddress {
@@ -364,7 +364,8 @@ fn nobody_opens_connections_in_anothers_name() {
         bed.services = Services::new(&bed.topology, bed.services.all(), 1_500);
         let other_interface = Endpoint(bed.address(2), 4_000);
         assert!(matches!(bed.send_by(host(4), (other_interface, 80), SYN, (1_000, 0)).0, Decision::To(_)));
-        assert_eq!(bed.send_by(host(3), (other_interface, 80), SYN, (1_000, 0)).0, lost);
+        let unused = Endpoint(other_interface.0, 4_001);
+        assert_eq!(bed.send_by(host(3), (unused, 80), SYN, (1_000, 0)).0, lost);
     }
 }
 

@@ -21,7 +21,12 @@ fn full_nat(ports: Option<(u16, u16)>) -> impl Fn(&mut Service) {
 impl Bed {
     /// Where the server sees who has just sent a first segment.
     fn open(&mut self, from: Endpoint) -> Endpoint {
-        let (decision, fields) = self.send(from, 80, SYN, 1_000, 0);
+        self.open_by(host(0), from)
+    }
+
+    /// The same of one that this host has sent.
+    fn open_by(&mut self, by: NodeId, from: Endpoint) -> Endpoint {
+        let (decision, fields) = self.send_by(by, (from, 80), SYN, (1_000, 0));
         assert!(matches!(decision, Decision::To(_)), "{decision:?}");
         let address = fields.iter().find_map(|it| if let Field::Ipv4Src(address) = it { Some(*address) } else { None });
         let port = fields.iter().find_map(|it| if let Field::SrcPort(port) = it { Some(*port) } else { None });
@@ -54,7 +59,7 @@ fn a_server_sees_the_balancer_and_the_client_the_service() {
     assert_eq!(bed.counts(0), (1, 0));
     // A server may be its own client: it sees the balancer.
     let own = Endpoint(bed.address(1), 4_000);
-    let seen = bed.open(own);
+    let seen = bed.open_by(host(1), own);
     assert!(seen.0 == OWN && seen.1 != client.1, "{seen:?}");
 }
 
