@@ -284,6 +284,9 @@ fn a_storm_passes_as_fast_as_its_port_may_send() {
         // Addresses that are known are not limited.
         send(&mut far1, &between(2, 1, 8));
         assert_eq!(next_of_test(&mut far0)[14], 8);
+        // It comes behind all that were limited.
+        send(&mut far0, &between(1, 2, 200));
+        while next_of_test(&mut far1)[14] != 200 {}
         let before = dropped();
         for mark in 100..200 {
             send(&mut far0, &between(1, 2, mark));
