@@ -30,7 +30,7 @@ pub type BehindRouters = BTreeMap<(NodeId, usize), Vec<AddressRange>>;
 pub(super) enum Source {
     /// That of the host that has sent it, or of one which may be behind it.
     Sender,
-    /// No host's: it may be somebody's within the sender, or behind it.
+    /// No host's, or the sender may pass on packets of others: whose it is nobody knows.
     Nobody,
     /// That of a host from which it cannot have come.
     Another,
@@ -60,7 +60,16 @@ impl Services {
             subnet.is_ipv6 == tuple.is_ipv6 && (subnet.addresses.0..=subnet.addresses.1).contains(&tuple.src)
         };
         let is_behind = self.behind.get(&(from, number)).is_some_and(|subnets| subnets.iter().any(has_it));
-        if is_behind { Source::Sender } else { Source::Another }
+        // Programs may route where the file says nothing of it.
+        let may_route = || {
+            let (first, last) = ((from, usize::MIN), (from, usize::MAX));
+            self.behind.range(first..=last).next().is_some() || self.interfaces.iter().any(|own| own.contains(&from))
+        };
+        match is_behind {
+            true => Source::Sender,
+            false if may_route() => Source::Nobody,
+            false => Source::Another,
+        }
     }
 }
 
