@@ -332,11 +332,11 @@ fn what_ends_python_ends_the_import_with_its_line() {
             "did you mean `pingAll`?",
         ),
         (
-            format!("{network}for h in net.swiches:\n    print(h)\n"),
-            "swiches",
+            format!("{network}for h in net.itemz:\n    print(h)\n"),
+            "itemz",
             8,
-            "AttributeError: 'Mininet' object has no attribute 'swiches'",
-            "did you mean `switches`?",
+            "AttributeError: 'Mininet' object has no attribute 'itemz'",
+            "did you mean `items`?",
         ),
         (
             format!("{network}net.frobnicate()\n"),
