@@ -103,7 +103,7 @@ pub use document::NetworkSetting;
 pub use error::{Error, Problem};
 pub use flows::{FlowCommand, FlowInput, NoSuchSwitch, SwitchTables, find_switch, packet, selection, table_changes};
 pub use graph::host_hint;
-pub use import::{Imported, Note, ReadFile, import, import_with};
+pub use import::{Imported, Note, NoteKind, ReadFile, import, import_with};
 pub use in_units::in_units;
 pub use link_change::{ChangedLink, Directions, LinkChange, link_keys_both, turn};
 pub use links::{LinkSetting, link_keys};

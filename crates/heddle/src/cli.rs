@@ -237,7 +237,7 @@ pub enum Command {
     /// `h1-leaf1:2` is the second of parallel ones). It needs no root, and costs other links nothing. Both directions are captured, each frame when its last bit has left the port or has
     /// come to it; what a full queue drops is not. Frames without a rate on their links are segments of up to 64 KiB, as hosts hand them to their network cards.
     ///
-    /// It is written as pcapng into FILE (in libpcap's older format if its name ends in `.pcap`: frames alone, without the names of ports), or to standard output if that is not a terminal or FILE is `-`: a pipe gets what `tcpdump -r -` reads. On a terminal it is a line a frame, in the
+    /// It is written as pcapng into FILE (in libpcap's older format if its name ends in `.pcap`: frames alone, without the names of ports), or to standard output if that is a pipe or FILE is `-`: a pipe gets what `tcpdump -r -` reads. On a terminal, and in a file that a shell opens (`> FILE`), it is a line a frame, in the
     /// manner of tcpdump, with times in UTC, and so it is with --text (through a pipe, too), -o json or -o csv. It ends with Ctrl-C, SIGTERM, after --count frames or --for a time, or with the program that reads it; a file is whole then. The last line on standard error says how many frames were captured, and how
     /// many were lost since the reader was too slow: the network waits for nobody. Up to 16 captures of a network go on at one time, each into a file of its own; one of a node takes
     /// up the links that the node gets while it runs.

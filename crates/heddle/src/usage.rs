@@ -40,7 +40,8 @@ pub fn explain(error: &clap::Error, line: &[OsString]) -> Option<Report> {
             } else {
                 format!("`{command}` takes no `{argument}` there")
             };
-            let near = iperf_of(&command, &argument, line).or_else(|| meant(ContextKind::SuggestedArg));
+            let near = shell_of(&command, &argument, line).or_else(|| iperf_of(&command, &argument, line));
+            let near = near.or_else(|| meant(ContextKind::SuggestedArg));
             let near = near.or_else(|| near_option(&command, &argument));
             (message, near.unwrap_or(format!("`{usage}`; {listed}")))
         }
@@ -262,6 +263,18 @@ fn iperf_of(command: &str, option: &str, line: &[OsString]) -> Option<String> {
     Some(format!("both ends are started by one command, from the first host to the second: `heddle iperf {from} {to}`"))
 }
 
+/// A shell's `-c`: `heddle shell` is for somebody who types.
+fn shell_of(command: &str, option: &str, line: &[OsString]) -> Option<String> {
+    if command != "heddle shell" || option != "-c" {
+        return None;
+    }
+    let words: Vec<String> = line.iter().skip(2).map(|word| word.to_string_lossy().into_owned()).collect();
+    let host = words.iter().find(|word| !word.starts_with('-')).map_or("HOST", String::as_str);
+    let said = words.iter().skip_while(|word| *word != "-c").nth(1).map_or("..", String::as_str);
+    let quoted = said.replace('\'', "'\\''");
+    Some(format!("a command without somebody who types is `heddle exec {host} -- sh -c '{quoted}'`"))
+}
+
 /// Whether these are what `heddle show` takes.
 fn is_topic(values: &[String]) -> bool {
     let topics = ShowTopic::value_variants().iter().filter_map(ValueEnum::to_possible_value);
@@ -381,6 +394,7 @@ mod tests {
             ("heddle iperf -c h2", "`heddle iperf` has no option `-c`", "`heddle iperf HOST h2`"),
             ("heddle iperf h1 -c h2", "`heddle iperf` has no option `-c`", "`heddle iperf h1 h2`"),
             ("heddle iperf -s", "`heddle iperf` has no option `-s`", "`heddle iperf HOST HOST`"),
+            ("heddle shell c1 -c ls", "`heddle shell` has no option `-c`", "`heddle exec c1 -- sh -c 'ls'`"),
             ("heddle cluster gett /a", "there is no command `gett`", "did you mean `get`?"),
         ] {
             let (said, how) = said(line);

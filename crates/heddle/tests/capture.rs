@@ -137,7 +137,19 @@ fn pings_are_captured_in_both_directions() {
     assert!(port.first_line.contains(" as pcapng (`| tcpdump -r -`; --text for lines); "), "{}", port.first_line);
     let lines = Running::start(desk, &["leaf1:0", "icmp", "--text"]);
     assert!(lines.first_line.ends_with("; Ctrl-C ends it\n") && !lines.first_line.contains("pcapng"));
+    // A file that a shell opens gets lines as well: nobody reads bytes there.
+    let mut redirected = desk.command(&["capture", "leaf1:0", "icmp"]);
+    let opened = std::fs::File::create(desk.path().join("lines.txt")).expect("it is new");
+    let mut redirected = redirected.stdout(opened).stderr(Stdio::piped()).spawn().expect("it can be started");
+    let mut stderr = BufReader::new(redirected.stderr.take().expect("it is piped"));
+    let mut first_line = String::new();
+    stderr.read_line(&mut first_line).expect("UTF-8");
+    assert!(first_line.contains(", a line a frame (-w FILE writes pcapng); "), "{first_line}");
     ping(desk, "h1", "h3", "5");
+    kill(Pid::from_raw(redirected.id().cast_signed()), Signal::SIGTERM).expect("it runs");
+    assert!(redirected.wait().expect("it ends").success());
+    let in_file = String::from_utf8(file(desk, "lines.txt")).expect("text");
+    assert_eq!(in_file.lines().filter(|line| line.contains("ICMP")).count(), 10, "{in_file}");
     let (_, said) = link.interrupt(Signal::SIGINT);
     let (piped, _) = port.interrupt(Signal::SIGTERM);
     let (lines, _) = lines.interrupt(Signal::SIGTERM);

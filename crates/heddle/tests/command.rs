@@ -112,11 +112,20 @@ fn the_cause_of_an_error_is_printed_once() {
     assert_eq!(stderr.matches("No such file").count(), 1, "{stderr}");
 }
 
+/// What few runs say is said at `repeat:`, or where it would stand.
+#[test]
+fn few_runs_are_noted_at_their_key() {
+    let few = SMALL.replace("repeat: 5", "repeat: 2");
+    let line = few.lines().position(|line| line.contains("repeat: 2")).expect("it is there") + 1;
+    let (_, stderr) = desk_with(&few).expect(0, &["check", "lab.fabric.yaml"]);
+    assert!(stderr.contains(&format!("lab.fabric.yaml:{line}: note: 99 % intervals of 2 runs")), "{stderr}");
+}
+
 #[test]
 fn cases_are_run_until_their_mean_is_known() {
     let desk = desk_with(&SMALL.replace("repeat: 5", "repeat: { until: 60 %, at-most: 40, at-least: 4 }"));
     let (plan, _) = desk.expect(0, &["plan", "lab.fabric.yaml", "--sim"]);
-    assert!(plan.contains("run: 8 to 80 runs") && plan.contains("4 to 40"), "{plan}");
+    assert!(plan.contains("run: 8 to 80 runs, 3.2 to 32.0 s simulated\n") && plan.contains("4 to 40"), "{plan}");
     let (table, stderr) = desk.expect(0, &["run", "lab.fabric.yaml", "--sim"]);
     assert!(table.contains("4 to 40 runs of 0.3 s a case") && table.contains(" runs "), "{table}");
     assert!(!format!("{table}{stderr}").contains("did not take place"), "{table}{stderr}");
@@ -294,7 +303,7 @@ fn a_topology_of_another_tool_becomes_a_file() {
     desk.write("lab.clab.yml", "topology:\n  nodes: { a: { image: alpine }, b: {}, s: { kind: bridge } }\n  links: [{ endpoints: ['a:eth1', 's:e1'] }, { endpoints: ['b:eth1', 's:e2'] }]\n");
     let (_, stderr) = desk.expect(0, &["import", "lab.clab.yml"]);
     assert!(
-        stderr.contains("lab.clab.yml:2: not as there: images") && stderr.contains("Wrote lab.fabric.yaml"),
+        stderr.contains("lab.clab.yml:2: left out: images") && stderr.contains("Wrote lab.fabric.yaml"),
         "{stderr}"
     );
     desk.expect(0, &["check", "lab.fabric.yaml"]);

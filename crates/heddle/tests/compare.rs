@@ -168,6 +168,13 @@ fn two_results_stand_side_by_side() {
     desk.expect(0, &["run", "one.fabric.yaml", "--sim", "--quiet"]);
     let (_, stderr) = desk.expect(2, &["report", "--compare", "results/lab", "results/one"]);
     assert!(stderr.contains("nothing in common"), "{stderr}");
+    // A folder without results, or a name of nothing: those that are there are named.
+    for wrong in ["results", "lab", "results/nothing"] {
+        let (_, stderr) = desk.expect(2, &["report", wrong]);
+        let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(stderr.contains(&format!("there are no results in {wrong}")), "{stderr}");
+        assert!(stderr.contains("`heddle report") && stderr.contains("results/one"), "{stderr}");
+    }
     let (_, stderr) = desk.expect(2, &["report", "--compare", "results/lab"]);
     let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(stderr.contains("the second one is") && stderr.contains("--compare results/lab results/one`"), "{stderr}");

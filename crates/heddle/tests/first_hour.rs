@@ -227,7 +227,28 @@ fn what_is_watched_is_drawn_in_place_on_a_terminal_and_one_after_the_other_elsew
         assert_eq!(flows[0]["switch"], "s1", "{flows}");
     }
     kill(Pid::from_raw(watch.id().cast_signed()), Signal::SIGTERM).expect("it runs");
-    watch.wait().expect("it ends");
+    assert_eq!(watch.wait().expect("it ends").code(), Some(0));
+    // In the background of a script, SIGINT is ignored from the start.
+    let command = guard.0.command(&["show", "services", "--watch", "-o", "json"]);
+    let ignoring = ["-c", "trap '' INT; exec \"$0\" \"$@\""];
+    let program = command.get_program().to_owned();
+    let arguments: Vec<_> = command.get_args().map(std::ffi::OsStr::to_owned).collect();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(ignoring).arg(program).args(arguments);
+    if let Some(folder) = command.get_current_dir() {
+        shell.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let mut watch = shell.stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut lines = BufReader::new(watch.stdout.take().expect("it is piped")).lines();
+    lines.next().expect("it says something").expect("UTF-8");
+    kill(Pid::from_raw(watch.id().cast_signed()), Signal::SIGINT).expect("it runs");
+    assert_eq!(watch.wait().expect("it ends").code(), Some(0));
 }
 
 #[test]

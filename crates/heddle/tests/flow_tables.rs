@@ -195,6 +195,10 @@ fn a_wrong_flow_is_refused_where_it_is_wrong() {
     assert!(traced.contains("the switch has no tables of flows: NORMAL"), "{traced}");
     assert!(traced.contains("Done: NORMAL, to h3 by port 1 (to leaf2)\n"), "{traced}");
     assert!(traced.contains("From here:\nspine1 - leaf2 - h3\nh3 gets it\n"), "{traced}");
+    // A trace that ends at another switch's flow sends nobody to itself.
+    let packet = "in_port=leaf2,tcp,nw_src=10.0.2.1,nw_dst=10.0.1.1,tp_dst=80";
+    let traced = desk.expect(0, &["trace", "spine1", packet]).0;
+    assert!(traced.contains("a flow drops it, or none is for it") && !traced.contains("heddle trace"), "{traced}");
 }
 
 /// What somebody has changed meanwhile, `up` makes what the file says, as with links.

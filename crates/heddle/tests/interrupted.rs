@@ -62,13 +62,20 @@ fn interrupted_runs_are_kept_and_gone_on_with() {
     let page = desk.read("results/lab/report.html");
     assert!(page.contains(&format!("{kept} of 60 runs: the others did not take place")));
     // What is kept is not run again, and the whole is as if nothing had been.
-    desk.expect(0, &["run", "lab.fabric.yaml", "--quiet", "--sim", "--resume"]);
+    let (_, said) = desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--resume"]);
+    assert!(said.contains(&format!("Going on: {kept} of 60 runs are kept, {} are left", 60 - kept)), "{said}");
     whole.expect(0, &["run", "lab.fabric.yaml", "--quiet", "--sim"]);
     assert_eq!(desk.read("results/lab/samples.jsonl"), whole.read("results/lab/samples.jsonl"));
     assert_eq!(desk.read("results/lab/summary.json"), whole.read("results/lab/summary.json"));
     assert!(!desk.path().join("results/lab/journal.jsonl").exists());
     let (_, stderr) = desk.expect(2, &["run", "lab.fabric.yaml", "--sim", "--resume"]);
     assert!(stderr.contains("nothing to go on with"), "{stderr}");
+    // Those of the other driver are none to go on with.
+    let (_, stderr) = desk.expect(2, &["run", "lab.fabric.yaml", "--live", "--resume"]);
+    // Long lines are broken, with a bar before them.
+    let stderr = stderr.replace('\u{2502}', "").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(stderr.contains("its simulated runs are finished"), "{stderr}");
+    assert!(stderr.contains("`heddle compare lab.fabric.yaml` runs both"), "{stderr}");
 }
 
 /// `timeout` sends a signal to the program, and then to its group.

@@ -202,7 +202,7 @@ const FEW_RUNS: u32 = 5;
 fn few_runs(fabric: &Fabric) -> Option<Doubt> {
     let doubt = |experiment: &Experiment| {
         Some(Doubt {
-            place: vec!["experiments".to_owned(), experiment.name.clone()],
+            place: vec!["experiments".to_owned(), experiment.name.clone(), "repeat".to_owned()],
             message: few_runs_in_words(experiment.repeat, !experiment.expect.is_empty())?,
             hint: MORE_RUNS,
         })

@@ -61,6 +61,20 @@ pub enum Error {
         /// The second one.
         b: String,
     },
+    /// Two folders have runs of the same experiments, by different drivers.
+    #[error("{a} has {of_a} runs and {b} has {of_b} ones{of_file}: `report --compare` is of runs by one driver")]
+    OtherDrivers {
+        /// The first folder.
+        a: String,
+        /// The second one.
+        b: String,
+        /// Who drove its runs.
+        of_a: String,
+        /// Who drove those of the second one.
+        of_b: String,
+        /// Whether they are of one file: ` of the same file`, or nothing.
+        of_file: &'static str,
+    },
     /// What is asked of the controllers cannot be simulated.
     #[error("experiment {experiment:?} ({case}) cannot be simulated: {reason}")]
     NotSimulated {
@@ -339,6 +353,9 @@ impl Error {
             Self::NothingToCompare { .. } => "compare experiments that both drivers can run",
             Self::NothingInCommon { .. } => {
                 "name two folders of runs of the same file, or of one that was changed a little"
+            }
+            Self::OtherDrivers { .. } => {
+                "`heddle compare FILE` runs both and puts them side by side, live against simulated"
             }
             Self::NotSimulated { .. } => "run it --live",
             Self::Routed { .. } => "run it --live, or have hosts of one subnet talk to each other",

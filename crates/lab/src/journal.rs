@@ -170,6 +170,11 @@ impl Journal {
         Ok(Self { file, earlier: Mutex::new(earlier), ..Self::default() })
     }
 
+    /// How many runs an earlier call kept.
+    pub fn kept(&self) -> usize {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Once `interrupted` is set, runs that have not begun do not take place, and the one under way ends as soon as it can.
     #[must_use]
     pub fn until(self, interrupted: Arc<AtomicBool>) -> Self {

@@ -511,6 +511,22 @@ impl Plan {
         }
     }
 
+    /// How long all of them are, by who drives them: `3.6 s live, 3.6 s simulated`.
+    pub fn time_in_words(&self) -> String {
+        let of = |driver: DriverKind, word: &str| {
+            let seconds = |is_counted: &dyn Fn(&PlannedRun) -> bool| {
+                let runs = self.runs.iter().filter(|run| run.driver == driver && is_counted(run));
+                runs.map(|run| run.seconds).sum::<f64>()
+            };
+            let (least, most) = (seconds(&|run| !run.is_optional), seconds(&|_| true));
+            let is_there = self.runs.iter().any(|run| run.driver == driver);
+            let least = if least < most { format!("{least:.1} to ") } else { String::new() };
+            is_there.then(|| format!("{least}{most:.1} s {word}"))
+        };
+        let both = [of(DriverKind::Live, "live"), of(DriverKind::Sim, "simulated")];
+        both.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     /// The runs for the terminal that stdout is, or for a pipe: a line for each case and driver.
     pub fn table(&self) -> String {
         for_terminal(u16::MAX, |width| self.table_within(width))

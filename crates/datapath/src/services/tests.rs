@@ -339,7 +339,7 @@ fn failures_of_clients_behind_a_router_count() {
 
 /// Whoever sends from another host's address would get what that one is answered, in its name: it begins nothing. A host with several interfaces may send by any, and a router what is behind it.
 #[test]
-fn nobody_opens_connections_in_anothers_name() {
+fn nobody_opens_connections_in_another_hosts_name() {
     for forwarding in [ForwardingMethod::Nat, ForwardingMethod::FullNat, ForwardingMethod::DirectRouting] {
         let mut bed = Bed::with(3, &[80], |service| service.forwarding = forwarding);
         let client = bed.client(4_000);

@@ -1,7 +1,9 @@
 //! Topologies of containerlab: `topology: { nodes: .., links: .. }`.
 
+use std::collections::BTreeSet;
+
 use super::network::{Link, Network, text_of};
-use super::{ReadFile, frr, line_of};
+use super::{NoteKind, ReadFile, frr, line_of};
 use crate::addresses::Subnet;
 use crate::error::Problems;
 use crate::host_addresses::unusable;
@@ -17,6 +19,9 @@ const ROUTERS: [&str; 12] =
 
 /// Kinds of nodes that are switches there, too.
 const FORWARDS: [&str; 3] = ["bridge", "ovs-bridge", "ovs"];
+
+/// What is taken from `defaults`, `kinds` and `groups`.
+const TAKEN: [&str; 2] = ["kind", "image"];
 
 /// What stands in the place of a node at the end of a link, and is none.
 const NO_NODES: [&str; 4] = ["host", "mgmt-net", "macvlan", "dummy"];
@@ -40,8 +45,21 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
     };
     for key in ["defaults", "kinds", "groups"] {
         if let Some(entry) = entries(topology).iter().find(|entry| entry.key == key) {
-            let line = Some(line_of(&lines, entry.key_place));
-            network.note(line, format!("`{key}`: only the kind and the image of nodes are taken from there"));
+            // `kinds` and `groups` have names of their own between.
+            let of = |entry: &Entry| entries(&entry.value).iter().map(|inner| inner.key.clone()).collect::<Vec<_>>();
+            let keys: Vec<String> =
+                if key == "defaults" { of(entry) } else { entries(&entry.value).iter().flat_map(of).collect() };
+            let others: BTreeSet<String> = keys
+                .into_iter()
+                .filter(|key| !TAKEN.contains(&key.as_str()))
+                .map(|key| format!("`{}`", shown(&key)))
+                .collect();
+            if !others.is_empty() {
+                let others = others.into_iter().collect::<Vec<_>>().join(", ");
+                let line = Some(line_of(&lines, entry.key_place));
+                let said = "only the kind and the image of nodes are taken from there: write the others at each node";
+                network.note(line, format!("{others} of `{key}`: {said}"));
+            }
         }
     }
     let links = get(topology, "links").map_or(&[][..], |node| match &node.value {
@@ -57,7 +75,8 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             network.leave_out(NO_ROUTER, line, &entry.key);
         }
         if !network.add_node(&entry.key, &entry.key, is_host) {
-            network.note(line, format!("`{}` is there twice", shown(&entry.key)));
+            let said = format!("`{}` is there twice", shown(&entry.key));
+            network.note_as(NoteKind::Mistake, line, &said);
         }
         let is_router = is_host && image.is_some_and(|image| ROUTERS.iter().any(|router| image.contains(router)));
         if let Some(image) = image.filter(|_| is_router) {
@@ -441,7 +460,10 @@ fn left_out(key: &str) -> Option<&'static str> {
         "binds" => "`binds`: `files:` of a host are seen by its programs",
         "sysctls" => "`sysctls`: write them as `sysctls:` of the host",
         "startup-config" | "startup-delay" | "config" => "configurations of network operating systems",
-        "mgmt-ipv4" | "mgmt-ipv6" | "mgmt_ipv4" | "mgmt_ipv6" | "ports" | "network-mode" => {
+        "ports" => {
+            "`ports` are not published: nothing outside of the network reaches a host; `heddle exec HOST COMMAND` runs a client in one, and `uplink: nat` is a host's way out"
+        }
+        "mgmt-ipv4" | "mgmt-ipv6" | "mgmt_ipv4" | "mgmt_ipv6" | "network-mode" => {
             "the management network: `heddle exec` and `heddle shell` reach hosts without one"
         }
         "env" | "env-files" | "user" => "environments and users of containers",
@@ -478,7 +500,7 @@ fn read_link(link: &Node, lines: &Lines<'_>, network: &mut Network, problems: &m
         numbers.push(number);
     }
     if numbers[0] == numbers[1] {
-        return network.note(line, "a link from a node to itself");
+        return network.note_as(NoteKind::Mistake, line, "a link from a node to itself");
     }
     for key in entries(link).iter().filter(|entry| !["endpoints", "type", "labels"].contains(&entry.key.as_str())) {
         network.note(Some(line_of(lines, key.key_place)), format!("`{}` of a link", shown(&key.key)));

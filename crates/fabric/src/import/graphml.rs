@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::line_of;
 use super::network::{Link, Network};
+use super::{NoteKind, line_of};
 use crate::error::Problems;
 use crate::source::{Lines, Place, Source};
 use crate::tree::LONGEST_TEXT;
@@ -90,7 +90,7 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
             ["host", "server", "client", "end"].iter().any(|word| kind.to_lowercase().contains(word))
         });
         if !network.add_node(id, name, is_host) {
-            network.note(line(node), format!("the node `{id}` is there twice"));
+            network.note_as(NoteKind::Mistake, line(node), &format!("the node `{id}` is there twice"));
         }
     }
     for edge in graph.descendants().filter(|node| node.tag_name().name() == "edge") {
@@ -100,8 +100,8 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
                 let keys = keys_of(&data(edge), line(edge), &mut network);
                 network.add_link(Link { ends: (a, b), keys });
             }
-            [Some(_), Some(_)] => network.note(line(edge), "an edge from a node to itself"),
-            _ => network.note(line(edge), "an edge to a node that is not there"),
+            [Some(_), Some(_)] => network.note_as(NoteKind::Mistake, line(edge), "an edge from a node to itself"),
+            _ => network.note_as(NoteKind::Mistake, line(edge), "an edge to a node that is not there"),
         }
     }
     if graph.descendants().any(|node| node.tag_name().name() == "hyperedge") {
@@ -157,6 +157,16 @@ fn excess(text: &str) -> Option<(usize, &'static str, usize)> {
     None
 }
 
+/// A rate in the unit in which one writes it: `10Gbit`.
+fn in_words(bps: f64) -> String {
+    let bps = bps.round();
+    let in_unit = |(unit, size): (&str, f64)| (bps >= size).then(|| format!("{}{unit}bit", bps / size));
+    // What is rounded on the way is written out.
+    let exact = |text: &String| units::rate(text).is_ok_and(|rate| rate.to_string() == format!("{bps}"));
+    let units = [("G", 1e9), ("M", 1e6), ("k", 1e3)];
+    units.into_iter().find_map(in_unit).filter(exact).unwrap_or_else(|| format!("{bps}bit"))
+}
+
 /// What an edge says of its rate, where the unit is known.
 fn keys_of(data: &BTreeMap<String, String>, line: Option<usize>, network: &mut Network) -> Vec<(&'static str, String)> {
     let mut keys = Vec::new();
@@ -165,7 +175,7 @@ fn keys_of(data: &BTreeMap<String, String>, line: Option<usize>, network: &mut N
         let unit = data.get("linkspeedunits")?;
         Some(format!("{}{unit}bit", data.get("linkspeed")?))
     };
-    let written = raw.map(|bps| format!("{}bit", bps.round())).or_else(in_units);
+    let written = raw.map(in_words).or_else(in_units);
     let with_unit = ["bandwidth", "capacity", "rate"].iter().find_map(|key| data.get(*key)).cloned();
     match written.or(with_unit) {
         Some(text) if units::rate(&text).is_ok_and(|rate| rate > 0) => keys.push(("rate", text)),

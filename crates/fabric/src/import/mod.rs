@@ -14,7 +14,8 @@ use std::path::Path;
 
 use crate::error::{Error, Problems};
 use crate::source::{Lines, Place, Source};
-use crate::tree::{Node, Value};
+use crate::topologies::NODES_AND_LINKS;
+use crate::tree::{Entry, Node, Value};
 
 /// A fabric file that was made from another tool's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +33,32 @@ pub struct Note {
     pub line: Option<usize>,
     /// What is left out, or otherwise.
     pub message: String,
-    /// Whether it is in the file in another way: then nothing is missing.
-    pub is_converted: bool,
+    /// What has become of it.
+    pub kind: NoteKind,
+}
+
+/// What has become of something that is not as in the other file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NoteKind {
+    /// It is in the file in another way: nothing is missing.
+    Converted,
+    /// It is not in the file: Heddle has no such thing, or it is not known what it is.
+    #[default]
+    LeftOut,
+    /// It is not in the file, and hardly meant as it is written.
+    Mistake,
+}
+
+impl NoteKind {
+    /// As it stands before what is said.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Converted => "converted",
+            Self::LeftOut => "left out",
+            Self::Mistake => "mistake?",
+        }
+    }
 }
 
 /// Gives the text of a file that another one names.
@@ -112,8 +137,35 @@ pub(crate) fn refuse_tree(root: &Node, source: &Source, problems: &mut Problems<
     if key(&topology.value, "nodes").is_none() {
         return false;
     }
+    if !source.name.contains(".clab.") && is_fabrics(entries, &topology.value) {
+        let hint = format!("leave `topology` out and write {NODES_AND_LINKS}");
+        let message = "`nodes:` and `links:` stand at the top level of a fabric file, and not below `topology:`";
+        problems.add(topology.key_place, message, "not here", hint);
+        return true;
+    }
     refuse(source, topology.key_place, ("a topology of containerlab", "containerlab's"), problems);
     true
+}
+
+/// Whether what stands in a file, and below its `topology`, is of a fabric file rather than of containerlab's.
+fn is_fabrics(entries: &[Entry], topology: &Node) -> bool {
+    const CLAB: [&str; 6] = ["name", "prefix", "topology", "mgmt", "settings", "debug"];
+    let below = |node: &Node| match &node.value {
+        Value::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), entry.value.clone())).collect(),
+        _ => Vec::new(),
+    };
+    let is_kind =
+        |node: &Node| matches!(&node.value, Value::Scalar(kind) if ["host", "switch"].contains(&kind.as_str()));
+    let is_node = |(_, node): &(String, Node)| {
+        is_kind(node) || below(node).iter().any(|(key, value)| key == "kind" && is_kind(value))
+    };
+    let is_link = |link: &Node| below(link).iter().any(|(key, _)| key == "between");
+    let of_topology = |(key, value): &(String, Node)| match (key.as_str(), &value.value) {
+        ("nodes", _) => below(value).iter().any(is_node),
+        ("links", Value::List(links)) => links.iter().any(is_link),
+        _ => false,
+    };
+    entries.iter().any(|entry| !CLAB.contains(&entry.key.as_str())) || below(topology).iter().any(of_topology)
 }
 
 fn refuse(source: &Source, place: Place, (what, label): (&str, &str), problems: &mut Problems<'_>) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{Imported, Note, latin};
+use super::{Imported, Note, NoteKind, latin};
 use crate::check::parse;
 use crate::escape::escaped;
 use crate::names::{canonical, is_name, reaches};
@@ -36,8 +36,7 @@ pub(super) struct Network {
 struct LeftOut {
     lines: BTreeSet<usize>,
     who: BTreeSet<String>,
-    /// Whether it is in the file in another way.
-    is_converted: bool,
+    kind: NoteKind,
 }
 
 #[derive(Clone, Debug)]
@@ -102,10 +101,14 @@ impl Network {
         self.notes.iter().take(NOTES_MAX).map(text).collect()
     }
 
-    /// Says that something is left out, or otherwise.
+    /// Says that something is left out.
     pub fn note(&mut self, line: Option<usize>, message: impl Into<String>) {
-        let message = escaped(&message.into()).into_owned();
-        self.notes.push(Note { line, message, is_converted: false });
+        self.note_as(NoteKind::LeftOut, line, &message.into());
+    }
+
+    pub fn note_as(&mut self, kind: NoteKind, line: Option<usize>, message: &str) {
+        let message = escaped(message).into_owned();
+        self.notes.push(Note { line, message, kind });
     }
 
     /// Leaves something out that a node or link has, or has it otherwise; said once for all of them, with all lines.
@@ -119,7 +122,7 @@ impl Network {
     pub fn convert(&mut self, what: &'static str, line: Option<usize>, of: &str) {
         self.leave_out(what, line, of);
         if let Some(left_out) = self.left_out.get_mut(what) {
-            left_out.is_converted = true;
+            left_out.kind = NoteKind::Converted;
         }
     }
 
@@ -130,11 +133,9 @@ impl Network {
         let names = self.names();
         self.leave_out_what_does_not_fit(source, &names);
         let text = self.text(source, &names);
-        for (what, LeftOut { lines, who, is_converted }) in std::mem::take(&mut self.left_out) {
-            self.note(lines.first().copied(), format!("{what} ({}{})", some_of(&who), further_lines(&lines)));
-            if let Some(note) = self.notes.last_mut() {
-                note.is_converted = is_converted;
-            }
+        for (what, LeftOut { lines, who, kind }) in std::mem::take(&mut self.left_out) {
+            let said = format!("{what} ({}{})", some_of(&who), further_lines(&lines));
+            self.note_as(kind, lines.first().copied(), &said);
         }
         self.notes.sort_by_key(|note| note.line);
         Imported { text, notes: self.notes }
@@ -227,7 +228,8 @@ impl Network {
             self.nodes.push(Node { name, is_host: true, keys: Vec::new() });
             self.links.push(Link { ends: (host, switch), keys: Vec::new() });
         }
-        self.note(None, "it has no hosts: each switch was given one, on a link without a rate");
+        let said = "it has no hosts: each switch was given one, on a link without a rate";
+        self.note_as(NoteKind::Converted, None, said);
     }
 
     /// Nodes that nobody reaches are left out: all but those of the largest part.
@@ -294,7 +296,8 @@ impl Network {
         }
         if !renamed.is_empty() {
             let all: BTreeSet<String> = renamed.into_iter().collect();
-            self.note(None, format!("names that are other ones here: {}", some_of(&all)));
+            let said = format!("names that are other ones here: {}", some_of(&all));
+            self.note_as(NoteKind::Converted, None, &said);
         }
         names
     }

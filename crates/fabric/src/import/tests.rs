@@ -19,7 +19,7 @@ fn a_topology_of_containerlab_is_a_network() {
     let text = "\
 name: srlceos01
 topology:
-  defaults: { kind: linux }
+  defaults: { kind: linux, image: alpine, env: { A: b } }
   nodes:
     srl: { kind: nokia_srlinux, image: ghcr.io/nokia/srlinux, startup-config: srl.cfg }
     ceos: { kind: arista_ceos, image: ceos:4.32 }
@@ -44,7 +44,7 @@ topology:
     assert_eq!(made, expected.replace("LINE", line));
     let notes = notes.join("\n");
     for expected in [
-        "3: `defaults`: only the kind and the image",
+        "3: `env` of `defaults`: only the kind and the image",
         "5: images: hosts have this machine's programs, unless one has an `image` (ceos, client1, srl; also in lines 6, 8)",
         "5: the network operating system: nodes of its kind are switches, which forward frames along shortest paths and route nothing; between subnets, write a host that forwards",
         "10: what an image starts by itself: the host's `programs:` start its routing daemons",
@@ -188,8 +188,12 @@ fn routers_of_containerlab_have_the_devices_of_their_configuration() {
     let files: Vec<&str> = fabric.setups["r1"].files.iter().map(|file| file.text.as_str()).collect();
     assert!(files[0].starts_with("interface eth0\n ip address 10.0.12.1/30\ninterface eth1\n"), "{files:?}");
     assert!(files[1].ends_with("# eth1\n"), "{files:?}");
-    let converted: Vec<&str> =
-        imported.notes.iter().filter(|note| note.is_converted).map(|note| note.message.as_str()).collect();
+    let converted: Vec<&str> = imported
+        .notes
+        .iter()
+        .filter(|note| note.kind == NoteKind::Converted)
+        .map(|note| note.message.as_str())
+        .collect();
     assert!(
         converted.iter().any(|note| note.starts_with("addresses of devices in the router's")
             && note.ends_with("(r1, r2; also in line 5)")),
@@ -200,6 +204,39 @@ fn routers_of_containerlab_have_the_devices_of_their_configuration() {
         "{:?}",
         imported.notes
     );
+}
+
+/// What is taken from `defaults`, `kinds` and `groups` is no note, and published ports are no management network.
+#[test]
+fn what_is_taken_from_defaults_is_not_noted() {
+    let text = |more: &str| {
+        format!(
+            "topology:\n  defaults: {{ kind: linux{more} }}\n  kinds: {{ linux: {{ image: alpine }} }}\n  nodes:\n    a: {{ ports: [\"8080:80\"] }}\n    b: {{}}\n  links: [{{ endpoints: ['a:eth1', 'b:eth1'] }}]\n"
+        )
+    };
+    let (_, notes) = imported("x.clab.yml", &text(""));
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].starts_with("5: `ports` are not published") && notes[0].contains("uplink: nat"), "{notes:?}");
+    let (_, notes) = imported("x.clab.yml", &text(", mtu: 9000, cpu: 1"));
+    assert!(notes[0].starts_with("2: `cpu`, `mtu` of `defaults`: only the kind"), "{notes:?}");
+}
+
+#[test]
+fn rates_of_graphs_are_in_the_unit_in_which_one_writes_them() {
+    for (bps, written) in [
+        ("10000000000.0", "10Gbit"),
+        ("2500000000", "2.5Gbit"),
+        ("155520000", "155.52Mbit"),
+        ("64000", "64kbit"),
+        ("999", "999bit"),
+        ("1000000001", "1.000000001Gbit"),
+    ] {
+        let text = format!(
+            "<graphml><key id='d' attr.name='LinkSpeedRaw'/><graph><node id='a'/><node id='b'/><edge source='a' target='b'><data key='d'>{bps}</data></edge></graph></graphml>"
+        );
+        let (made, _) = imported("x.graphml", &text);
+        assert!(made.contains(&format!("rate: {written} }}")), "{bps}: {made}");
+    }
 }
 
 /// `Zürich` was `Z-rich`.
@@ -234,7 +271,7 @@ fn a_graph_is_a_network_of_switches_with_a_host_each() {
 "#;
     let (made, notes) = imported("abilene.graphml", text);
     let expected = "  New-York: switch\n  Chicago---suburbs: switch\n  New-York-2: switch\n  h-New-York: host\n  h-Chicago---suburbs: host\n  \
-                    h-New-York-2: host\nlinks:\n  - { between: [New-York, Chicago---suburbs], rate: 10000000000bit }\n  \
+                    h-New-York-2: host\nlinks:\n  - { between: [New-York, Chicago---suburbs], rate: 10Gbit }\n  \
                     - { between: [Chicago---suburbs, New-York-2] }\n  - { between: [h-New-York, New-York] }\n  \
                     - { between: [h-Chicago---suburbs, Chicago---suburbs] }\n  - { between: [h-New-York-2, New-York-2] }\n";
     assert_eq!(made, expected);
@@ -366,6 +403,29 @@ fn another_tools_file_is_to_be_imported() {
         let error = parse(&Source { name: name.to_owned(), text: text.to_owned() }).expect_err(name);
         let [only] = error.problems() else { panic!("{error:?}") };
         assert!(only.message.starts_with(message) && only.hint.starts_with(hint) && only.line == line, "{only:?}");
+    }
+}
+
+/// Who writes a fabric file and puts its nodes below `topology:` has none of containerlab's.
+#[test]
+fn nodes_below_topology_are_to_stand_at_the_top_level() {
+    let links = "links: [{ between: [h1, s1] }]";
+    for text in [
+        "name: x\ntopology: { nodes: { h1: host, s1: switch } }\n".to_owned(),
+        "name: x\ntopology: { nodes: { h1: {}, s1: { kind: switch } } }\n".to_owned(),
+        "name: x\ntopology: { nodes: { h1: {} } }\nservices: { web: {} }\n".to_owned(),
+        format!("name: x\ntopology: {{ nodes: {{ h1: {{}} }}, {links} }}\n"),
+    ] {
+        let error = parse(&Source { name: "x.fabric.yaml".to_owned(), text: text.clone() }).expect_err("it is none");
+        let [only] = error.problems() else { panic!("{error:?}") };
+        assert!(only.message.starts_with("`nodes:` and `links:` stand at the top level"), "{text}: {only:?}");
+        assert!(only.line == 2 && only.hint.contains("nodes: { h1: host, s1: switch }"), "{only:?}");
+        assert!(only.hint.contains(links), "{only:?}");
+    }
+    for text in ["topology: explicit\n", "topology: { explicit: {} }\n"] {
+        let error = parse(&Source { name: "x.fabric.yaml".to_owned(), text: text.to_owned() }).expect_err("it is none");
+        let hint = &error.problems()[0].hint;
+        assert!(hint.starts_with("leave `topology` out and write `nodes: {") && hint.contains(links), "{hint}");
     }
 }
 

@@ -178,11 +178,13 @@ impl Read for TopologyText {
             }
             (_, [first, ..], _) => {
                 let message = format!("`{}` is not a topology", shown(&first.key));
-                problems.add(first.key_place, message, "unknown", Self::meant(entries));
+                let hint = if first.key == EXPLICIT { Self::by_nodes() } else { Self::meant(entries) };
+                problems.add(first.key_place, message, "unknown", hint);
             }
             (_, [], Value::Scalar(word)) => {
                 let message = format!("`{}` is not a topology", shown(word));
-                problems.add(node.place, message, "unknown", Self::all());
+                let hint = if word == EXPLICIT { Self::by_nodes() } else { Self::all() };
+                problems.add(node.place, message, "unknown", hint);
             }
             _ => expected(node, "one topology, like `{ fat-tree: { k: 4 } }`", problems),
         }
@@ -190,10 +192,22 @@ impl Read for TopologyText {
     }
 }
 
+/// A network by its nodes and links, in two lines of a file.
+pub(crate) const NODES_AND_LINKS: &str =
+    "`nodes: { h1: host, s1: switch }` and `links: [{ between: [h1, s1] }]`, a line each, at the top level";
+
+/// What the template is called whose network is spelled out (`heddle new --topology explicit`).
+const EXPLICIT: &str = "explicit";
+
 /// Keys by which other tools name a topology.
 const KINDS: [&str; 5] = ["kind", "type", "name", "shape", "topology"];
 
 impl TopologyText {
+    /// How a network is written that is none of these.
+    fn by_nodes() -> String {
+        format!("leave `topology` out and write {NODES_AND_LINKS}")
+    }
+
     /// What there is, in a line or two.
     fn all() -> String {
         format!("topologies are {}", one_of(Self::KEYS.iter().copied()))

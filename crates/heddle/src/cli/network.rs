@@ -285,7 +285,7 @@ pub struct Capture {
     /// Write pcapng into this file (`.pcap`: the older format); `-` is standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub write: Option<PathBuf>,
-    /// Print a line a frame, also where standard output is no terminal
+    /// Print a line a frame, also where standard output is a pipe
     #[arg(short, long, conflicts_with = "write")]
     pub text: bool,
     /// End after so many frames

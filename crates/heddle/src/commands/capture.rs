@@ -5,6 +5,8 @@ mod simulated;
 mod summary;
 
 use std::io::{ErrorKind, IsTerminal as _, Read as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -26,6 +28,9 @@ const LISTEN: Duration = Duration::from_millis(50);
 /// Ports that the first line names; more are counted.
 const NAMED_MAX: usize = 6;
 
+/// What is said where lines go where nobody looks at once, as into a file.
+const LINES: &str = ", a line a frame (-w FILE writes pcapng)";
+
 /// What is said where a capture goes to a pipe: who looks at it there would see bytes.
 const BINARY: &str = " as pcapng (`| tcpdump -r -`; --text for lines)";
 
@@ -46,7 +51,7 @@ struct Outcome {
 
 /// Captures until a signal, so many frames, or the reader's end.
 pub fn capture(args: &Capture, format: Format) -> Result<(), Report> {
-    let is_text = args.write.is_none() && (args.text || format != Format::Table || std::io::stdout().is_terminal());
+    let is_text = args.write.is_none() && (args.text || format != Format::Table || !is_to_reader());
     if args.write.as_ref().is_some_and(|path| path.as_os_str() == "-") && std::io::stdout().is_terminal() {
         return Err(miette!(
             help = "name a file, `-w FILE`, or hand it on, `| tshark -r -`; without -w a terminal gets a line a frame",
@@ -71,11 +76,22 @@ pub fn capture(args: &Capture, format: Format) -> Result<(), Report> {
     let stream = instance.capture(&wanted).map_err(explain)?;
     // A file that is there stays as it is if there is nothing to capture.
     let mut output = if is_text { Output::text(format) } else { Output::open(args.write.as_deref())? };
-    let hint = if !is_text && args.write.is_none() { BINARY } else { "" };
+    let hint = match (is_text, args.text || std::io::stdout().is_terminal()) {
+        (false, _) if args.write.is_none() => BINARY,
+        (true, false) if format == Format::Table => LINES,
+        _ => "",
+    };
     eprintln!("Capturing at {}{hint}; {}", listed(&stream.ports), how_it_ends(args));
     let outcome = copy(stream, &mut output, args.lasts, &interrupted)?;
     report(&outcome, args, interrupted.load(Ordering::Relaxed));
     Ok(())
+}
+
+/// Whether standard output is a pipe or a socket, whose reader may be Wireshark. Elsewhere there are lines, as of tcpdump without `-w`.
+fn is_to_reader() -> bool {
+    let file = std::io::stdout().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    let kind = file.and_then(|file| file.metadata()).map(|found| found.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
 }
 
 /// The ports in one line.

@@ -144,7 +144,9 @@ struct Note {
 
 impl Note {
     fn new(source: &Source, place: &[String], code: &'static str, (message, hint): (String, Option<String>)) -> Self {
-        let found = located(source, place, &message, None);
+        // What is said by leaving a key out is at what it would stand in.
+        let found = located(source, place, &message, None)
+            .or_else(|| located(source, place.split_last().map_or(place, |(_, above)| above), &message, None));
         let at = found.as_ref().and_then(|error| error.problems().first());
         let (line, column) = at.map_or((1, 1), |problem| (problem.line, problem.column));
         Self { file: source.name.clone(), line, column, code, message, hint }
@@ -239,7 +241,9 @@ pub fn plan(args: &Plan, format: Format) -> Result<(), Report> {
     } else {
         Some(lab::plan(&fabric, &super::measure::options(&args.selection)?)?)
     };
-    let runs = plan.as_ref().map_or_else(|| "0 runs".to_owned(), lab::Plan::runs_in_words);
+    let runs = plan
+        .as_ref()
+        .map_or_else(|| "0 runs".to_owned(), |plan| format!("{}, {}", plan.runs_in_words(), plan.time_in_words()));
     for note in &moved {
         eprintln!("note: {note}");
     }

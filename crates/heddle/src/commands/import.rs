@@ -34,8 +34,7 @@ pub fn import(args: &Import, format: Format) -> Result<(), Report> {
     checked.wrap_err_with(|| format!("what {} says is no network that Heddle can have", harmless(&source.name)))?;
     for note in &notes {
         let line = note.line.map_or_else(String::new, |line| format!(":{line}"));
-        let kind = if note.is_converted { "converted" } else { "not as there" };
-        eprintln!("{}{line}: {kind}: {}", harmless(&source.name), note.message);
+        eprintln!("{}{line}: {}: {}", harmless(&source.name), note.kind.words(), note.message);
     }
     if path == "-" {
         return put(&made.text);

@@ -37,7 +37,7 @@ const COLUMNS: [&str; 12] = [
 const BUSY_PERCENT: u64 = 95;
 
 /// What is to be known of figures of a service.
-const KEPT: &str = "Connections stayed open for further requests: the scheduler of a service chooses a server once for each connection, and was asked no more (`--new-connections` opens one for each request; `--keep-alive` says that this is meant)";
+const KEPT: &str = "Connections stayed open (`--new-connections` opens one for each request)";
 
 /// The port of a target that names none.
 const HTTP_PORT: u16 = 80;

@@ -121,6 +121,22 @@ impl Work {
         lab::load_finished(&self.folder, &self.source, &self.options)
     }
 
+    /// Why there is nothing to go on with, if the runs that are there are finished ones by the other driver.
+    fn nothing_to_resume(&self, error: lab::Error) -> Report {
+        let lab::Error::NothingToResume { .. } = error else { return error.into() };
+        match lab::load(&self.folder) {
+            Ok(there) if there.drivers.iter().all(|driver| !self.options.drivers.contains(driver)) => miette!(
+                help = format!(
+                    "leave --resume out: what is there is kept under another name; `heddle compare {}` runs both, live and simulated, side by side",
+                    self.source.name
+                ),
+                "{error}: its {} runs are finished",
+                there.drivers_in_words()
+            ),
+            _ => error.into(),
+        }
+    }
+
     /// Runs the experiments and writes their results into a folder. Each run is kept there when it ends. `None`: it was interrupted before one had.
     pub fn measure(&self, resume: bool, interrupted: &Arc<AtomicBool>) -> Result<Option<Measured>, Report> {
         let Self { source, fabric, options, folder, overwrite } = self;
@@ -133,7 +149,12 @@ impl Work {
         {
             eprintln!("Earlier results: {}", shown(&aside).display());
         }
-        let journal = if resume { Journal::resume } else { Journal::begin }(folder, source, options)?;
+        let journal = if resume { Journal::resume } else { Journal::begin }(folder, source, options)
+            .map_err(|error| self.nothing_to_resume(error))?;
+        if resume && options.progress {
+            let plan = lab::plan(fabric, options).map_err(|error| explain(source, error))?;
+            eprintln!("{}", going_on(journal.kept(), &plan));
+        }
         let journal = journal.until(Arc::clone(interrupted));
         let Ran { results, stopped } = match lab::run(source, fabric, options, &journal) {
             Ok(ran) => ran,
@@ -149,6 +170,14 @@ impl Work {
         results.write(folder)?;
         Ok(Some(Measured { results, folder: folder.clone(), stopped, journal }))
     }
+}
+
+/// What of a plan is done already, and what is left.
+fn going_on(kept: usize, plan: &lab::Plan) -> String {
+    let most = plan.runs.len();
+    let left = most.saturating_sub(kept);
+    let at_most = if plan.runs.iter().any(|run| run.is_optional) { "at most " } else { "" };
+    format!("Going on: {kept} of {} are kept, {at_most}{left} are left", plan.runs_in_words())
 }
 
 /// What is set when somebody wants runs to end.
@@ -184,7 +213,7 @@ pub(super) fn hosts(options: &Options, machine: Option<&Path>) -> Result<Option<
 /// Makes the report of a results folder anew.
 pub fn report(args: &cli::Report, format: Format) -> Result<Ending, Report> {
     let Some(folder) = &args.folder else { return side_by_side(args, format) };
-    let results = lab::load(folder)?;
+    let results = load(folder)?;
     if let Some(page) = &args.write {
         write_page(page, &results.html())?;
     } else {
@@ -205,7 +234,7 @@ fn write_page(path: &Path, html: &str) -> Result<(), Report> {
 /// Two folders of results beside each other.
 fn side_by_side(args: &cli::Report, format: Format) -> Result<Ending, Report> {
     let [a, b] = &args.compare[..] else { return Err(second_folder(args.compare.first().map(PathBuf::as_path))) };
-    let (of_a, of_b) = (lab::load(a)?, lab::load(b)?);
+    let (of_a, of_b) = (load(a)?, load(b)?);
     let both = SideBySide::of((a.display().to_string(), &of_a), (b.display().to_string(), &of_b))?;
     if let Some(page) = &args.write {
         write_page(page, &both.html())?;
@@ -218,6 +247,49 @@ fn side_by_side(args: &cli::Report, format: Format) -> Result<Ending, Report> {
     Ok(Ending::Passed)
 }
 
+/// The results of a folder; if there are none, the error names those that are below it or beside it.
+fn load(folder: &Path) -> Result<Results, Report> {
+    const NAMED_MAX: usize = 8;
+    if folder.join(lab::SUMMARY).exists() {
+        return Ok(lab::load(folder)?);
+    }
+    let beside = match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let places = [folder, beside, Path::new("results")];
+    let mut there: Vec<String> = Vec::new();
+    for found in places.into_iter().flat_map(results_in) {
+        if !there.contains(&found) {
+            there.push(found);
+        }
+    }
+    if there.is_empty() {
+        return Ok(lab::load(folder)?);
+    }
+    let more = match there.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = there.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    Err(miette!(
+        help = format!("results are in {named}{more}, as for `heddle report {}`", there[0]),
+        "there are no results in {}: it has no {}",
+        folder.display(),
+        lab::SUMMARY
+    ))
+}
+
+/// Folders of results in a folder, as they are named from here.
+fn results_in(folder: &Path) -> Vec<String> {
+    let entries = folder.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let results = entries.filter(|path| path.join(lab::SUMMARY).exists());
+    let mut names: Vec<String> =
+        results.map(|path| path.strip_prefix(".").unwrap_or(&path).display().to_string()).collect();
+    names.sort_by(|a, b| natural::compare(a, b));
+    names
+}
+
 /// What `--compare` lacks, with an example of results that are there.
 fn second_folder(first: Option<&Path>) -> Report {
     let beside = match first.and_then(Path::parent) {
@@ -226,10 +298,8 @@ fn second_folder(first: Option<&Path>) -> Report {
         Some(parent) => parent,
     };
     let name = |path: &Path| path.strip_prefix(".").unwrap_or(path).display().to_string();
-    let entries = beside.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let results = entries.filter(|path| path.join(lab::SUMMARY).exists()).map(|path| name(&path));
-    let mut others: Vec<String> = results.filter(|path| Some(path) != first.map(name).as_ref()).collect();
-    others.sort_by(|a, b| natural::compare(a, b));
+    let mut others = results_in(beside);
+    others.retain(|path| Some(path) != first.map(name).as_ref());
     // Earlier results of a file are called like the last ones.
     let is_earlier = |path: &String| first.is_some_and(|first| path.starts_with(&name(first)));
     let earlier = others.iter().position(is_earlier).unwrap_or(0);

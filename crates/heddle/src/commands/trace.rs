@@ -110,7 +110,9 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
                     (None, Some(_)) => "Once it has passed the chain, from here",
                     (None, None) => "From here",
                 };
-                let _ = write!(text, "{from_here}:\n{}", summary(&network, &way, None));
+                // What is shown here is what shows it.
+                let way = summary(&network, &way, None).replace(" (`heddle trace` shows which)", "");
+                let _ = write!(text, "{from_here}:\n{way}");
             }
             put(&text)
         }

@@ -1,24 +1,33 @@
 //! `--watch`: the same again and again. A terminal shows it in place, as `watch` and `top` do; what is no terminal gets one after the other.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use lab::terminal::{self, cut};
 use miette::{IntoDiagnostic as _, Report};
 use serde_json::Value;
 
+use super::signals;
 use crate::cli::Format;
 use crate::output::put;
 
-/// Prints what `text` returns until it fails or somebody ends it; `title` stands above it on a terminal. JSON comes as one value a line.
+/// How soon a signal is heard between two pages.
+const LISTEN: Duration = Duration::from_millis(50);
+
+/// Prints what `text` returns until it fails or a signal comes; `title` stands above it on a terminal. JSON comes as one value a line.
 pub fn again(
     (title, every): (&str, Duration),
     format: Format,
     mut text: impl FnMut() -> Result<String, Report>,
 ) -> Result<(), Report> {
     let title = format!("Every {} s: {title} (Ctrl-C ends it)", every.as_secs());
+    // Shells start what runs in the background of a script with SIGINT ignored.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    signals::await_end(&interrupted)?;
     let mut is_first = true;
-    loop {
+    while !interrupted.load(Ordering::Relaxed) {
         let text = text()?;
         // It may have another size each time.
         let screen_size = terminal::size();
@@ -36,8 +45,12 @@ pub fn again(
         };
         put(&page)?;
         is_first = false;
-        std::thread::sleep(every);
+        let next = Instant::now() + every;
+        while !interrupted.load(Ordering::Relaxed) && Instant::now() < next {
+            std::thread::sleep(LISTEN.min(every));
+        }
     }
+    Ok(())
 }
 
 /// A page that is drawn over the one before: from the corner, each line to its end, and then to the end of the screen. It is no longer than the screen and no

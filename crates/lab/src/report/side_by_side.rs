@@ -116,7 +116,7 @@ impl<'a> SideBySide<'a> {
         let only_b = |other: &&ExperimentResult| a.1.experiments.iter().all(|one| one.name != other.name);
         left_out.extend(b.1.experiments.iter().filter(only_b).map(|it| format!("{}: only in {}", it.name, b.0)));
         if experiments.iter().all(|experiment: &ExperimentOfBoth| experiment.rows.is_empty()) {
-            return Err(Error::NothingInCommon { a: a.0, b: b.0 });
+            return Err(nothing_in_common(a, b, !experiments.is_empty()));
         }
         let side = |(name, results): (String, &'a Results)| Side {
             name,
@@ -321,6 +321,24 @@ fn differences(a: &ExperimentResult, b: &ExperimentResult) -> Vec<String> {
     add("runs of a case", [a, b].map(ExperimentResult::runs_in_words));
     add("traffic", [a, b].map(|it| it.traffic.clone()));
     lines
+}
+
+/// Why two folders, some experiments of which have the same names, cannot stand side by side.
+fn nothing_in_common(a: (String, &Results), b: (String, &Results), have_experiments: bool) -> Error {
+    let is_apart = a.1.drivers.iter().all(|driver| !b.1.drivers.contains(driver));
+    if !have_experiments || !is_apart {
+        return Error::NothingInCommon { a: a.0, b: b.0 };
+    }
+    let is_same = !a.1.file.is_empty() && a.1.file == b.1.file;
+    let of_file = if is_same { " of the same file" } else { "" };
+    Error::OtherDrivers { of_a: a.1.drivers_in_words(), of_b: b.1.drivers_in_words(), a: a.0, b: b.0, of_file }
+}
+
+impl Results {
+    /// Who drove the runs: `live`, `simulated`, or both.
+    pub fn drivers_in_words(&self) -> String {
+        self.drivers.iter().map(|driver| driver_word(*driver)).collect::<Vec<_>>().join(" and ")
+    }
 }
 
 fn of_both<'a>(

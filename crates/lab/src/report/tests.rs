@@ -24,6 +24,24 @@ fn tables_for_wide_and_narrow_terminals() {
 }
 
 #[test]
+fn folders_of_other_drivers_are_compared_by_another_command() {
+    let (mut live, mut simulated) = (results(&[DriverKind::Live]), results(&[DriverKind::Sim]));
+    let refused = |live: &Results, simulated: &Results| {
+        let both = super::SideBySide::of(("one".to_owned(), live), ("two".to_owned(), simulated));
+        both.expect_err("they have no driver in common")
+    };
+    let error = refused(&live, &simulated);
+    let said = "one has live runs and two has simulated ones: `report --compare` is of runs by one driver";
+    assert_eq!(error.to_string(), said);
+    assert!(error.hint().is_some_and(|hint| hint.starts_with("`heddle compare FILE`")), "{error:?}");
+    for results in [&mut live, &mut simulated] {
+        "topology: {}".clone_into(&mut results.file);
+    }
+    let error = refused(&live, &simulated).to_string();
+    assert!(error.starts_with("one has live runs and two has simulated ones of the same file: "), "{error}");
+}
+
+#[test]
 fn a_missed_expectation_fails_the_results() {
     let mut fabric = tree(2, 2, 2, true);
     fabric.experiments = vec![experiment(200e6)];

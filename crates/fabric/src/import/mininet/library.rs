@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::super::NoteKind;
 use super::super::line_of;
 use super::super::network::Network;
-use super::super::python::{Arguments, Heap, Library, LibraryCall, Outcome, Stop, Value};
+use super::super::python::{Arguments, Fault, Heap, Library, LibraryCall, Outcome, Stop, Value};
+use super::attributes;
 use super::graph::{Graph, Node};
 use super::options::switch_option;
 use crate::read::shown;
@@ -96,6 +98,10 @@ pub struct Mininet<'a> {
     /// What stands for a network that the file does not make.
     loose: Option<Value>,
     pub parts: usize,
+    /// Nodes that are no hosts and no switches, by name: controllers, and ways out.
+    others: BTreeSet<String>,
+    /// There may be nodes whose names are not known.
+    has_unknown_nodes: bool,
 }
 
 /// A name, which may be a number.
@@ -120,6 +126,8 @@ impl<'a> Mininet<'a> {
             networks: Vec::new(),
             loose: None,
             parts: 0,
+            others: BTreeSet::new(),
+            has_unknown_nodes: false,
         }
     }
 
@@ -128,9 +136,18 @@ impl<'a> Mininet<'a> {
     }
 
     pub fn note(&mut self, at: usize, message: impl Into<String>) {
-        let note = (Some(self.line(at)), message.into());
-        if self.noted.len() < NOTES_MAX && self.noted.insert(note.clone()) {
-            self.network.note(note.0, note.1);
+        self.note_as(NoteKind::LeftOut, at, &message.into());
+    }
+
+    /// Says what is hardly meant as it is written.
+    pub fn doubt(&mut self, at: usize, message: impl Into<String>) {
+        self.note_as(NoteKind::Mistake, at, &message.into());
+    }
+
+    fn note_as(&mut self, kind: NoteKind, at: usize, message: &str) {
+        let line = Some(self.line(at));
+        if self.noted.len() < NOTES_MAX && self.noted.insert((line, message.to_owned())) {
+            self.network.note_as(kind, line, message);
         }
     }
 
@@ -150,16 +167,17 @@ impl<'a> Mininet<'a> {
         shown(self.source.text.get(at..).unwrap_or_default().trim())
     }
 
-    /// Says why the program was not run to its end, and which of several networks this is.
-    pub fn end(&mut self, stop: Option<Stop>, at: usize) {
+    /// Says why the program was not run to its end.
+    pub fn end_early(&mut self, stop: Stop, at: usize) {
         let why = match stop {
-            Some(Stop::TooLong) => "the program goes on for too long: this is what it had made until here",
-            Some(Stop::TooDeep) => "calls within calls: this is what the program had made until here",
-            None => "",
+            Stop::TooLong => "the program goes on for too long: this is what it had made until here",
+            Stop::TooDeep => "calls within calls: this is what the program had made until here",
         };
-        if !why.is_empty() {
-            self.note(at, why);
-        }
+        self.note(at, why);
+    }
+
+    /// Says which of several networks this is.
+    pub fn note_number(&mut self) {
         let made: BTreeSet<usize> = self.networks.iter().map(|(graph, _)| *graph).collect();
         let made = made.into_iter().filter(|graph| !self.graphs[*graph].links.is_empty()).count();
         let first = self.networks.iter().find(|(graph, _)| !self.graphs[*graph].links.is_empty());
@@ -234,6 +252,7 @@ impl<'a> Mininet<'a> {
         let graph = match topology {
             Some(topology @ Value::Object(_)) => self.graph_of(heap, &topology),
             Some(_) => {
+                self.has_unknown_nodes = true;
                 self.note(at, "a network whose topology is not known here");
                 None
             }
@@ -276,6 +295,7 @@ impl<'a> Mininet<'a> {
     fn add_node(&mut self, heap: &mut Heap, object: &Value, call: &LibraryCall<'_>, is_switch: bool) -> Value {
         let Some(graph) = self.graph_of(heap, object) else { return Value::Unknown };
         let Some(name) = text_of(call.arguments.get(0, "name")) else {
+            self.has_unknown_nodes = true;
             self.note(
                 call.at,
                 format!("`{}`: a node whose name is not known here: write it out", self.statement(call.at)),
@@ -330,7 +350,7 @@ impl<'a> Mininet<'a> {
         self.parts += 1;
         let line = Some(self.line(at));
         if self.graphs[graph].by_name.contains_key(name) {
-            self.note(at, format!("`{}` is there twice", shown(name)));
+            self.doubt(at, format!("`{}` is there twice: the second one is left out", shown(name)));
             return None;
         }
         if self.parts > PARTS_MAX {
@@ -364,14 +384,17 @@ impl<'a> Mininet<'a> {
             "addSwitch" => self.add_node(heap, object, call, true),
             "addLink" => self.add_link(heap, object, call),
             "addController" => {
+                self.add_other(arguments);
                 self.leave_out(CONTROLLERS, call.at, "the network");
                 Value::Unknown
             }
             "addNAT" => {
+                self.add_other(arguments);
                 self.note(call.at, "a way to the outside (`addNAT`): `uplink: nat` of a host");
                 Value::Unknown
             }
             "add_node" | "add_edge" | "addEdge" | "addServer" | "add_host" | "add_switch" | "add_link" => {
+                self.has_unknown_nodes = true;
                 self.note(call.at, format!("`{}`: write `addHost`, `addSwitch` or `addLink`", self.statement(call.at)));
                 Value::Unknown
             }
@@ -383,6 +406,13 @@ impl<'a> Mininet<'a> {
                 let Some(graph) = self.graph_of(heap, object) else { return Outcome::Value(Value::Unknown) };
                 let nodes: Vec<Option<usize>> =
                     arguments.positional.iter().map(|name| self.node_of(graph, name)).collect();
+                let missing = arguments.positional.iter().zip(&nodes).find(|(_, node)| node.is_none());
+                if let Some((Value::Text(name), _)) = missing
+                    && !self.may_be_there(name)
+                    && Self::is_network(heap, object)
+                {
+                    return Outcome::Raises(attributes::no_node(&self.graphs[graph], name));
+                }
                 let mut nodes: Vec<Value> = nodes
                     .into_iter()
                     .map(|node| node.map_or(Value::Unknown, |node| self.item(Item::Node(graph, node))))
@@ -413,12 +443,41 @@ impl<'a> Mininet<'a> {
                 Value::Unknown
             }
             "configLinkStatus" => {
-                self.leave_out("links that go down and up: `heddle link down h1 s1`", call.at, call.name);
+                let words: Vec<String> = (0..3).filter_map(|at| text_of(arguments.get(at, ""))).collect();
+                match &words[..] {
+                    [a, b, status] if ["up", "down"].contains(&status.as_str()) => {
+                        self.note(
+                            call.at,
+                            format!("`heddle link {status} {} {}` once the network is up", shown(a), shown(b)),
+                        );
+                    }
+                    _ => self.leave_out("links that go down and up: `heddle link down h1 s1`", call.at, call.name),
+                }
                 Value::None
             }
-            _ => Value::Unknown,
+            name => {
+                self.has_unknown_nodes |= !attributes::is_known(name);
+                Value::Unknown
+            }
         };
         Outcome::Value(value)
+    }
+
+    /// Adds what is a node there and nothing here.
+    fn add_other(&mut self, arguments: &Arguments) {
+        match arguments.get(0, "name") {
+            Some(Value::Text(name)) => self.others.extend([name.to_string()]),
+            Some(_) => self.has_unknown_nodes = true,
+            None => {}
+        }
+    }
+
+    /// Whether the network may have a node of this name that is not known here. A controller is called `c0` where nothing else is said, and a way out `nat0`.
+    fn may_be_there(&self, name: &str) -> bool {
+        let is_default = ["c", "nat"].iter().any(|start| {
+            name.strip_prefix(start).is_some_and(|number| number.chars().all(|digit| digit.is_ascii_digit()))
+        });
+        is_default || self.has_unknown_nodes || self.others.contains(name)
     }
 
     /// What the base of a topology or of a network does: the topology's calls `build`.
@@ -605,6 +664,13 @@ impl Library for Mininet<'_> {
             },
             _ => Outcome::Value(Value::Unknown),
         }
+    }
+
+    fn lacks(&mut self, heap: &Heap, of: &Value, name: &str) -> Option<Fault> {
+        let Value::Object(at) = of else { return None };
+        let is_loose = matches!(self.loose, Some(Value::Object(loose)) if loose == *at);
+        let class = &heap.objects[*at].class;
+        if is_loose { None } else { attributes::lacks(heap, class, &self.source.text, name) }
     }
 
     fn is_done(&self) -> bool {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::super::python::{Heap, LibraryCall, Value, whole, written};
 use super::graph::Wire;
 use super::library::{Item, Mininet, PARTS_MAX, text_of};
-use super::options::link_key;
+use super::options::{is_known_to_mininet, is_option, link_key};
 use crate::read::shown;
 
 const DEVICES: &str = "names of interfaces (`intfName1`, `intfName2`): those of hosts are eth0, eth1, .. and ports of switches 0, 1, .. in the order of their links";
@@ -17,8 +17,16 @@ impl Mininet<'_> {
             match link_key(heap, option, value) {
                 Ok(key) => keys.extend(key),
                 Err(why) => {
-                    let value = written(heap, value).map_or_else(|| "..".to_owned(), |text| shown(&text));
-                    self.note(at, format!("`{}={value}` of a link: {why}", shown(option)));
+                    let text = written(heap, value).map_or_else(|| "..".to_owned(), |text| shown(&text));
+                    let of = format!("`{}={text}` of a link", shown(option));
+                    // What is not known here may be right there.
+                    if is_option(option) && matches!(value, Value::Unknown | Value::Module) {
+                        self.note(at, format!("{of}: its value is not known here"));
+                    } else if is_known_to_mininet(option) {
+                        self.note(at, format!("{of}: {why}"));
+                    } else {
+                        self.doubt(at, format!("{of}: {why}"));
+                    }
                 }
             }
         }
@@ -47,7 +55,7 @@ impl Mininet<'_> {
             }
         };
         if a == b {
-            self.note(call.at, "a link from a node to itself");
+            self.doubt(call.at, "a link from a node to itself");
             return Value::Unknown;
         }
         self.parts += 1;

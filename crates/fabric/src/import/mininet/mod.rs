@@ -1,5 +1,6 @@
 //! Networks of Mininet: programs of Python, which are run as far as they make nodes and links. What they do with the network afterwards is said to be left out, and where it is here.
 
+mod attributes;
 mod commands;
 mod graph;
 mod library;
@@ -12,7 +13,7 @@ mod traffic_control;
 use self::library::Mininet;
 use super::line_of;
 use super::network::Network;
-use super::python::{Arguments, Machine, Mistake, Stop, Undefined, Value, mistake, parse};
+use super::python::{Arguments, Fault, Machine, Mistake, Stop, Undefined, Value, mistake, parse};
 use crate::error::Problems;
 use crate::source::{Lines, Place, Source};
 use crate::tree::LONGEST_TEXT;
@@ -34,17 +35,48 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
     let mut mininet = Mininet::new(source);
     let mut machine = Machine::new(&mut mininet);
     let ended = run(&mut machine, source);
+    if let Some((at, fault)) = machine.raised.take() {
+        refuse_fault(at, &fault, source, problems);
+        return None;
+    }
     if let Some(undefined) = machine.undefined.take() {
         let nearest = machine.nearest_name(&undefined.name);
         refuse_undefined(&undefined, nearest, source, problems);
         return None;
     }
     let at = machine.at;
-    mininet.end(ended.err(), at);
+    match ended {
+        Ok(taken) => {
+            if let Some((at, said)) = taken.and_then(|taken| taken.words(&source.text)) {
+                mininet.note(at, said);
+            }
+        }
+        Err(stop) => mininet.end_early(stop, at),
+    }
+    mininet.note_number();
     let graph = mininet.chosen();
     let mut network = mininet.network;
     graph.unwrap_or_default().fill(&mut network);
     Some(network)
+}
+
+/// One of several topologies, which nothing in the file makes; each by the bytes of its class.
+struct Taken {
+    class: (usize, usize),
+    others: Vec<(usize, usize)>,
+}
+
+impl Taken {
+    /// Which of them this is, and where; `None`: there is no other one.
+    fn words(&self, text: &str) -> Option<(usize, String)> {
+        let class = attributes::name_in(text, self.class)?;
+        let other = attributes::name_in(text, *self.others.first()?)?;
+        let count = self.others.len() + 1;
+        let said = format!(
+            "all topologies but `{class}`, the last of the {count} that nothing in the file makes: `topos = {{ 'lab': {other} }}` in its last line takes `{other}`"
+        );
+        Some((self.class.0, said))
+    }
 }
 
 /// Python ends where a name has no value: what it would have made is something else than what is meant.
@@ -67,8 +99,23 @@ fn refuse_undefined(undefined: &Undefined, nearest: Option<String>, source: &Sou
     problems.add(Place { offset: at.start, len: at.len() }, message, "has no value here", hint);
 }
 
-/// Runs the file, and if that makes no network, what it would be made by.
-fn run(machine: &mut Machine<'_>, source: &Source) -> Result<(), Stop> {
+/// The same of any other error with which Python ends.
+fn refuse_fault(at: usize, fault: &Fault, source: &Source, problems: &mut Problems<'_>) {
+    let Fault { message, word, nearest, known } = fault;
+    let line = source.text.get(at..).unwrap_or_default().lines().next().unwrap_or_default();
+    let place = match line.find(word.as_str()) {
+        Some(before) => Place { offset: at + before, len: word.len() },
+        None => Place { offset: at, len: line.len() },
+    };
+    let hint = match nearest {
+        Some(nearest) => format!("did you mean `{nearest}`? {known}"),
+        None => known.clone(),
+    };
+    problems.add(place, format!("Python would end here with {message}"), "here", hint.trim());
+}
+
+/// Runs the file, and if that makes no network, what it would be made by. Returns the topologies, if one of several was chosen.
+fn run(machine: &mut Machine<'_>, source: &Source) -> Result<Option<Taken>, Stop> {
     machine.run_block(&parse(topologies::TOPOLOGIES))?;
     let file = machine.begin_file(&source.text);
     machine.run_block(&parse(&source.text))?;
@@ -88,15 +135,27 @@ fn run(machine: &mut Machine<'_>, source: &Source) -> Result<(), Stop> {
     let mut classes: Vec<&Value> = variables.iter().filter(|value| is_topology(machine, value)).collect();
     classes
         .sort_by_key(|class| if let Value::Class(at) = class { std::cmp::Reverse(*at) } else { std::cmp::Reverse(0) });
-    makers.extend(classes.into_iter().cloned());
+    let is_named = !makers.is_empty();
+    makers.extend(classes.iter().map(|class| (*class).clone()));
     makers.extend(variables.iter().filter(|value| matches!(value, Value::Function(_))).cloned());
     for maker in makers {
         if machine.library.is_done() {
             break;
         }
         machine.call(&maker, Arguments::default())?;
+        if let Value::Class(taken) = maker
+            && !is_named
+            && machine.library.is_done()
+        {
+            // Those from which it derives are in it.
+            let of_it = machine.heap.lineage(&maker);
+            let others = classes.iter().filter_map(|class| if let Value::Class(at) = class { Some(*at) } else { None });
+            let others = others.filter(|other| !of_it.contains(other));
+            let text = |class: usize| machine.heap.classes[class].text;
+            return Ok(Some(Taken { class: text(taken), others: others.map(text).collect() }));
+        }
     }
-    Ok(())
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::library::{Item, Mininet, text_of};
 use super::options::{SPANNING_TREE, switch_option};
 use super::traffic_control;
 use crate::addresses::Mac;
+use crate::names::nearest;
 use crate::read::shown;
 
 /// What is said of commands that are in the file.
@@ -52,9 +53,18 @@ impl Mininet<'_> {
             ("privateDirs" | "volumes", _) => {
                 "directories of a host's own: `files:` of a host are seen by its programs"
             }
-            _ => switch_option(option)
-                .filter(|_| !node.is_host)
-                .unwrap_or("options of nodes that nothing here stands for"),
+            _ => {
+                if let Some(what) = switch_option(option).filter(|_| !node.is_host) {
+                    what
+                } else if let Some(near) = nearest(option, ["ip", "mac", "defaultRoute", "inNamespace"])
+                    && node.is_host
+                {
+                    let said = format!("`{}=` of `{}`: did you mean `{near}`?", shown(option), shown(&name));
+                    return self.doubt(at, said);
+                } else {
+                    "options of nodes that nothing here stands for"
+                }
+            }
         };
         self.leave_out(what, at, &name);
     }

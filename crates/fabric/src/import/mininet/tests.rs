@@ -1,4 +1,4 @@
-use super::super::import;
+use super::super::{NoteKind, import};
 use crate::{Source, parse};
 
 /// The lines of the fabric file that is made, and what is said to be left out.
@@ -244,8 +244,8 @@ a.cmd('sleep 9 &')
 ";
     let imported = import(&Source { name: "lab.py".to_owned(), text: text.to_owned() }).expect("it is a network");
     let of = |line| imported.notes.iter().find(|note| note.line == Some(line)).expect("it is noted");
-    assert!(of(6).is_converted && of(6).message.starts_with("commands that go on"), "{:?}", of(6));
-    assert_eq!(imported.notes.iter().filter(|note| note.is_converted).count(), 1);
+    assert!(of(6).kind == NoteKind::Converted && of(6).message.starts_with("commands that go on"), "{:?}", of(6));
+    assert_eq!(imported.notes.iter().filter(|note| note.kind == NoteKind::Converted).count(), 1);
     assert!(of(2).message.contains("rstp: true") && of(2).message.ends_with("(s; also in line 5)"), "{:?}", of(2));
     assert!(of(3).message.contains("from 0 in the order of the links"), "{:?}", of(3));
     assert!(of(4).message.contains("write `delay: 10ms, loss: 1%` at its link"), "{:?}", of(4));
@@ -311,6 +311,159 @@ fn names_without_a_value_end_the_import_as_they_end_python() {
     }
 }
 
+/// Attributes that Mininet's classes lack, nodes that nobody adds and operators between a text and a number were passed over.
+#[test]
+fn what_ends_python_ends_the_import_with_its_line() {
+    let network = "from mininet.net import Mininet\nnet = Mininet()\nh1 = net.addHost('h1')\nh2 = net.addHost('h2')\ns1 = net.addSwitch('s1')\nnet.addLink(h1, s1)\nnet.addLink(h2, s1)\n";
+    let topology = "class Lab(Topo):\n    def build(self):\n        s1 = self.addSwitch('s1')\n        for i in range(2):\n            self.addLink(self.addHost('h%d' % i), s1)\n";
+    for (text, marked, line, message, hint) in [
+        (
+            network.replace("addHost('h2", "addHots('h2"),
+            "addHots",
+            4,
+            "AttributeError: 'Mininet' object has no attribute 'addHots'",
+            "did you mean `addHost`?",
+        ),
+        (
+            format!("{network}net.pingall()\n"),
+            "pingall",
+            8,
+            "AttributeError: 'Mininet' object has no attribute 'pingall'",
+            "did you mean `pingAll`?",
+        ),
+        (
+            format!("{network}for h in net.itemz:\n    print(h)\n"),
+            "itemz",
+            8,
+            "AttributeError: 'Mininet' object has no attribute 'itemz'",
+            "did you mean `items`?",
+        ),
+        (
+            format!("{network}net.frobnicate()\n"),
+            "frobnicate",
+            8,
+            "AttributeError: 'Mininet' object has no attribute 'frobnicate'",
+            "a network has `addHost`",
+        ),
+        (
+            topology.replace("addHost", "addHots"),
+            "addHots",
+            5,
+            "AttributeError: 'Lab' object has no attribute 'addHots'",
+            "did you mean `addHost`?",
+        ),
+        (
+            format!("{}topos = {{ 'lab': lambda: Lab() }}\n", topology.replace("addHost", "addHots")),
+            "addHots",
+            5,
+            "AttributeError: 'Lab' object has no attribute 'addHots'",
+            "",
+        ),
+        (format!("{network}h = net.get('h9')\n"), "h9", 8, "KeyError: 'h9'", "did you mean `h1`?"),
+        (
+            format!("{network}h = net['client']\n"),
+            "client",
+            8,
+            "KeyError: 'client'",
+            "the program adds `h1`, `h2`, `s1` before",
+        ),
+        (
+            topology.replace("'h%d' % i", "'h' + i"),
+            "+",
+            5,
+            "TypeError: can only concatenate str (not \"int\") to str",
+            "str(..)",
+        ),
+        (
+            format!("{network}x = 1 + 'h'\n"),
+            "+",
+            8,
+            "TypeError: unsupported operand type(s) for +: 'int' and 'str'",
+            "str(..)",
+        ),
+        (format!("{network}x = 'h'\nx += 1\n"), "+", 9, "TypeError: can only concatenate str (not \"int\") to str", ""),
+    ] {
+        let source = Source { name: "lab.py".to_owned(), text: text.clone() };
+        let error = import(&source).expect_err(&text);
+        let [only] = error.problems() else { panic!("{error:?}") };
+        let message = format!("Python would end here with {message}");
+        assert_eq!((only.line, only.message.as_str()), (line, message.as_str()), "{text}");
+        assert_eq!(&text[only.span.offset()..][..only.span.len()], marked, "{text}");
+        assert!(only.hint.contains(hint), "{}", only.hint);
+    }
+}
+
+/// What may be there after all is left out as before.
+#[test]
+fn what_python_may_have_does_not_end_the_import() {
+    let network = "net = Mininet()\nh1 = net.addHost('h1')\ns1 = net.addSwitch('s1')\nnet.addLink(h1, s1)\n";
+    for rest in [
+        "net.get('c0')\nnet.addController('boss')\nnet['boss']\nnet.addNAT()\nnet.get('nat0')\n",
+        "net.mine = 1\nprint(net.mine)\n",
+        "from site import build\nbuild(net)\nnet.get('h9')\n",
+        "import sys\nif len(sys.stdin.read()):\n    net.addHost('h9')\nnet.get('h9')\n",
+        "try:\n    net.addHots('h2')\nexcept AttributeError:\n    pass\n",
+        "if 0:\n    net.addHots('h2')\n",
+        "from site import thing\nthing.addHots('h2')\nx = 'h' + thing + 1\n",
+        "from site import Base\nclass Lab(Base, Topo):\n    def build(self):\n        self.addHots()\nLab()\n",
+        "class Lab(Topo):\n    def more(self):\n        self.extra()\n    def extra(self):\n        pass\nLab().more()\n",
+        "def later():\n    return net.addHots('h2')\n",
+        "x = 'h' * 2 + '%d' % 3 + str(4)\n",
+    ] {
+        assert_eq!(links(&imported(&format!("{network}{rest}")).0), ["h1, s1"], "{rest}");
+    }
+    let elsewhere = network.replacen("net =", "from lab import Mininet\nnet =", 1);
+    assert_eq!(links(&imported(&format!("{elsewhere}net.addHots('h2')\n")).0), ["h1, s1"]);
+}
+
+#[test]
+fn one_of_several_topologies_is_named() {
+    let class = |name: &str, base: &str, host: &str| {
+        format!(
+            "class {name}({base}):\n    def build(self):\n        self.addLink(self.addHost('{host}'), self.addSwitch('s1'))\n"
+        )
+    };
+    let two = class("Small", "Topo", "h1") + &class("Large", "Topo", "h2");
+    let (made, notes) = imported(&two);
+    assert_eq!(links(&made), ["h2, s1"]);
+    let said = "4: all topologies but `Large`, the last of the 2 that nothing in the file makes: `topos = { 'lab': Small }` in its last line takes `Small`\n";
+    assert_eq!(notes, said);
+    let (made, notes) = imported(&format!("{two}topos = {{ 'lab': Small }}\n"));
+    assert_eq!((links(&made), notes.as_str()), (vec!["h1, s1".to_owned()], ""));
+    // One that derives from the other has what that has.
+    assert_eq!(imported(&(class("Small", "Topo", "h1") + &class("Large", "Small", "h2"))).1, "");
+}
+
+/// What has no effect since it is not written as it is meant is told apart from what Heddle has not.
+#[test]
+fn what_is_hardly_meant_is_a_mistake() {
+    let text = "\
+net = Mininet()
+a, s = net.addHost('a', ips='10.0.0.1'), net.addSwitch('s')
+net.addHost('a')
+net.addLink(a, s, dealy='5ms', loss=120, speedup=1)
+net.configLinkStatus('a', 's', 'down')
+";
+    let imported = import(&Source { name: "lab.py".to_owned(), text: text.to_owned() }).expect("it is a network");
+    let said = |kind| {
+        let of_it = imported.notes.iter().filter(|note| note.kind == kind);
+        of_it.map(|note| format!("{} {}", note.line.unwrap_or(0), note.message)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        said(NoteKind::Mistake),
+        [
+            "2 `ips=` of `a`: did you mean `ip`?",
+            "3 `a` is there twice: the second one is left out",
+            "4 `dealy=5ms` of a link: there is no such option; did you mean `delay`?",
+            "4 `loss=120` of a link: it is no share from 0 to 100 (%)",
+        ]
+    );
+    assert_eq!(
+        said(NoteKind::LeftOut),
+        ["4 `speedup=1` of a link: nothing here stands for it", "5 `heddle link down a s` once the network is up"]
+    );
+}
+
 /// Hosts have the addresses that are written, of any network; and those that Mininet would have given them.
 #[test]
 fn addresses_are_of_any_network() {
@@ -371,7 +524,7 @@ class T(Topo):
         "4: `for i in range(int(sys.argv[1])):` goes over what is not known here, and is not run: write it out",
         "6: `if random.random() > 0.5:` depends on what is not known here, and is taken as false: write it out",
         "8: `self.addHost('z%d' % random.randint(1, 9...`: a node whose name is not known here",
-        "9: `bw=..` of a link: no rate that is known here",
+        "9: `bw=..` of a link: its value is not known here",
         "10: `self.addLink(self.addHost('b'), 's', **r...`: options of the link that are not known here",
         "11: `self.addLink(*nodes)`: the link is left out, since its ends are no nodes that the file adds before",
         "12: `yield self.addHost('c')` is not understood",

@@ -5,8 +5,8 @@
 use std::rc::Rc;
 
 use super::builtins::SPECIAL;
-use super::machine::{Machine, Run};
-use super::operators::{binary, compare, formatted, text_value};
+use super::machine::{Fault, Machine, Run};
+use super::operators::{binary, compare, formatted, text_value, type_error};
 use super::syntax::{Argument, Clause, Comprehension, Constant, Expression, Function, Piece};
 use super::value::{Arguments, BoundValue, FunctionValue, Value, number, whole};
 
@@ -47,7 +47,7 @@ impl Machine<'_> {
             }
             Expression::Binary(operator, a, b) => {
                 let (a, b) = (self.evaluate(a)?, self.evaluate(b)?);
-                binary(&mut self.heap, operator, &a, &b)
+                self.binary(operator, &a, &b)
             }
             Expression::Compare(first, others) => return self.compare(first, others),
             Expression::And(all) => return self.first_with(all, false),
@@ -63,6 +63,20 @@ impl Machine<'_> {
             }
             Expression::Lambda(code) => return self.function(code),
         })
+    }
+
+    /// What an operator makes of two values; of those that do not fit each other, Python makes an error.
+    pub fn binary(&mut self, operator: &str, a: &Value, b: &Value) -> Value {
+        if let Some(message) = type_error(operator, a, b) {
+            let known = match operator {
+                "+" => "`str(..)` makes a text of a number, and `int(..)` a number of a text; an f-string has both",
+                _ => "`int(..)` makes a number of a text",
+            };
+            let word = operator.to_owned();
+            self.raise_of_values(Fault { message, word, nearest: None, known: known.to_owned() });
+            return Value::Unknown;
+        }
+        binary(&mut self.heap, operator, a, b)
     }
 
     fn all(&mut self, expressions: &[Expression]) -> Run<Vec<Value>> {
@@ -299,7 +313,12 @@ impl Machine<'_> {
         let mut value = Value::Unknown;
         let mut is_known = true;
         for expression in all {
-            value = self.evaluate(expression)?;
+            // Python comes to those behind what is not known, or it does not.
+            value = if is_known {
+                self.evaluate(expression)?
+            } else {
+                self.in_doubt(|machine| machine.evaluate(expression))?
+            };
             match self.heap.truth(&value) {
                 Some(truth) if truth == wanted => return Ok(value),
                 Some(_) => {}

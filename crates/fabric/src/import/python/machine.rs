@@ -26,8 +26,23 @@ pub type Run<T> = Result<T, Stop>;
 /// What a library makes of a call.
 pub enum Outcome {
     Value(Value),
+    /// Python would end here, if it comes here.
+    Raises(Fault),
     /// The value of a call of a method of the program's.
     Method(Value, &'static str, Arguments),
+}
+
+/// What Python says of a statement that it cannot run, as it ends there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The error and its text: `KeyError: 'h9'`.
+    pub message: String,
+    /// What it is about, as it stands in the program.
+    pub word: String,
+    /// A word that may have been meant.
+    pub nearest: Option<String>,
+    /// What is of this kind and there.
+    pub known: String,
 }
 
 /// A call of something that a library has.
@@ -47,6 +62,8 @@ pub trait Library {
     /// What an object or a thing of its own has under a name.
     fn attribute(&mut self, heap: &mut Heap, of: &Value, name: &str) -> Option<Value>;
     fn call(&mut self, heap: &mut Heap, call: &LibraryCall<'_>) -> Outcome;
+    /// What Python says of an attribute that an object of its own does not have; `None`: it may have it.
+    fn lacks(&mut self, heap: &Heap, of: &Value, name: &str) -> Option<Fault>;
     /// Whether it has got what it was after.
     fn is_done(&self) -> bool;
     /// A statement that is not run, and why.
@@ -77,6 +94,12 @@ pub struct Machine<'l> {
     names: Names,
     /// The first name that is used without having a value: Python would end there.
     pub undefined: Option<Undefined>,
+    /// The first error that is none of a name, and the byte where its statement begins.
+    pub raised: Option<(usize, Fault)>,
+    /// Functions from this number on are the file's.
+    first_function: usize,
+    /// Whether something was left out that may have changed what is there.
+    has_gaps: bool,
     /// How many blocks deep it is in what Python may not run, or where it would go on after an error.
     doubts: u32,
     /// Whether all that stood before was run.
@@ -97,6 +120,9 @@ impl<'l> Machine<'l> {
             is_prelude: true,
             names: Names::default(),
             undefined: None,
+            raised: None,
+            first_function: 0,
+            has_gaps: false,
             doubts: 0,
             is_all_run: true,
         }
@@ -105,6 +131,7 @@ impl<'l> Machine<'l> {
     /// Begins the scope of the file, within that of what is known to all.
     pub fn begin_file(&mut self, text: &str) -> usize {
         self.is_prelude = false;
+        self.first_function = self.heap.functions.len();
         self.names = Names::of(text);
         self.scope = self.new_scope(0);
         self.scope
@@ -141,8 +168,45 @@ impl<'l> Machine<'l> {
 
     /// Leaves a statement out.
     pub fn leave_out(&mut self, range: std::ops::Range<usize>, why: &str) {
-        self.is_all_run = false;
+        self.go_on_with_gaps();
         self.library.skipped(range, why);
+    }
+
+    /// What is there afterwards may be something else than what Python has.
+    pub fn go_on_with_gaps(&mut self) {
+        self.is_all_run = false;
+        self.has_gaps = true;
+    }
+
+    /// Keeps the first error that Python would end with, if it surely comes here.
+    fn raise(&mut self, fault: Fault) {
+        if !self.is_prelude && self.doubts == 0 && self.undefined.is_none() && self.raised.is_none() {
+            self.raised = Some((self.at, fault));
+        }
+    }
+
+    /// The same of what depends on values, which are others where something was left out.
+    pub fn raise_of_values(&mut self, fault: Fault) {
+        if !self.has_gaps {
+            self.raise(fault);
+        }
+    }
+
+    /// An attribute that the library's object does not have, nor gets anywhere in the file.
+    fn raise_if_lacking(&mut self, of: &Value, name: &str) {
+        if !self.names.may_be_set(name)
+            && let Some(fault) = self.library.lacks(&self.heap, of, name)
+        {
+            self.raise(fault);
+        }
+    }
+
+    /// What is not known may change the objects that it is given.
+    fn give_away(&mut self, arguments: &Arguments) {
+        let mut all = arguments.positional.iter().chain(arguments.named.iter().map(|(_, value)| value));
+        if all.any(|value| matches!(value, Value::Object(_))) {
+            self.go_on_with_gaps();
+        }
     }
 
     /// Does something that Python may not do, or of which it would catch errors.
@@ -158,7 +222,7 @@ impl<'l> Machine<'l> {
         if let Some(value) = self.find(name) {
             return value;
         }
-        if !self.is_prelude && self.doubts == 0 && self.undefined.is_none() {
+        if !self.is_prelude && self.doubts == 0 && self.undefined.is_none() && self.raised.is_none() {
             self.undefined = self.names.undefined(name, self.at, self.is_all_run);
         }
         Value::Unknown
@@ -220,6 +284,7 @@ impl<'l> Machine<'l> {
         if matches!(of, Value::Unknown | Value::None | Value::Bound(_)) {
             return Value::Unknown;
         }
+        self.raise_if_lacking(of, name);
         let bound = BoundValue { receiver: of.clone(), method: Some(name.clone()), arguments: Arguments::default() };
         self.heap.bound(bound)
     }
@@ -256,7 +321,10 @@ impl<'l> Machine<'l> {
                 Ok(builtins::call(&mut self.heap, name, &arguments))
             }
             Value::Named(name) => self.call_library(None, name, &arguments),
-            _ => Ok(Value::Unknown),
+            _ => {
+                self.give_away(&arguments);
+                Ok(Value::Unknown)
+            }
         }
     }
 
@@ -296,7 +364,13 @@ impl<'l> Machine<'l> {
         match found {
             Some(Value::Function(at)) => self.within(|machine| machine.call_function(at, Some(class), arguments)),
             Some(other) => self.call(&other, arguments),
-            None => self.call_library(Some(&class), name, &arguments),
+            None => {
+                match &class {
+                    Value::Unknown => self.give_away(&arguments),
+                    _ => self.raise_if_lacking(&class, name),
+                }
+                self.call_library(Some(&class), name, &arguments)
+            }
         }
     }
 
@@ -313,6 +387,10 @@ impl<'l> Machine<'l> {
         let call = LibraryCall { receiver, name, arguments, at: self.at };
         match self.library.call(&mut self.heap, &call) {
             Outcome::Value(value) => Ok(value),
+            Outcome::Raises(fault) => {
+                self.raise_of_values(fault);
+                Ok(Value::Unknown)
+            }
             Outcome::Method(object, method, arguments) => self.call_own(&object, method, arguments),
         }
     }
@@ -340,22 +418,27 @@ impl<'l> Machine<'l> {
         Ok(object)
     }
 
-    fn call_function(&mut self, function: usize, object: Option<Value>, mut arguments: Arguments) -> Run<Value> {
-        let function = self.heap.functions[function].clone();
+    fn call_function(&mut self, number: usize, object: Option<Value>, mut arguments: Arguments) -> Run<Value> {
+        let function = self.heap.functions[number].clone();
         if let Some(object) = &object {
             arguments.positional.insert(0, object.clone());
         }
         // `Base.method(self, ..)`
         let object = object.or_else(|| function.class.and(arguments.positional.first().cloned()));
         let code = Rc::clone(&function.code);
+        // Those that are the library's have no lines of the file.
+        let is_in_doubt = u32::from(number < self.first_function);
         let variables = self.bind(&code, &function.defaults, arguments);
         let at = self.at;
-        let (value, _) = self.in_scope(function.scope, |machine| {
+        self.doubts += is_in_doubt;
+        let ran = self.in_scope(function.scope, |machine| {
             let scope = machine.scope;
             machine.scopes[scope].variables = variables;
             machine.scopes[scope].method_of = function.class.zip(object);
             machine.run_function(&code)
-        })?;
+        });
+        self.doubts -= is_in_doubt;
+        let (value, _) = ran?;
         self.at = at;
         Ok(value)
     }

@@ -16,7 +16,7 @@ mod run;
 mod syntax;
 mod value;
 
-pub(super) use machine::{Library, LibraryCall, Machine, Outcome, Stop};
+pub(super) use machine::{Fault, Library, LibraryCall, Machine, Outcome, Stop};
 pub(super) use mistakes::{Mistake, mistake};
 pub(super) use names::Undefined;
 pub(super) use operators::written;

@@ -74,6 +74,11 @@ impl Names {
         self.first.keys().map(|name| &**name)
     }
 
+    /// Whether something of this name may get a value.
+    pub fn may_be_set(&self, name: &str) -> bool {
+        self.first.contains_key(name) || self.words.iter().any(|(token, _)| *token == Token::Name("setattr".into()))
+    }
+
     fn bind(&mut self, word: &(Token, Range<usize>)) {
         if let (Token::Name(name), range) = word {
             let first = self.first.entry(name.clone()).or_insert(range.start);

@@ -37,6 +37,31 @@ pub fn binary(heap: &mut Heap, operator: &str, a: &Value, b: &Value) -> Value {
     }
 }
 
+/// What Python says of an operator between a text and a number, if it makes nothing of them.
+pub fn type_error(operator: &str, a: &Value, b: &Value) -> Option<String> {
+    let kind = |value: &Value| match value {
+        Value::Bool(_) => Some("bool"),
+        Value::Int(_) => Some("int"),
+        Value::Float(_) => Some("float"),
+        Value::Text(_) => Some("str"),
+        _ => None,
+    };
+    let (left, right) = (kind(a)?, kind(b)?);
+    match (operator, left, right) {
+        // Python formats with it.
+        ("%", "str", _) | ("+", "str", "str") => None,
+        (_, left, right) if left != "str" && right != "str" => None,
+        ("+", "str", right) => Some(format!("TypeError: can only concatenate str (not \"{right}\") to str")),
+        ("*", "str", "int" | "bool") | ("*", "int" | "bool", "str") => None,
+        ("*", left, right) => {
+            let other = if left == "str" { right } else { left };
+            Some(format!("TypeError: can't multiply sequence by non-int of type '{other}'"))
+        }
+        ("**", ..) => Some(format!("TypeError: unsupported operand type(s) for ** or pow(): '{left}' and '{right}'")),
+        _ => Some(format!("TypeError: unsupported operand type(s) for {operator}: '{left}' and '{right}'")),
+    }
+}
+
 /// A text, if it is not too long.
 pub fn text_value(heap: &Heap, text: String) -> Value {
     if text.len() <= TEXT_MAX && heap.spend(text.len() / 8) { Value::Text(text.into()) } else { Value::Unknown }

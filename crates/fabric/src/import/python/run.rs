@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use super::machine::{Machine, Run, Stop};
-use super::operators::binary;
 use super::syntax::{Block, Class, Expression, Function, Kind, Statement};
 use super::value::{ClassValue, Value};
 
@@ -75,7 +74,7 @@ impl Machine<'_> {
                     }
                 }
                 // What stands behind `except` is not run.
-                self.is_all_run = false;
+                self.go_on_with_gaps();
             }
             Kind::With(items, body) => {
                 for (value, target) in items {
@@ -127,7 +126,7 @@ impl Machine<'_> {
             }
             return Ok(());
         }
-        let value = binary(&mut self.heap, operator, &before, &value);
+        let value = self.binary(operator, &before, &value);
         self.assign(target, value)
     }
 
