@@ -179,8 +179,8 @@ impl Failures {
         self.is_ejected() && matches!(self.reason, Some(EjectionReason::Silent { .. }))
     }
 
-    /// Brings back one that was out since nothing was heard of it.
-    pub const fn readmit_silent(&mut self) {
+    /// Brings it back before its time.
+    pub const fn bring_back(&mut self) {
         self.ejected_until = None;
         self.consecutive = 0;
     }
@@ -192,11 +192,14 @@ impl Failures {
             Some(EjectionReason::Silent { .. }) => true,
             Some(EjectionReason::SuccessRate { .. }) | None => false,
         };
+        // Those that pass while it is in would be counted for years.
+        if !nobody_got_there {
+            return false;
+        }
         self.passes += 1;
-        let is_back = nobody_got_there && (was_down || self.passes >= PASSES);
+        let is_back = was_down || self.passes >= PASSES;
         if is_back {
-            self.ejected_until = None;
-            self.consecutive = 0;
+            self.bring_back();
         }
         is_back
     }
@@ -215,8 +218,7 @@ impl Failures {
     pub fn readmit(&mut self, now: Time) -> bool {
         let is_over = now >= self.ejected_until();
         if is_over {
-            self.ejected_until = None;
-            self.consecutive = 0;
+            self.bring_back();
         }
         is_over
     }

@@ -314,7 +314,7 @@ impl Service {
         let Some(entry) = self.servers.get_mut(server) else { return };
         entry.silence.heard(handshake);
         if entry.failures.is_silent() {
-            entry.failures.readmit_silent();
+            entry.failures.bring_back();
             self.events.push(Event::Readmitted(server));
             self.server_changed(now);
         }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use crate::error::Problems;
 use crate::escape::escaped;
 use crate::source::Source;
 use crate::tree::{self, Entry, Node, Value};
 
 /// A key that two files have with different values, or that only one of them has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeyDifference {
     /// The key with those around it, as in `links.rate`; a link by its nodes, as in `links.h1-s1.rate`.
     pub key: String,

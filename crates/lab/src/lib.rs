@@ -74,8 +74,8 @@ pub use measure::tolerance::Tolerance;
 pub use options::Options;
 pub use plan::{Plan, PlannedRun, not_simulated, plan};
 pub use report::{
-    Comparisons, DifferingKey, ExperimentOfBoth, REPORT, Row, SUMMARY, Side, SideBySide, graph, load, load_finished,
-    quantity, set_aside,
+    Comparisons, ExperimentOfBoth, REPORT, Row, SUMMARY, Side, SideBySide, graph, load, load_finished, quantity,
+    set_aside,
 };
 pub use results::{
     BondResult, CaseResult, Cell, ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric,

@@ -26,4 +26,4 @@ mod tests;
 
 pub use self::comparisons::Comparisons;
 pub use self::files::{REPORT, SUMMARY, load, load_finished, set_aside};
-pub use self::side_by_side::{DifferingKey, ExperimentOfBoth, Row, Side, SideBySide};
+pub use self::side_by_side::{ExperimentOfBoth, Row, Side, SideBySide};

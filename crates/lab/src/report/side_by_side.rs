@@ -31,18 +31,7 @@ pub struct SideBySide<'a> {
     /// How experiments of both were run otherwise, a line each: their means differ for that, too.
     pub run_otherwise: Vec<String>,
     /// The keys of the files that differ; `None`: what one of them was is not known.
-    pub file: Option<Vec<DifferingKey>>,
-}
-
-/// A key with different values in the files that were measured.
-#[derive(Clone, Debug, Serialize)]
-pub struct DifferingKey {
-    /// The key with those around it.
-    pub key: String,
-    /// Its value in the first file, if it is there.
-    pub a: Option<String>,
-    /// Its value in the second file, if it is there.
-    pub b: Option<String>,
+    pub file: Option<Vec<KeyDifference>>,
 }
 
 /// So many keys are listed one by one.
@@ -177,7 +166,7 @@ impl<'a> SideBySide<'a> {
             Some(text) => text.clone(),
             None => "(not there)".to_owned(),
         };
-        let line = |DifferingKey { key, a, b }: &DifferingKey| format!("  {key}: {} | {}", value(a), value(b));
+        let line = |KeyDifference { key, a, b }: &KeyDifference| format!("  {key}: {} | {}", value(a), value(b));
         let more = (keys.len() > KEYS_MAX).then(|| format!("  and {} more (-o json has all)", keys.len() - KEYS_MAX));
         let first = std::iter::once("What differs between the files (A | B):".to_owned());
         first.chain(keys.iter().take(KEYS_MAX).map(line)).chain(more).collect()
@@ -286,10 +275,9 @@ impl<'a> SideBySide<'a> {
 const HEADINGS: [&str; 7] = ["case", "metric", "driver", "A", "B", "B − A", "apart"];
 
 /// The keys that differ between the files that were measured, as far as both are known.
-fn differing_keys(a: &Results, b: &Results) -> Option<Vec<DifferingKey>> {
+fn differing_keys(a: &Results, b: &Results) -> Option<Vec<KeyDifference>> {
     let [a, b] = [a, b].map(|results| Source { name: "fabric.yaml".to_owned(), text: results.file.clone() });
-    let keys = if a.text.is_empty() || b.text.is_empty() { None } else { fabric::differences(&a, &b) }?;
-    Some(keys.into_iter().map(|KeyDifference { key, a, b }| DifferingKey { key, a, b }).collect())
+    if a.text.is_empty() || b.text.is_empty() { None } else { fabric::differences(&a, &b) }
 }
 
 /// Drivers that have measured a case in one of the folders alone.
