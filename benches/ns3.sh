@@ -63,7 +63,7 @@ summary() {
 }
 
 samples() {
-    jq -c '{ goodput: ([.flows[].goodput_bps] | add), resent: ([.flows[].retransmits] | add),
+    jq -c '{ goodput: ([.flows[]["goodput-bps"]] | add), resent: ([.flows[].retransmits] | add),
         drops: ([.links[] | select(.from == "s1" and .to == "s2") | .drops] | add) }' "$work/results/slow/samples.jsonl"
 }
 

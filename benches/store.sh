@@ -116,7 +116,7 @@ memory() {
     local system node
     for system in $systems; do
         for node in $(seq "$nodes"); do
-            awk -v s="$system" -v r="$round" '/^VmRSS/ { printf "{\"system\":\"%s\",\"round\":%d,\"operation\":\"resident\",\"at\":\"node\",\"clients\":0,\"mean_ms\":%.1f}\n", s, r, $2 / 1024 }' \
+            awk -v s="$system" -v r="$round" '/^VmRSS/ { printf "{\"system\":\"%s\",\"round\":%d,\"operation\":\"resident\",\"at\":\"node\",\"clients\":0,\"mean-ms\":%.1f}\n", s, r, $2 / 1024 }' \
                 "/proc/${pids[$system-$node]}/status" >>"$rows"
         done
     done
@@ -177,6 +177,6 @@ jq -rs '
   (group_by([is_rate, .operation == "election", .operation == "resident", .at == "follower", .at == "any",
              (.operation as $o | ["create", "read", "update", "delete"] | index($o))])[]
    | (.[0] | [.operation, .at, (.clients | tostring), unit])
-     + (if (.[0] | is_rate) then three(.per_second / 1000) else three(.mean_ms) end)
-     + (if .[0].operation == "election" then [] else three(.p50_ms) + three(.p99_ms) end) | @tsv)
+     + (if (.[0] | is_rate) then three(."per-second" / 1000) else three(."mean-ms") end)
+     + (if .[0].operation == "election" then [] else three(."p50-ms") + three(."p99-ms") end) | @tsv)
 ' "$rows" | column -t -s "$(printf '\t')"

@@ -37,12 +37,12 @@ type row struct {
 	Clients   int     `json:"clients"`
 	At        string  `json:"at"`
 	Requests  int     `json:"requests"`
-	MinMs     float64 `json:"min_ms"`
-	MeanMs    float64 `json:"mean_ms"`
-	P50Ms     float64 `json:"p50_ms"`
-	P99Ms     float64 `json:"p99_ms"`
-	MaxMs     float64 `json:"max_ms"`
-	PerSecond float64 `json:"per_second"`
+	MinMs     float64 `json:"min-ms"`
+	MeanMs    float64 `json:"mean-ms"`
+	P50Ms     float64 `json:"p50-ms"`
+	P99Ms     float64 `json:"p99-ms"`
+	MaxMs     float64 `json:"max-ms"`
+	PerSecond float64 `json:"per-second"`
 }
 
 // load asks a cluster and prints a JSON list of rows.

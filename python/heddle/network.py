@@ -142,13 +142,14 @@ class Network(Mapping[str, "Host"]):
         self._hosts = None
 
     def show(self, topic: str, *arguments: str) -> Frame:
-        """Returns what ``heddle show TOPIC`` has, a row for each thing.
+        """Returns what ``heddle show TOPIC`` has, a row for each thing; of services, a row for each server.
 
         Args:
             topic: nodes, links, routes, flows, macs, meters, bonds, counters, services, chains, programs, ...
             arguments: Options of that command, as in ``show("flows", "--switch", "leaf1")``.
         """
-        return _frame(call_json("show", topic, "--name", self.name, *arguments))
+        shown = call_json("show", topic, "--name", self.name, *arguments)
+        return _frame(shown["servers"] if isinstance(shown, dict) else shown)
 
     def ping(self, source: str, destination: str, *, count: int = 3, timeout_s: float = 2) -> Frame:
         """Asks whether one host reaches another: one row, with round-trip times in milliseconds."""
@@ -201,16 +202,17 @@ class Network(Mapping[str, "Host"]):
         source_port: int | None = None,
         protocol: Protocol = "tcp",
         ipv6: bool = False,
-    ) -> Frame:
+    ) -> dict[str, Any]:
         """Returns the links that packets of a flow take, by the hash of the switches; without ports, all that they may take.
 
-        Rows that are no links have no ``hop``: the last one says by its ``state`` whether the packets are ``delivered``, ``answered`` by
-        a service or ``lost``, and by ``from`` where; of a service's address, a row for each server follows.
+        ``hops`` are the links, and the functions and routers between them (``kind``); ``end`` says by its ``state`` whether the packets
+        are ``delivered``, ``answered`` by a service or ``lost``, and ``at`` where; ``servers`` are those of the service, if it is one's address.
         """
         options = ["--protocol", protocol] + (["--ipv6"] if ipv6 else [])
         options += ["--port", str(port)] if port is not None else []
         options += ["--source-port", str(source_port)] if source_port is not None else []
-        return _frame(call_json("path", source, destination, *options, "--name", self.name, accept=(0, 1)))
+        path: dict[str, Any] = call_json("path", source, destination, *options, "--name", self.name, accept=(0, 1))
+        return path
 
     def link(self, a: str, b: str | None = None, number: int | None = None) -> Link:
         """Returns the link between two nodes.

@@ -131,7 +131,7 @@ class Results:
         with (self.folder / "samples.jsonl").open(encoding="utf-8") as lines:
             for line in lines:
                 if line.strip():
-                    yield json.loads(line)
+                    yield _with_hyphens(json.loads(line))
 
     @cached_property
     def summary(self) -> Frame:
@@ -144,7 +144,7 @@ class Results:
                         if cell.get(driver) is not None:
                             case_of = {"experiment": experiment["name"], **case["labels"]}
                             rows.append({**case_of, "driver": driver, "metric": cell["metric"], **cell[driver]})
-        names = ("driver", "metric", "n", "mean", "interval", "min", "p50", "p99", "max", "standard_deviation")
+        names = ("driver", "metric", "n", "mean", "interval", "min", "p50", "p99", "max", "standard-deviation")
         return self._frame(rows, names)
 
     @cached_property
@@ -157,7 +157,7 @@ class Results:
                     if cell.get("difference") is not None:
                         case_of = {"experiment": experiment["name"], **case["labels"]}
                         rows.append({**case_of, "metric": cell["metric"], **cell["difference"]})
-        return self._frame(rows, ("metric", "n", "mean", "interval", "relative", "relative_interval"))
+        return self._frame(rows, ("metric", "n", "mean", "interval", "relative", "relative-interval"))
 
     @cached_property
     def expectations(self) -> Frame:
@@ -193,10 +193,10 @@ class Results:
             row = {**_run(sample), **_flat(sample, leave=("experiment", "case", "labels", "repeat", "driver"))}
             flows = sample["flows"]
             if flows:
-                row["goodput_mean_bps"] = sum(flow["goodput_bps"] for flow in flows) / len(flows)
+                row["goodput-mean-bps"] = sum(flow["goodput-bps"] for flow in flows) / len(flows)
                 row["retransmits"] = sum(flow["retransmits"] for flow in flows)
             rows.append(row)
-        return self._frame(rows, (*RUN, "seed", "seconds", "goodput_mean_bps", "retransmits"))
+        return self._frame(rows, (*RUN, "seed", "seconds", "goodput-mean-bps", "retransmits"))
 
     @cached_property
     def flows(self) -> Frame:
@@ -209,10 +209,10 @@ class Results:
                 packets = sum(count for _, count in delays.get("counts", []))
                 # Nothing that came has no delay.
                 if packets > 0:
-                    row["delays.mean_ns"] = delays["sum_ns"] / packets
-                    row.update(_flat(delays, leave=("sum_ns",), prefix="delays."))
+                    row["delays.mean-ns"] = delays["sum-ns"] / packets
+                    row.update(_flat(delays, leave=("sum-ns",), prefix="delays."))
                 rows.append(row)
-        return self._frame(rows, (*RUN, "from", "to", "goodput_bps", "retransmits"))
+        return self._frame(rows, (*RUN, "from", "to", "goodput-bps", "retransmits"))
 
     @cached_property
     def links(self) -> Frame:
@@ -220,34 +220,34 @@ class Results:
         # Counters of what is rare are written where there is something to count.
         rare = dict.fromkeys(("marks", "cut", "losses", "duplicates", "corruptions", "overtakes"), 0)
         rows = [{**_run(sample), **rare, **_flat(link)} for sample in self.samples() for link in sample["links"]]
-        return self._frame(rows, (*RUN, "from", "to", "trunk", "packets", "bytes", "drops", "utilisation", "queue_mean"))
+        return self._frame(rows, (*RUN, "from", "to", "trunk", "packets", "bytes", "drops", "utilisation", "queue-mean"))
 
     @cached_property
     def time_series(self) -> Frame:
         """A row for each step of each flow of each run, where the file records them (``time-series:``); ``seconds`` is the step's begin."""
         rows = []
         for sample in self.samples():
-            series = sample.get("time_series")
+            series = sample.get("time-series")
             if series is None:
                 continue
             for flow, values in zip(sample["flows"], series["flows"], strict=False):
-                for step in range(len(values["goodput_bps"])):
-                    row = {**_run(sample), "from": flow["from"], "to": flow["to"], "seconds": step * series["step_seconds"]}
+                for step in range(len(values["goodput-bps"])):
+                    row = {**_run(sample), "from": flow["from"], "to": flow["to"], "seconds": step * series["step-seconds"]}
                     row.update({key: listed[step] for key, listed in values.items() if step < len(listed)})
                     rows.append(row)
-        return self._frame(rows, (*RUN, "from", "to", "seconds", "goodput_bps"))
+        return self._frame(rows, (*RUN, "from", "to", "seconds", "goodput-bps"))
 
     @cached_property
     def link_series(self) -> Frame:
         """The same of each direction of each link: packets that waited, packets that were marked."""
         rows = []
         for sample in self.samples():
-            series = sample.get("time_series")
+            series = sample.get("time-series")
             if series is None:
                 continue
             for link, values in zip(sample["links"], series["links"], strict=False):
                 for step in range(max((len(listed) for listed in values.values()), default=0)):
-                    row = {**_run(sample), "from": link["from"], "to": link["to"], "seconds": step * series["step_seconds"]}
+                    row = {**_run(sample), "from": link["from"], "to": link["to"], "seconds": step * series["step-seconds"]}
                     row.update({key: listed[step] for key, listed in values.items() if step < len(listed)})
                     rows.append(row)
         return self._frame(rows, (*RUN, "from", "to", "seconds", "queue"))
@@ -261,7 +261,7 @@ class Results:
                 values = _flat(operation)
                 count = operation["latencies"]["count"]
                 if count > 0:
-                    values["latencies.mean_ns"] = operation["latencies"]["sum_ns"] / count
+                    values["latencies.mean-ns"] = operation["latencies"]["sum-ns"] / count
                 rows.append({**_run(sample), **values})
         return self._frame(rows, (*RUN, "operation", "seconds"))
 
@@ -306,7 +306,7 @@ def _flat(values: Mapping[str, Any], leave: Sequence[str] = (), prefix: str = ""
     for key, value in values.items():
         if key in leave or isinstance(value, list):
             continue
-        if key == "time_series":
+        if key == "time-series":
             continue
         if isinstance(value, Mapping):
             flat.update(_flat(value, prefix=f"{prefix}{key}."))
@@ -316,5 +316,15 @@ def _flat(values: Mapping[str, Any], leave: Sequence[str] = (), prefix: str = ""
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    parsed: dict[str, Any] = _with_hyphens(json.loads(path.read_text(encoding="utf-8")))
     return parsed
+
+
+def _with_hyphens(value: Any) -> Any:
+    """What earlier versions wrote, whose keys had underscores, with the keys of this one. Those of labels are the file's own."""
+    if isinstance(value, list):
+        return [_with_hyphens(item) for item in value]
+    if isinstance(value, dict):
+        kept = ("labels", "lost")
+        return {key.replace("_", "-"): item if key in kept else _with_hyphens(item) for key, item in value.items()}
+    return value

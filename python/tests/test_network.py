@@ -77,9 +77,9 @@ def test_what_it_shows_are_tables(net: heddle.Network) -> None:
     assert len(net.ping_all()) == 2 and all(row["received"] == 1 for row in net.ping_all())
     row = net.ping("a", "b", count=2)[0]
     assert row["received"] == 2 and row["rtt-min-ms"] >= 2
-    *links, end = net.path("a", "b")
-    assert [row["to"] for row in links] == ["s", "b"]
-    assert (end["hop"], end["from"], end["state"]) == (None, "b", "delivered")
+    path = net.path("a", "b")
+    assert [row["to"] for row in path["hops"]] == ["s", "b"]
+    assert path["end"] == {"state": "delivered", "at": "b", "why": None}
     assert net.graph("dot").startswith("graph")
     assert net._repr_svg_().startswith("<svg")
 

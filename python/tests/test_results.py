@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,8 @@ def test_tables_have_a_row_for_each_thing(results: heddle.Results) -> None:
     assert set(results.flows.column("links.queue")) == {20, 50}, "plain numbers are numbers"
     assert {row["spread"] for row in results.links} == {"single", "packet-scatter"}
     assert all(row["losses"] == 0 for row in results.links)
-    assert all(row["delays.min_ns"] <= row["delays.mean_ns"] <= row["delays.max_ns"] for row in results.flows if "delays.mean_ns" in row)
-    assert sum("delays.mean_ns" in row for row in results.flows) > 40
+    assert all(row["delays.min-ns"] <= row["delays.mean-ns"] <= row["delays.max-ns"] for row in results.flows if "delays.mean-ns" in row)
+    assert sum("delays.mean-ns" in row for row in results.flows) > 40
     assert len(results.operations) == 0 and "operation" in results.operations.columns
     assert len(results.differences) == 0 and "relative" in results.differences.columns
 
@@ -31,11 +32,11 @@ def test_tables_agree_with_the_programs_summary(results: heddle.Results) -> None
     assert len(cells) == 4
     for cell in cells:
         case = {axis: cell[axis] for axis in ("spread", "links.queue")}
-        means = [row["goodput_mean_bps"] for row in results.runs.where(**case)]
+        means = [row["goodput-mean-bps"] for row in results.runs.where(**case)]
         assert cell["n"] == len(means) == 5
         assert sum(means) / len(means) == pytest.approx(cell["mean"])
         flows = results.flows.where(**case)
-        assert sum(row["goodput_bps"] for row in flows) / len(flows) == pytest.approx(cell["mean"])
+        assert sum(row["goodput-bps"] for row in flows) / len(flows) == pytest.approx(cell["mean"])
 
 
 def test_missed_expectations_are_raised_when_asked_for(results: heddle.Results) -> None:
@@ -53,6 +54,16 @@ def test_the_same_seed_gives_the_same_tables(small: Path, results: heddle.Result
     assert again.flows == before
     assert other.flows != before
     assert heddle.load("again").summary == results.summary
+
+
+def test_results_of_earlier_versions_have_the_same_tables(results: heddle.Results) -> None:
+    before = (results.summary, results.flows, results.time_series, results.machine)
+    for name in ("summary.json", "samples.jsonl", "machine.json"):
+        file = results.folder / name
+        file.write_text(re.sub(r'"([a-z-]+)":', lambda key: f'"{key[1].replace("-", "_")}":', file.read_text()))
+    assert '"goodput_bps"' in (results.folder / "samples.jsonl").read_text()
+    earlier = heddle.load(results.folder)
+    assert (earlier.summary, earlier.flows, earlier.time_series, earlier.machine) == before
 
 
 def test_files_are_those_of_the_command(results: heddle.Results) -> None:

@@ -170,7 +170,7 @@ chains:
     assert_eq!((&json["functions"][2]["to"], &json["functions"][2]["instances"]), (&"h3".into(), &json["none"]));
     assert_eq!(json["functions"][4]["inbound"][0], "allow: tcp,tp_dst=22");
     assert_eq!(json["functions"][5]["source"], "10.9.0.1-10.9.0.4");
-    assert_eq!(json["functions"][5]["forwards"][0]["to_port"], 80);
+    assert_eq!(json["functions"][5]["forwards"][0]["to-port"], 80);
 }
 
 #[test]

@@ -79,6 +79,8 @@ pub struct Rows {
     nothing: &'static str,
     /// What stands below a table, a line each.
     remarks: Vec<String>,
+    /// What JSON has in place of the rows.
+    data: Option<Value>,
 }
 
 impl Rows {
@@ -92,6 +94,7 @@ impl Rows {
             cells: Vec::new(),
             nothing: "",
             remarks: Vec::new(),
+            data: None,
         }
     }
 
@@ -113,6 +116,11 @@ impl Rows {
     /// The same with what a table says that has no rows: that there is nothing, and what would make some.
     pub fn or_say(self, nothing: &'static str) -> Self {
         Self { nothing, ..self }
+    }
+
+    /// The same with what JSON has in place of the rows, where they are of several kinds.
+    pub fn with_json(self, data: Value) -> Self {
+        Self { data: Some(data), ..self }
     }
 
     /// Says something below a table that is too long for a cell.
@@ -227,15 +235,29 @@ impl Rows {
     }
 
     fn json(&self) -> String {
-        serde_json::to_string_pretty(&self.objects()).expect("plain values") + "\n"
+        match &self.data {
+            Some(data) => format!("{data:#}\n"),
+            None => serde_json::to_string_pretty(&self.objects()).expect("plain values") + "\n",
+        }
+    }
+
+    /// The rows in a line of JSON each, or as CSV has them below its header: for what is printed row by row.
+    pub fn lines_of_data(&self, is_csv: bool) -> String {
+        if is_csv {
+            return self.csv_lines().collect();
+        }
+        self.objects().iter().flat_map(|row| [row.to_string(), "\n".to_owned()]).collect()
     }
 
     /// RFC 4180, but lines end in LF as everywhere on Unix.
     fn csv(&self) -> String {
         let header = self.columns.iter().map(|column| key(column)).collect::<Vec<_>>().join(",");
-        let lines =
-            self.cells.iter().map(|row| row.iter().map(|cell| lab::quoted(&text(cell))).collect::<Vec<_>>().join(","));
-        std::iter::once(header).chain(lines).map(|line| line + "\n").collect()
+        std::iter::once(header + "\n").chain(self.csv_lines()).collect()
+    }
+
+    fn csv_lines(&self) -> impl Iterator<Item = String> {
+        let line = |row: &Vec<Value>| row.iter().map(|cell| lab::quoted(&text(cell))).collect::<Vec<_>>().join(",");
+        self.cells.iter().map(move |row| line(row) + "\n")
     }
 }
 

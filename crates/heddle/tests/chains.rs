@@ -292,18 +292,19 @@ fn a_path_leads_through_the_functions_of_a_chain() {
     assert!(said.contains("h1 - s1 - fw\n") && said.contains("fw.out - s1 - s2 - h2\n"), "{said}");
     let (rows, _) = path(&["--port", "80", "--source-port", "4000", "-o", "json"]);
     let rows: Value = serde_json::from_str(&rows).expect("it is JSON");
-    let links: Vec<&str> = rows.as_array().into_iter().flatten().filter_map(|row| row["link"].as_str()).collect();
+    let hops = rows["hops"].as_array().expect("rows").iter();
+    let links: Vec<(&str, &str)> = hops.filter_map(|row| Some((row["kind"].as_str()?, row["by"].as_str()?))).collect();
     let expected = [
-        "function count (counter)",
-        "h1-s1",
-        "fw-s1",
-        "function fw",
-        "function wall (firewall)",
-        "function nat (nat)",
-        "function tap (mirror)",
-        "fw.out-s1",
-        "s1-s2",
-        "h2-s2",
+        ("function", "count (counter)"),
+        ("link", "h1-s1"),
+        ("link", "fw-s1"),
+        ("function", "fw"),
+        ("function", "wall (firewall)"),
+        ("function", "nat (nat)"),
+        ("function", "tap (mirror)"),
+        ("link", "fw.out-s1"),
+        ("link", "s1-s2"),
+        ("link", "h2-s2"),
     ];
     assert_eq!(links, expected, "{rows}");
     let (said, _) = path(&["--port", "81", "--source-port", "4000"]);

@@ -42,7 +42,7 @@ fn nothing_is_lost_or_contradicts_itself_when_nodes_die_stop_and_are_parted() {
     assert!(happened.iter().zip(words).all(|(it, word)| it.ends_with(word)), "{happened:?}");
     assert!(cluster["checked"].as_u64().unwrap() > 1_200, "{}", cluster["checked"]);
     // A pause of the leader and a partition cannot go by unnoticed.
-    assert!(cluster["unavailable_max_seconds"].as_f64().unwrap() > 0.05);
+    assert!(cluster["unavailable-max-seconds"].as_f64().unwrap() > 0.05);
 }
 
 const LATENCIES: &str = "\
@@ -78,7 +78,7 @@ fn controllers_are_measured_live_and_simulated() {
     let record = first_record(&desk, "results/crud");
     let create = &record["cluster"]["operations"][0];
     assert_eq!((create["operation"].as_str(), create["latencies"]["count"].as_u64()), (Some("create"), Some(50)));
-    assert_eq!(create["latencies"]["raw_ns"].as_array().unwrap().len(), 50);
+    assert_eq!(create["latencies"]["raw-ns"].as_array().unwrap().len(), 50);
     let page = desk.read("results/crud/report.html");
     assert!(page.contains("every create (ms)") && page.contains("controllers"));
     // What was written is read back and shown again.

@@ -253,7 +253,7 @@ fn a_capture_that_can_not_be_used_is_shown_at_its_line() {
 }
 
 /// What hosts cost, as `heddle calibrate` would write it.
-const MACHINE: &str = r#"{ "cpu": "any", "hosts": { "cores": 1, "segment_ns": 400000, "datagram_ns": 9000, "byte_ns": 0.5, "wake_up_ns": 20000 } }"#;
+const MACHINE: &str = r#"{ "cpu": "any", "hosts": { "cores": 1, "segment-ns": 400000, "datagram-ns": 9000, "byte-ns": 0.5, "wake-up-ns": 20000 } }"#;
 
 #[test]
 fn simulated_hosts_cost_what_a_file_says() {
@@ -264,12 +264,12 @@ fn simulated_hosts_cost_what_a_file_says() {
         let samples = desk.read(&format!("{folder}/samples.jsonl"));
         let first: Value = serde_json::from_str(samples.lines().next().unwrap()).unwrap();
         let flows = first["flows"].as_array().unwrap();
-        flows.iter().map(|flow| flow["goodput_bps"].as_f64().unwrap()).sum::<f64>()
+        flows.iter().map(|flow| flow["goodput-bps"].as_f64().unwrap()).sum::<f64>()
     };
     let (free, costly) = (run("free", &[]), run("costly", &["--machine", "machine.json"]));
     // A core sends and receives 2,500 segments a second: 29 Mbit/s.
     assert!(costly < 29.5e6 && free > 60e6, "{costly} and {free}");
-    assert!(!desk.read("free/machine.json").contains("segment_ns"));
+    assert!(!desk.read("free/machine.json").contains("segment-ns"));
     // What a run was simulated with is written down, and can be used again.
     assert!((run("again", &["--machine", "costly/machine.json"]) - costly).abs() < 1.0);
 }

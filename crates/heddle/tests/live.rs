@@ -157,7 +157,7 @@ fn a_case_runs_live_and_simulated() {
             .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
             .find(|record| record["driver"] == driver)
             .unwrap_or_else(|| panic!("no {driver} record in {samples}"));
-        record["flows"][0]["goodput_bps"].as_f64().expect("a number")
+        record["flows"][0]["goodput-bps"].as_f64().expect("a number")
     };
     let (live, sim) = (goodput("live"), goodput("sim"));
     assert!(live > 0.0 && sim > 18e6, "live {live}, simulated {sim}");
@@ -211,7 +211,7 @@ experiments:
         let record: Value = serde_json::from_str(line).expect("JSON");
         let datagrams = &record["flows"][0]["datagrams"];
         assert_eq!(datagrams["sent"], 800, "{record}");
-        assert!(datagrams["longest_gap"].as_u64().expect("a number of picoseconds") > 0, "{record}");
+        assert!(datagrams["longest-gap-ps"].as_u64().expect("a number of picoseconds") > 0, "{record}");
         // What was in the member's queue and on its cable; were the member not left, it would be 250 at least.
         let cut: u64 = record["links"].as_array().expect("rows").iter().filter_map(|link| link["cut"].as_u64()).sum();
         assert!(cut <= 20 + 10, "{cut} were cut: {record}");
@@ -250,10 +250,10 @@ experiments:
         .map(|line| {
             let record: Value = serde_json::from_str(line).expect("JSON");
             let pair = |flow: &Value| {
-                let (came, pair) = (&flow["transfers"], flow["transfers"]["times_ns"].as_array().expect("times").len());
+                let (came, pair) = (&flow["transfers"], flow["transfers"]["times-ns"].as_array().expect("times").len());
                 assert_eq!((came["started"].as_u64(), came["unfinished"].as_u64()), (Some(pair as u64), Some(0)));
                 // 20 kB take 8 ms on a link of 20 Mbit/s.
-                assert!(came["times_ns"].as_array().expect("times").iter().all(|ns| ns.as_u64() > Some(8_000_000)));
+                assert!(came["times-ns"].as_array().expect("times").iter().all(|ns| ns.as_u64() > Some(8_000_000)));
                 pair as u64
             };
             record["flows"].as_array().expect("pairs").iter().map(pair).collect()
@@ -302,7 +302,7 @@ experiments:
         let record: Value = serde_json::from_str(line).expect("JSON");
         let came = &record["flows"][0]["transfers"];
         assert_eq!(came["unfinished"], 0, "{record}");
-        came["sizes_bytes"].as_array().expect("sizes").clone()
+        came["sizes-bytes"].as_array().expect("sizes").clone()
     };
     let runs: Vec<Vec<Value>> = samples.lines().map(sizes).collect();
     assert!(runs.len() == 2 && runs[0] == runs[1] && runs[0].iter().any(|size| *size != runs[0][0]), "{runs:?}");
@@ -448,13 +448,13 @@ experiments:
         let record: Value = serde_json::from_str(line).expect("JSON");
         let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} is no number: {record}"));
         let flows = record["flows"].as_array().expect("rows");
-        assert!(flows.iter().all(|flow| number(&flow["program_goodput_bps"]) >= 0.0), "{record}");
-        let sum: f64 = flows.iter().map(|flow| number(&flow["goodput_bps"])).sum();
+        assert!(flows.iter().all(|flow| number(&flow["program-goodput-bps"]) >= 0.0), "{record}");
+        let sum: f64 = flows.iter().map(|flow| number(&flow["goodput-bps"])).sum();
         let seconds = number(&record["seconds"]);
         // Frames of 1,514 bytes with at most 1,480 of payload, and one more for each end of the window. Of messages, one from each host may have
         // come in parts before. A worker that had no CPU hands over later what came out of the link before, and its counters are read later.
         let parts = if record["experiment"] == "messages" { 3.0 * 16_060.0 } else { 0.0 };
-        let late = number(&record["late_max_us"]) / 1e6;
+        let late = number(&record["late-max-us"]) / 1e6;
         let most = 20e6 / 8.0 * (seconds + late) * 1_480.0 / 1_514.0 + 2.0 * 1_480.0 + parts;
         assert!(sum > 0.0 && sum / 8.0 * seconds <= most, "{sum} bit/s for {seconds} s, {most} bytes: {record}");
     }

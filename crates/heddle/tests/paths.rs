@@ -38,8 +38,9 @@ switches:
     let said = path(&desk, 1, &["h3", "h2", "--vlan", "20"]);
     assert!(said.contains("It is lost at s1: its port to h3 admits no frames of VLAN 20\n"), "{said}");
     let rows: Value = serde_json::from_str(&path(&desk, 1, &["h1", "h3", "-o", "json"])).expect("it is JSON");
-    let last = rows.as_array().and_then(|rows| rows.last()).expect("rows");
-    assert_eq!((&last["from"], &last["state"]), (&"s1".into(), &"lost".into()), "{rows}");
+    let end = &rows["end"];
+    assert_eq!((&end["at"], &end["state"]), (&"s1".into(), &"lost".into()), "{rows}");
+    assert!(end["why"].as_str().is_some_and(|why| why.contains("VLAN 10")), "{rows}");
 }
 
 /// Behind a function that translates addresses, switches choose by the hash of what the packet is then.
@@ -142,20 +143,17 @@ fn what_a_service_answers_or_refuses_itself_is_said() {
     }
     let said = path(&desk, 1, &["h2", "web"]);
     assert!(said.contains("`web` refuses it: no server of it may have a connection of this client\n"), "{said}");
-    let rows = |args: &[&str]| -> Vec<Value> {
+    let data = |args: &[&str]| -> Value {
         serde_json::from_str(&path(&desk, 0, &[args, &["-o", "json"]].concat())).expect("JSON")
     };
-    let ends = |rows: &[Value]| -> Vec<(Value, Value, Value)> {
-        let ends = rows.iter().filter(|row| row["hop"].is_null());
-        ends.map(|row| (row["from"].clone(), row["to"].clone(), row["state"].clone())).collect()
-    };
-    let [delivered, candidate] = &ends(&rows(&["h1", "web"]))[..] else { panic!("who gets it, and who may") };
-    assert_eq!(delivered, &("h2".into(), Value::Null, "delivered".into()));
-    assert_eq!(candidate, &("web".into(), "h2".into(), "candidate".into()));
-    let answered = &ends(&rows(&["h1", "web", "--protocol", "icmp"]))[0];
-    assert_eq!(answered, &("web".into(), Value::Null, "answered".into()));
-    let delivered = &ends(&rows(&["h1", "h2"]))[0];
-    assert_eq!(delivered, &("h2".into(), Value::Null, "delivered".into()));
+    let end = |state: &str, at: &str| serde_json::json!({ "state": state, "at": at, "why": null });
+    let to_service = data(&["h1", "web"]);
+    assert_eq!(to_service["end"], end("delivered", "h2"));
+    let candidate =
+        serde_json::json!([{ "service": "web", "server": "h2", "weight": 1, "share": null, "state": "candidate" }]);
+    assert_eq!(to_service["servers"], candidate);
+    assert_eq!(data(&["h1", "web", "--protocol", "icmp"])["end"], end("answered", "web"));
+    assert_eq!(data(&["h1", "h2"])["end"], end("delivered", "h2"));
 }
 
 /// A name leads whoever asks to a site, and the name server's address is nobody's but the network's.
@@ -182,6 +180,6 @@ names:
         assert!(said.contains("the address is its name server's") && !said.contains("lost"), "{said}");
     }
     let rows: Value = serde_json::from_str(&of("h1", &["10.0.0.53", "-o", "json"]).0).expect("it is JSON");
-    let last = rows.as_array().and_then(|rows| rows.last()).expect("rows");
-    assert_eq!((&last["from"], &last["state"]), (&"name server".into(), &"answered".into()), "{rows}");
+    let end = &rows["end"];
+    assert_eq!((&end["at"], &end["state"]), (&"name server".into(), &"answered".into()), "{rows}");
 }

@@ -56,9 +56,17 @@ fn a_path_leads_through_routers_to_hosts_and_services() {
     }
     let rows: Value = serde_json::from_str(&desk.expect(0, &["path", "h1", "h2", "lab.fabric.yaml", "-o", "json"]).0)
         .expect("it is JSON");
-    let states: Vec<&str> = rows.as_array().expect("rows").iter().filter_map(|row| row["state"].as_str()).collect();
-    assert_eq!(states, ["up", "up", "routed", "up", "up", "delivered"]);
-    assert_eq!((&rows[2]["from"], &rows[2]["to"], &rows[3]["hop"]), (&"r1".into(), &"r1.eth1".into(), &3.into()));
+    let hops = rows["hops"].as_array().expect("rows");
+    let states: Vec<&str> = hops.iter().filter_map(|row| row["state"].as_str()).collect();
+    assert_eq!(states, ["up", "up", "routed", "up", "up"]);
+    assert_eq!(
+        (&hops[2]["kind"], &hops[2]["from"], &hops[2]["to"]),
+        (&"router".into(), &"r1".into(), &"r1.eth1".into())
+    );
+    assert_eq!(
+        (&hops[3]["hop"], &rows["end"]["state"], &rows["end"]["at"]),
+        (&3.into(), &"delivered".into(), &"h2".into())
+    );
     let (said, _) = desk.expect(1, &["path", "h1", "h2", "-6", "lab.fabric.yaml"]);
     assert!(said.ends_with("It is lost at h1: it has no route to fd68:6564:646c:2::2:1\n"), "{said}");
 }
@@ -198,9 +206,11 @@ fn a_path_leads_to_the_balancer_that_is_active() {
         crate::chains::await_that("the balancer", || {
             let services: Value =
                 serde_json::from_str(&desk.expect(0, &["show", "services", "-o", "json"]).0).expect("JSON");
-            services.as_array().expect("rows").iter().any(|row| {
-                (row["server"].as_str(), row["state"].as_str()) == (Some(balancer), Some("balancer: active"))
-            })
+            services["balancers"]
+                .as_array()
+                .expect("rows")
+                .iter()
+                .any(|row| (row["balancer"].as_str(), row["state"].as_str()) == (Some(balancer), Some("active")))
         });
     };
     await_active("lb1");

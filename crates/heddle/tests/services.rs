@@ -70,13 +70,8 @@ fn a_path_says_how_a_scheduler_shares_connections_out() {
         "{said}"
     );
     let rows: Value = serde_json::from_str(&desk.expect(0, &["path", "h1", "web", "-o", "json"]).0).expect("JSON");
-    let shares: Vec<&Value> = rows
-        .as_array()
-        .expect("rows")
-        .iter()
-        .filter(|row| row["state"] == "candidate")
-        .map(|row| &row["share"])
-        .collect();
+    let candidates = rows["servers"].as_array().expect("rows").iter().filter(|row| row["state"] == "candidate");
+    let shares: Vec<&Value> = candidates.map(|row| &row["share"]).collect();
     assert_eq!(shares, [0.75, 0.25]);
     // What is said of a server is how it stands then.
     let service = |words: &[&str]| desk.expect(0, &[&["service"], words].concat()).0;
@@ -109,10 +104,11 @@ fn what_comes_of_a_service_without_a_balancer_is_said() {
     let desk = &guard.0;
     let roles = || -> Vec<Value> {
         let rows: Value = serde_json::from_str(&desk.expect(0, &["show", "services", "-o", "json"]).0).expect("JSON");
-        let of_balancers = rows.as_array().expect("rows").iter().filter(|row| row["knows"].is_number());
+        let of_balancers =
+            rows["balancers"].as_array().expect("rows").iter().filter(|row| row["connections"].is_number());
         of_balancers.map(|row| row["state"].clone()).collect()
     };
-    await_that("one is active", || roles() == ["balancer: active", "balancer: backup"]);
+    await_that("one is active", || roles() == ["active", "backup"]);
     let packet = "tcp,nw_src=10.0.0.1,nw_dst=10.1.0.80,tp_dst=80";
     let (said, _) = desk.expect(0, &["trace", "s1", packet]);
     assert!(said.contains("Done: NORMAL, to lb1 by port 2 (to lb1)\n"), "{said}");
@@ -124,7 +120,7 @@ fn what_comes_of_a_service_without_a_balancer_is_said() {
     );
     desk.expect(0, &["link", "down", "lb1", "s1"]);
     desk.expect(0, &["link", "down", "lb2", "s1"]);
-    await_that("both are down", || roles() == ["balancer: down", "balancer: down"]);
+    await_that("both are down", || roles() == ["down", "down"]);
     let nobody = "Nobody takes packets for `web`: no link of its balancers has a carrier (lb1, lb2); ";
     assert!(desk.expect(1, &["path", "h1", "web"]).0.contains(nobody));
     assert!(desk.expect(0, &["trace", "s1", packet]).0.contains(nobody));

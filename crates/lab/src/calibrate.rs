@@ -48,6 +48,7 @@ const BUSY_BEFORE: f64 = 0.1;
 
 /// What was measured, as it stands in the file.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Calibration {
     /// The machine, with [`Environment::hosts`].
     #[serde(flatten)]
@@ -184,10 +185,10 @@ impl Calibration {
         }
         let costs = self.environment.hosts.iter().flat_map(|costs| {
             [
-                ("segment_ns", costs.segment_ns),
-                ("datagram_ns", costs.datagram_ns),
-                ("byte_ns", costs.byte_ns),
-                ("wake_up_ns", costs.wake_up_ns),
+                ("segment-ns", costs.segment_ns),
+                ("datagram-ns", costs.datagram_ns),
+                ("byte-ns", costs.byte_ns),
+                ("wake-up-ns", costs.wake_up_ns),
             ]
         });
         for (name, cost) in costs {
@@ -316,7 +317,7 @@ mod tests {
             assert!((found - is).abs() < is * 1e-6, "{found}, {is}");
         }
         assert_eq!(calibration.measured.len(), 12);
-        assert!(calibration.table().contains("wake_up_ns") && calibration.csv().lines().count() == 13);
+        assert!(calibration.table().contains("wake-up-ns") && calibration.csv().lines().count() == 13);
     }
 
     #[test]

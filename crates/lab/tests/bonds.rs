@@ -70,7 +70,7 @@ fn tables_and_the_report_show_bonds_and_what_others_measured() {
     let html = results.html();
     assert!(html.contains("<summary>Bonds</summary>") && html.contains("<td class=\"left\">s1 &gt; h2</td>"));
     let back: serde_json::Value = serde_json::from_str(&results.json()).expect("JSON");
-    assert!(back["experiments"][0]["cases"][2]["bonds"][2]["order"]["hold_max_seconds"].as_f64() > Some(0.0));
+    assert!(back["experiments"][0]["cases"][2]["bonds"][2]["order"]["hold-max-seconds"].as_f64() > Some(0.0));
 }
 
 const FAILOVER: &str = "

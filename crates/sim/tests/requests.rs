@@ -144,7 +144,7 @@ fn servers_that_fail_or_hang_are_counted_as_what_they_are() {
         2,
     );
     let failed = |kind: &str| outcome.failures.iter().find(|(name, _)| *name == kind).map_or(0, |(_, count)| *count);
-    assert!(failed("status_5xx") > 0 && failed("timed_out") > 0, "{outcome:?}");
+    assert!(failed("status-5xx") > 0 && failed("timed-out") > 0, "{outcome:?}");
     assert_eq!(outcome.failures.len(), 2, "{outcome:?}");
     assert_eq!((outcome.answered[0], outcome.answered[1]), (0, 0));
     assert!(outcome.done > 100, "{outcome:?}");

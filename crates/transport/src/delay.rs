@@ -84,6 +84,7 @@ impl Meter {
 
 /// How long packets took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Delays {
     /// Buckets in which there are packets, ascending, and how many.
     counts: Vec<(u16, u32)>,

@@ -80,6 +80,7 @@ impl Control for Sender {
 
 /// What became of the datagrams that were sent in the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Outcome {
     /// How many that were.
     pub sent: u64,
@@ -90,6 +91,7 @@ pub struct Outcome {
     /// Those that came after one that was sent later (RFC 4737, type-P-reordered).
     pub reordered: u64,
     /// The longest time between two arrivals of something new. If nothing came any more, up to the end of the measured time.
+    #[serde(rename = "longest-gap-ps", alias = "longest-gap")]
     pub longest_gap: Span,
 }
 

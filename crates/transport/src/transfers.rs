@@ -53,6 +53,7 @@ impl Starts {
 
 /// What came of the transfers that began in the measured time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Outcome {
     /// How many that were.
     pub started: u64,

@@ -226,7 +226,7 @@ fn print(args: &Load, measured: &Measured, format: Format) -> Result<(), Report>
         let kinds: Vec<String> = failures
             .iter()
             .filter(|(_, count)| *count > 0)
-            .map(|(kind, count)| format!("{count} {}", kind.name().replace('_', " ")))
+            .map(|(kind, count)| format!("{count} {}", kind.name().replace('-', " ")))
             .collect();
         eprintln!("{} of {} failed: {}", failures.total(), failures.total() + measured.done(), kinds.join(", "));
     }
@@ -302,7 +302,7 @@ fn whole(args: &Load, measured: &Measured) -> Value {
     };
     let (clients, rate) = clients_and_rate(args);
     let failures: Map<String, Value> =
-        measured.failures().iter().map(|(kind, count)| (kind.name().replace('_', "-"), count.into())).collect();
+        measured.failures().iter().map(|(kind, count)| (kind.name().to_owned(), count.into())).collect();
     let mut page = json!({
         "workload": args.workload.name(),
         "connections": if args.new_connections { "new" } else { "keep-alive" },

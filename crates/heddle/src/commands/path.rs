@@ -4,6 +4,7 @@ mod course;
 mod network;
 mod packet;
 mod routed;
+mod rows;
 mod site;
 
 use std::fmt::Write as _;
@@ -12,19 +13,18 @@ use std::net::{IpAddr, SocketAddr};
 use balance::Scheduler;
 use fabric::Fabric;
 use miette::{Report, miette};
-use serde_json::json;
 use topology::{HostAddress, NodeId, Topology};
 use vswitch::chain::Chain;
 use vswitch::flow_table::Match;
 use vswitch::functions::Course as Direction;
-use vswitch::{FlowKey, Hop as LinkHop, Spread, Trace, actions_in_words};
+use vswitch::{FlowKey, Spread, Trace, actions_in_words};
 use wire::protocol;
 
 use super::instance::{Subject, host, subject};
 use crate::Ending;
 use crate::cli::{Format, Path, Protocol};
-use crate::output::{Rows, put};
-use course::{Answerer, Course, Leg, Target, function_in_words, name};
+use crate::output::put;
+use course::{Answerer, Course, Target, function_in_words, name};
 use network::ServerNow;
 use packet::{ECHO, ECHO_V6};
 use routed::Stage;
@@ -33,6 +33,7 @@ pub(super) use course::{follow, follow_from, service_has};
 pub(super) use network::{Network, unbalanced};
 pub(super) use packet::HOP_LIMIT;
 pub(super) use routed::{Hop, RoutedPath, Routing, mac_words};
+pub(super) use rows::data;
 pub(super) use site::{name_number, site};
 
 /// Where the ports of a flow are not named, packets of it have these: the first of those that clients have (RFC 6335), and that of discard (RFC 863).
@@ -63,19 +64,20 @@ pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
         Err(why) => RoutedPath { stages: Vec::new(), lost: Some((from, why)) },
     };
     let is_known = is_known(args, &destination);
-    let mut rows = rows(topology, &way, format);
     put(&match format {
         Format::Table => {
             let summary = summary(&network, &way, Some(&destination));
             let service = destination.service.map(|number| &fabric.services[number].name);
             let nobody = service.and_then(|service| network.unbalanced(service)).map(|why| why + "\n");
             let (chains, nobody) = (chains_words(fabric, &way), nobody.unwrap_or_default());
-            format!("{}\n{chains}{summary}{nobody}", rows.render(format))
+            format!("{}\n{chains}{summary}{nobody}", rows::table(topology, &way).render(format))
         }
-        Format::Json | Format::Csv => {
-            servers_rows(&mut rows, &network, &destination);
-            rows.render(format)
+        Format::Json => {
+            let mut data = rows::data(topology, &way);
+            data["servers"] = rows::servers(&network, &destination).objects().into();
+            format!("{data:#}\n")
         }
+        Format::Csv => rows::csv(&network, &way, &destination).render(format),
     })?;
     if let Some(site) = &destination.site {
         eprintln!("{site}.");
@@ -289,84 +291,6 @@ fn notes(args: &Path, network: &Network, way: &RoutedPath<'_>, is_known: bool) {
     }
 }
 
-pub(super) fn rows(topology: &Topology, way: &RoutedPath<'_>, format: Format) -> Rows {
-    let mut rows = Rows::new(&["hop", "from", "to", "link", "share", "state"]);
-    let share = |share: f64| if format == Format::Table { json!(per_cent(share)) } else { json!(share) };
-    let mut before = 0;
-    for Stage { router, course, .. } in &way.stages {
-        if let Some(router) = router {
-            let (came, leaves) = router.interfaces;
-            rows.push([
-                json!(null),
-                json!(name(topology, came)),
-                json!(name(topology, leaves)),
-                json!(format!("router: {}", router.words())),
-                share(1.0),
-                json!("routed"),
-            ]);
-        }
-        for Leg { ends, passed, trace } in &course.legs {
-            for (at, function) in passed {
-                rows.push([
-                    json!(null),
-                    json!(name(topology, *at)),
-                    json!(name(topology, ends.0)),
-                    json!(format!("function {}", function_in_words(function))),
-                    share(1.0),
-                    json!(null),
-                ]);
-            }
-            for hop in &trace.hops {
-                rows.push([
-                    json!(before + hop.number),
-                    json!(name(topology, hop.from)),
-                    json!(name(topology, hop.to)),
-                    json!(links(topology, hop)),
-                    share(hop.share),
-                    json!(if hop.carries { "up" } else { "down" }),
-                ]);
-            }
-            before += trace.hops.iter().map(|hop| hop.number).max().unwrap_or(0);
-        }
-    }
-    let of_last = way.last().and_then(|course| course.lost.as_ref());
-    if let Some((at, why)) = way.lost.as_ref().or(of_last) {
-        rows.push([json!(null), json!(name(topology, *at)), json!(null), json!(why), share(1.0), json!("lost")]);
-        return rows;
-    }
-    // The summary says it to people.
-    if format != Format::Table
-        && let Some(course) = way.last()
-    {
-        let by = course.answered.map(|answerer| json!(answerer.name()));
-        let to = course.delivered.map(|host| json!(name(topology, host)));
-        let end = by.map(|by| (by, "answered")).or_else(|| to.map(|to| (to, "delivered")));
-        if let Some((who, state)) = end {
-            rows.push([json!(null), who, json!(null), json!(null), share(1.0), json!(state)]);
-        }
-    }
-    rows
-}
-
-/// The servers of the service that packets are for, and whether they may get a connection: `candidate`, or why not.
-fn servers_rows(rows: &mut Rows, network: &Network, destination: &Destination) {
-    let Some(service) = destination.service.map(|number| &network.fabric.services[number]) else { return };
-    let servers = network.servers(service);
-    let may = servers.iter().filter(|server| server.out.is_none());
-    let mut of_all = shares(service, may).map(Vec::into_iter);
-    for ServerNow { name, weight, out } in servers {
-        let share = of_all.as_mut().filter(|_| out.is_none()).and_then(Iterator::next);
-        let state = out.unwrap_or_else(|| "candidate".to_owned());
-        let weight = json!(format!("weight {weight}"));
-        rows.push([json!(null), json!(service.name), json!(name), weight, json!(share), json!(state)]);
-    }
-}
-
-fn links(topology: &Topology, hop: &LinkHop) -> String {
-    let names: Vec<String> = hop.links.iter().map(|link| topology.numbered_link_name(*link)).collect();
-    names.join(", ")
-}
-
 /// What all of it comes to, in a line or a few.
 pub(super) fn summary(network: &Network, way: &RoutedPath<'_>, destination: Option<&Destination>) -> String {
     let topology = &network.fabric.topology;
@@ -503,7 +427,8 @@ fn summary_of(topology: &Topology, trace: &Trace, (from, to): (NodeId, NodeId)) 
         let _ = writeln!(lines, "{} -> {}: {} {plural} of {hops} links", name(from), name(to), trace.paths);
     }
     for hop in trace.hops.iter().filter(|hop| !hop.carries) {
-        let _ = writeln!(lines, "{} of what is sent is lost: {} is down", per_cent(hop.share), links(topology, hop));
+        let _ =
+            writeln!(lines, "{} of what is sent is lost: {} is down", per_cent(hop.share), rows::links(topology, hop));
     }
     for (node, share) in &trace.stuck {
         let share = per_cent(*share);

@@ -4,7 +4,7 @@ use fabric::{Fabric, socket_address};
 use live::Instance;
 use live::control::{EjectionStatus, ServerChange, ServerStatus, ServiceStatus};
 use miette::Report;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::explain;
 use super::instance::{connect, readings, running};
@@ -14,7 +14,8 @@ use crate::output::{Rows, print_json, put};
 /// One row for each server of each service; and what is counted of a service as a whole, which a table says below.
 pub fn services(instance: &Instance, format: Format) -> Result<Rows, Report> {
     let (before, after, seconds) = readings(instance, |counters| !counters.services.is_empty())?;
-    Ok(rows(&before.services, &after.services, seconds, format))
+    let rows = rows(&before.services, &after.services, seconds, format);
+    Ok(if format == Format::Json { rows.with_json(data(&before.services, &after.services, seconds)) } else { rows })
 }
 
 const NO_SERVICES: &str =
@@ -39,7 +40,29 @@ pub fn services_of_file(fabric: &Fabric) -> Rows {
             json!(servers.collect::<Vec<_>>().join(" ")),
         ]);
     }
-    rows
+    rows.with_json(data_of_file(fabric))
+}
+
+/// What JSON has of a file: services, their servers and their balancers, a list each, with those keys of a running network that a file knows.
+fn data_of_file(fabric: &Fabric) -> Value {
+    let (mut services, mut servers, mut balancers) = (Vec::new(), Vec::new(), Vec::new());
+    for service in &fabric.services {
+        let (name, spec) = (&service.name, &service.spec);
+        let addresses: Vec<String> = service.addresses.iter().map(|at| socket_address(at).to_string()).collect();
+        services.push(json!({
+            "service": name,
+            "addresses": addresses,
+            "protocol": service.addresses.first().map(datapath::VirtualAddress::protocol_name),
+            "scheduler": spec.scheduler.name(),
+            "forward": service.forwarding.name(),
+        }));
+        let server = |it: &balance::ServerSpec| json!({ "service": name, "server": it.name, "weight": it.weight });
+        servers.extend(spec.servers.iter().map(server));
+        let balancer =
+            |host: &topology::NodeId| json!({ "service": name, "balancer": fabric.topology.nodes[*host].name });
+        balancers.extend(service.at.iter().map(balancer));
+    }
+    json!({ "services": services, "servers": servers, "balancers": balancers })
 }
 
 fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format: Format) -> Rows {
@@ -89,6 +112,38 @@ fn rows(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64, format:
     rows
 }
 
+/// What JSON has: services, their servers and their balancers, a list each.
+fn data(before: &[ServiceStatus], after: &[ServiceStatus], seconds: f64) -> Value {
+    let mut servers = Rows::new(COLUMNS.first_chunk::<OF_SERVER>().expect("there are more"));
+    let (mut services, mut balancers) = (Vec::new(), Vec::new());
+    for service in after {
+        let ServiceStatus { service: name, path, by_kernel, kernel_no_room, .. } = service;
+        let counters = service.counters.named().into_iter().map(|(what, count)| (what.to_owned(), json!(count)));
+        services.push(json!({
+            "service": name,
+            "addresses": service.addresses,
+            "protocol": service.protocol,
+            "scheduler": service.scheduler,
+            "forward": service.forward,
+            "path": path,
+            "kernel-packets": by_kernel,
+            "kernel-no-room": kernel_no_room,
+            "counters": counters.collect::<Map<_, _>>(),
+        }));
+        let was = before.iter().find(|was| was.service == *name);
+        for server in &service.servers {
+            let was = was.and_then(|was| was.servers.iter().find(|was| was.server == server.server));
+            let row = server_row(service, was, server, seconds);
+            servers.push_row(row[..OF_SERVER].to_vec());
+        }
+        balancers.extend(service.balancers.iter().map(|balancer| {
+            let (state, connections) = (balancer.role.name(), balancer.connections);
+            json!({ "service": name, "balancer": balancer.balancer, "state": state, "connections": connections })
+        }));
+    }
+    json!({ "services": services, "servers": servers.objects(), "balancers": balancers })
+}
+
 /// By which path a service's packets go, and what the kernel's has had no room for.
 fn path_in_words(ServiceStatus { path, by_kernel, kernel_no_room, .. }: &ServiceStatus) -> String {
     let full = match kernel_no_room {
@@ -103,7 +158,10 @@ fn path_in_words(ServiceStatus { path, by_kernel, kernel_no_room, .. }: &Service
 const RARE: [&str; 6] = ["cpu-%", "memory-%", "knows", "why", "counter", "count"];
 
 /// The column of a balancer's connections to the service, be they its own or a peer's. They are not added to those that servers have.
-const KNOWS: usize = 16;
+const KNOWS: usize = 17;
+
+/// So many columns, the first ones, are of servers.
+const OF_SERVER: usize = KNOWS;
 
 /// Columns that a terminal of 80 characters has no room for, those first that say what stands in the file; and, at the end, one of 40.
 const SPARE: [&str; 11] = [
@@ -140,14 +198,14 @@ const COLUMNS: [&str; 20] = [
     "out-mbit/s",
     "cpu-%",
     "memory-%",
-    "knows",
     "why",
+    "knows",
     "counter",
     "count",
 ];
 
 /// The column of why a server is out.
-const WHY: usize = 17;
+const WHY: usize = 16;
 
 fn server_row(
     service: &ServiceStatus,
@@ -176,8 +234,8 @@ fn server_row(
         mbit(rate(server.traffic.out_bytes, was.map(|was| was.traffic.out_bytes))),
         percent(server.load.and_then(|load| load.cpu_permille)),
         percent(server.load.and_then(|load| load.memory_permille)),
-        Value::Null,
         json!(why(server)),
+        Value::Null,
         Value::Null,
         Value::Null,
     ]

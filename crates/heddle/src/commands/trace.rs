@@ -21,7 +21,7 @@ use self::host_names::with_addresses;
 use super::explain;
 use super::instance::{connect, definition, running};
 use super::path::{
-    HOP_LIMIT, Hop, Network, RoutedPath, Routing, follow, follow_from, functions_in_words, mac_words, rows,
+    HOP_LIMIT, Hop, Network, RoutedPath, Routing, data, follow, follow_from, functions_in_words, mac_words,
     service_has, summary,
 };
 use crate::cli::{Format, Trace};
@@ -70,7 +70,7 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             value["lost-before"] = json!(before);
             value["routed"] = json!(known.routed);
             value["balanced"] = json!(balanced);
-            value["path"] = way.map_or(Value::Null, |way| rows(&now.topology, &way, format).objects().into());
+            value["path"] = way.map_or(Value::Null, |way| data(&now.topology, &way));
             print_json(&value)
         }
         Format::Csv => {

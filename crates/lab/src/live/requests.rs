@@ -123,8 +123,7 @@ fn together(reports: Vec<Report>) -> RequestRecord {
         record.done += report.done;
         record.per_second += report.per_second;
         for (kind, count) in report.failures.into_iter().filter(|(_, count)| *count > 0) {
-            // Results have them as simulated runs do.
-            *record.failures.entry(kind.replace('-', "_")).or_default() += count;
+            *record.failures.entry(kind).or_default() += count;
         }
         report.buckets.iter().for_each(|(ns, count)| latencies.add_bucket(*ns, *count));
     }
@@ -293,7 +292,7 @@ mod tests {
         };
         let record = together(vec![report(1, 1_000), report(3, 3_000)]);
         assert_eq!((record.done, record.failed(), record.failures.len()), (4, 2, 1));
-        assert!(record.failures.contains_key("timed_out"), "{:?}", record.failures);
+        assert!(record.failures.contains_key("timed-out"), "{:?}", record.failures);
         let latency = record.latency.expect("there are some");
         assert!((latency.mean - 2.5e-6).abs() < 1e-8 && (latency.max - 3e-6).abs() < 1e-8, "{latency:?}");
     }

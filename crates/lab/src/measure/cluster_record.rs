@@ -14,6 +14,7 @@ const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
 /// What the controllers did in one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ClusterRecord {
     /// In the order in which they were asked.
     pub operations: Vec<OperationRecord>,
@@ -58,6 +59,7 @@ pub struct OperationRecord {
 
 /// How long requests took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Latencies {
     /// How many.
     pub count: u64,

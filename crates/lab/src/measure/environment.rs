@@ -12,6 +12,7 @@ use crate::labels::Labels;
 /// The machine, the programs, the command; and how long things took. Kept apart from the samples, which say the same
 /// on every machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Environment {
     /// When the runs ended, UTC: `2026-11-21 10:28:00`.
     pub date: String,
@@ -43,6 +44,7 @@ pub struct Environment {
 
 /// How long a run took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Timing {
     /// The experiment's name.
     pub experiment: String,
@@ -60,6 +62,7 @@ pub struct Timing {
 
 /// How fast the simulator was.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct SimulatorSpeed {
     /// One packet or ACK over one link is one packet-hop.
     pub packet_hops: u64,

@@ -17,17 +17,21 @@ const CORES_MAX: u32 = 4_096;
 /// What end hosts cost a machine. The time is that of a core, and counts all that a packet needs from one program to the other: programs, kernels,
 /// Heddle's workers between them, and what acknowledges it. Half of it is spent when it is sent, half when it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HostCosts {
     /// How many cores all hosts share.
     pub cores: u32,
     /// For a segment of TCP, or a fragment of a long message of UDP, whatever its length, ns.
+    #[serde(alias = "segment_ns")]
     pub segment_ns: f64,
     /// For a datagram that is sent at an even pace, whatever its length, ns.
+    #[serde(alias = "datagram_ns")]
     pub datagram_ns: f64,
     /// For each byte of a frame, ns.
+    #[serde(alias = "byte_ns")]
     pub byte_ns: f64,
     /// How much later a core begins that had nothing to do, ns.
+    #[serde(alias = "wake_up_ns")]
     pub wake_up_ns: f64,
 }
 
@@ -73,10 +77,10 @@ impl HostCosts {
             return Err(format!("`cores` is {}: expected 1 to {CORES_MAX}", self.cores));
         }
         let figures = [
-            ("segment_ns", self.segment_ns),
-            ("datagram_ns", self.datagram_ns),
-            ("byte_ns", self.byte_ns),
-            ("wake_up_ns", self.wake_up_ns),
+            ("segment-ns", self.segment_ns),
+            ("datagram-ns", self.datagram_ns),
+            ("byte-ns", self.byte_ns),
+            ("wake-up-ns", self.wake_up_ns),
         ];
         match figures.into_iter().find(|(_, figure)| !(0.0..=NS_MAX).contains(figure)) {
             Some((name, figure)) => Err(format!("`{name}` is {figure}: expected 0 to {NS_MAX} nanoseconds")),
@@ -118,6 +122,12 @@ mod tests {
     fn what_is_written_is_read() {
         let text = serde_json::json!({ "cpu": "any", "cores": 2, "hosts": COSTS }).to_string();
         assert_eq!(read(&text), Ok(COSTS));
+        // Earlier versions wrote underscores.
+        let earlier = ["segment-ns", "datagram-ns", "byte-ns", "wake-up-ns"]
+            .iter()
+            .fold(text, |text, key| text.replace(key, &key.replace('-', "_")));
+        assert!(earlier.contains("wake_up_ns"), "{earlier}");
+        assert_eq!(read(&earlier), Ok(COSTS));
     }
 
     #[test]
@@ -125,14 +135,14 @@ mod tests {
         for (text, expected) in [
             ("name: lab", "line 1"),
             (r#"{ "cpu": "any" }"#, "expected an object `hosts`"),
-            (r#"{ "hosts": { "cores": 2 } }"#, "missing field `segment_ns`"),
+            (r#"{ "hosts": { "cores": 2 } }"#, "missing field `segment-ns`"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
         let wrong = |costs: HostCosts| read(&serde_json::json!({ "hosts": costs }).to_string()).unwrap_err();
         assert!(wrong(HostCosts { cores: 0, ..COSTS }).contains("`cores` is 0: expected 1 to 4096"));
-        assert!(wrong(HostCosts { byte_ns: -1.0, ..COSTS }).contains("`byte_ns` is -1: expected 0 to"));
+        assert!(wrong(HostCosts { byte_ns: -1.0, ..COSTS }).contains("`byte-ns` is -1: expected 0 to"));
         assert!(
             HostCosts::read(Path::new("/nowhere/machine.json")).unwrap_err().to_string().contains("cannot be read")
         );

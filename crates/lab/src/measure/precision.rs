@@ -14,6 +14,7 @@ use super::statistics::{Summary, summarise};
 
 /// How well the mean of a metric shall be known, and how many runs may be spent on that.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Precision {
     /// Of what.
     pub metric: Metric,

@@ -17,6 +17,7 @@ use crate::labels::Labels;
 /// One run, as it stands in a line of `samples.jsonl`. It holds nothing that depends on the machine or the time of day
 /// besides what a live run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Record {
     /// The experiment's name.
     pub experiment: String,
@@ -76,6 +77,7 @@ pub struct Record {
 
 /// What one flow did while it was measured; where a pair has several streams, what they did together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct FlowRecord {
     /// The sending host.
     pub from: String,
@@ -139,6 +141,7 @@ impl FlowRecord {
 
 /// What one direction of a link did while it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct LinkRecord {
     /// The node that sends in this direction.
     pub from: String,
@@ -196,6 +199,7 @@ pub struct BondRecord {
 
 /// What order on arrival did at one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct OrderRecord {
     /// Frames that came.
     pub offered: u64,

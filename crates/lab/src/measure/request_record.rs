@@ -9,6 +9,7 @@ use workload::service::Latencies;
 
 /// What came of requests to a service in one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct RequestRecord {
     /// Requests that should have begun in the measured time, and were answered.
     pub done: u64,

@@ -13,6 +13,7 @@ pub const CONFIDENCE: f64 = 0.99;
 
 /// A set of samples in short.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Summary {
     /// How many samples.
     pub n: u32,
@@ -34,6 +35,7 @@ pub struct Summary {
 
 /// How two sets of paired samples differ.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Difference {
     /// How many pairs; 0 if only two means are compared.
     pub n: u32,
@@ -53,6 +55,7 @@ pub const RELATIVE_MAX: f64 = 10.0;
 
 /// Two sets of samples that do not form pairs, by their ranks (Mann and Whitney, 1947): it looks at which are larger, not at by how much.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct RankTest {
     /// Samples of `a`.
     pub a: u32,

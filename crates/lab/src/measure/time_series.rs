@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A run over its measured time. Each list has a number a step; the last step may be shorter than the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct TimeSeries {
     /// Length of a step, seconds.
     pub step_seconds: f64,
@@ -17,6 +18,7 @@ pub struct TimeSeries {
 
 /// A flow over time; where a pair has several streams, what they did together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct FlowSeries {
     /// Payload delivered in the step, bit/s.
     pub goodput_bps: Vec<u64>,

@@ -17,8 +17,8 @@ use crate::results::{
 };
 
 /// The columns of [`DriverComparison::csv`].
-pub(super) const CSV_HEADINGS: &str = "experiment,case,metric,live_n,live_mean,live_interval,sim_n,sim_mean,\
-                                       sim_interval,difference,relative,within";
+pub(super) const CSV_HEADINGS: &str = "experiment,case,metric,live-n,live-mean,live-interval,sim-n,sim-mean,\
+                                       sim-interval,difference,relative,within";
 
 /// What stands in each line of a case.
 pub(super) const HEADINGS: [&str; 7] = ["case", "metric", "live", "simulated", "difference", "tolerance", "within"];

@@ -6,8 +6,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use fabric::{DriverKind, Source};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::disk::{failed, read_results, write_whole};
 use crate::error::Error;
@@ -92,25 +93,22 @@ pub fn set_aside(folder: &Path) -> Result<Option<PathBuf>, Error> {
     unreachable!("one of all numbers is free")
 }
 
-/// Reads what [`Results::write`] wrote.
+/// Reads what [`Results::write`] wrote, also that of earlier versions, whose keys have underscores.
 ///
 /// # Errors
 /// If a file is missing, is larger than 1 GiB, or is not what it should be, or the samples are not those of the summary.
 pub fn load(folder: &Path) -> Result<Results, Error> {
-    let mut results: Results = get(&folder.join(SUMMARY))?;
-    results.environment = get::<Environment>(&folder.join(MACHINE))?;
+    let is_earlier = get::<EarlierSummary>(&folder.join(SUMMARY), false)?.planned_runs.is_some();
+    let mut results: Results = get(&folder.join(SUMMARY), is_earlier)?;
+    results.environment = get::<Environment>(&folder.join(MACHINE), is_earlier)?;
     // Earlier versions did not keep it.
     let file = folder.join(FILE);
     results.file = if file.exists() { read_results(&file)? } else { String::new() };
     let samples = folder.join(SAMPLES);
     let text = read_results(&samples)?;
     for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let record = serde_json::from_str(line).map_err(|source| Error::Format {
-            path: samples.clone(),
-            line: i + 1,
-            source,
-        })?;
-        results.records.push(record);
+        let record = parsed(line, is_earlier);
+        results.records.push(record.map_err(|source| Error::Format { path: samples.clone(), line: i + 1, source })?);
     }
     match inconsistency(&results) {
         Some(reason) => Err(Error::Samples { path: samples, reason }),
@@ -155,9 +153,38 @@ pub fn load_finished(folder: &Path, source: &Source, options: &Options) -> Optio
     (is_same && results.records.len() >= results.planned_runs).then_some(results)
 }
 
-fn get<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
+/// How a summary of an earlier version is known: its keys have underscores.
+#[derive(Deserialize)]
+struct EarlierSummary {
+    planned_runs: Option<usize>,
+}
+
+fn get<T: DeserializeOwned>(path: &Path, is_earlier: bool) -> Result<T, Error> {
     let text = read_results(path)?;
-    serde_json::from_str(&text).map_err(|source| Error::Format { path: path.to_owned(), line: source.line(), source })
+    parsed(&text, is_earlier).map_err(|source| Error::Format { path: path.to_owned(), line: source.line(), source })
+}
+
+fn parsed<T: DeserializeOwned>(text: &str, is_earlier: bool) -> Result<T, serde_json::Error> {
+    if is_earlier {
+        serde_json::from_value(with_hyphens(serde_json::from_str(text)?))
+    } else {
+        serde_json::from_str(text)
+    }
+}
+
+/// What an earlier version wrote, with the keys of this one. Those of labels, and what was lost, are not ours to name.
+fn with_hyphens(value: Value) -> Value {
+    match value {
+        Value::Object(object) => object
+            .into_iter()
+            .map(|(key, value)| {
+                let value = if key == "labels" || key == "lost" { value } else { with_hyphens(value) };
+                (key.replace('_', "-"), value)
+            })
+            .collect(),
+        Value::Array(items) => items.into_iter().map(with_hyphens).collect(),
+        plain => plain,
+    }
 }
 
 fn pretty(value: &impl Serialize) -> String {
@@ -192,6 +219,36 @@ experiments: { a: { traffic: { pattern: stride(1) }, warm-up: 20ms, for: 50ms, r
         fs::remove_file(folder.join(JOURNAL)).unwrap();
         Results { planned_runs: 3, ..results }.write(folder).unwrap();
         assert!(load_finished(folder, &source, &options).is_none(), "a run is missing");
+    }
+
+    #[test]
+    fn what_earlier_versions_wrote_is_read() {
+        let text = "topology: { leaf-spine: { leaves: 2, spines: 1, hosts-per-leaf: 1 } }
+links: { rate: 10Mbit, delay: 1ms, queue: 20 }
+experiments: { a: { traffic: { pattern: stride(1) }, warm-up: 20ms, for: 50ms, time-series: 10ms, vary: { links.queue: [5, 10], spread: [ecmp] } } }
+";
+        let source = Source { name: "x.fabric.yaml".to_owned(), text: text.to_owned() };
+        let fabric = fabric::parse(&source).unwrap();
+        let options = Options { drivers: vec![fabric::DriverKind::Sim], ..Options::default() };
+        let mut results = crate::run::run(&source, &fabric, &options, &Journal::in_memory()).unwrap().results;
+        results.records[0].lost.insert("a_b".to_owned(), 1);
+        let folder = tempfile::tempdir().unwrap();
+        results.write(folder.path()).unwrap();
+        for file in [SUMMARY, MACHINE, SAMPLES] {
+            let path = folder.path().join(file);
+            let written = fs::read_to_string(&path).unwrap();
+            // Of keys, and not of labels or of words that are values.
+            let earlier: Vec<String> = written
+                .split_inclusive(':')
+                .map(|part| match part.rsplit_once('"').and_then(|(before, _)| before.rsplit_once('"')) {
+                    Some((before, key)) if part.ends_with("\":") => format!("{before}\"{}\":", key.replace('-', "_")),
+                    _ => part.to_owned(),
+                })
+                .collect();
+            assert_ne!(earlier.concat(), written, "{file}");
+            fs::write(&path, earlier.concat()).unwrap();
+        }
+        assert_eq!(load(folder.path()).unwrap(), results);
     }
 
     #[test]

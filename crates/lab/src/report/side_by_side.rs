@@ -19,6 +19,7 @@ use crate::results::{CaseResult, ExperimentResult, Results};
 
 /// What two folders have in common.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct SideBySide<'a> {
     /// The first folder.
     pub a: Side<'a>,
@@ -199,7 +200,7 @@ impl<'a> SideBySide<'a> {
 
     /// One line for each experiment, case, metric and driver.
     pub fn csv(&self) -> String {
-        let mut text = "experiment,case,metric,driver,a_n,a_mean,a_interval,b_n,b_mean,b_interval,difference,interval,\
+        let mut text = "experiment,case,metric,driver,a-n,a-mean,a-interval,b-n,b-mean,b-interval,difference,interval,\
                         relative,apart\n"
             .to_owned();
         for experiment in &self.experiments {

@@ -104,7 +104,7 @@ impl Results {
     /// One line for each experiment, case, driver and metric (RFC 4180 with LF). Values are in bit/s, counts, and
     /// shares from 0 to 1; `interval` is half the width of the 99 % confidence interval.
     pub fn csv(&self) -> String {
-        let mut text = "experiment,case,driver,metric,n,mean,interval,min,p50,p99,max,standard_deviation\n".to_owned();
+        let mut text = "experiment,case,driver,metric,n,mean,interval,min,p50,p99,max,standard-deviation\n".to_owned();
         for experiment in &self.experiments {
             for case in &experiment.cases {
                 for cell in &case.cells {

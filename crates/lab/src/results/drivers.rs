@@ -52,6 +52,7 @@ pub struct DriverComparison<'a> {
 
 /// One experiment as both drivers saw it.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ComparedExperiment<'a> {
     /// Its name.
     pub name: &'a str,
@@ -69,6 +70,7 @@ pub struct ComparedExperiment<'a> {
 
 /// One case as both drivers saw it.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ComparedCase<'a> {
     /// Axis and value as written.
     pub labels: &'a Labels,
@@ -98,6 +100,7 @@ pub struct ComparedMetric {
 
 /// One flow as both drivers saw it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ComparedFlow<'a> {
     /// Its experiment.
     pub experiment: &'a str,

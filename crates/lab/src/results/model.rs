@@ -19,6 +19,7 @@ const NOTES_MAX: usize = 10;
 
 /// Everything that a report needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Results {
     /// The network that was measured.
     pub network: Network,
@@ -44,6 +45,7 @@ pub struct Results {
 
 /// The network, as far as a report shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Network {
     /// The fabric's name.
     pub name: String,
@@ -68,6 +70,7 @@ pub struct Network {
 
 /// A node in a drawing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct NetworkNode {
     /// Unique name.
     pub name: String,
@@ -79,6 +82,7 @@ pub struct NetworkNode {
 
 /// A link in a drawing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct NetworkLink {
     /// Index of the node at end A.
     pub a: u32,
@@ -93,6 +97,7 @@ pub struct NetworkLink {
 
 /// What came of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ExperimentResult {
     /// Its name.
     pub name: String,

@@ -134,6 +134,7 @@ pub(crate) struct Course {
 
 /// From when on live and simulated part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Parting<'a> {
     /// The experiment.
     pub experiment: &'a str,

@@ -56,10 +56,10 @@ impl Failure {
         match self {
             Self::Refused => "refused",
             Self::Reset => "reset",
-            Self::TimedOut => "timed_out",
+            Self::TimedOut => "timed-out",
             Self::Unreachable => "unreachable",
-            Self::Status4xx => "status_4xx",
-            Self::Status5xx => "status_5xx",
+            Self::Status4xx => "status-4xx",
+            Self::Status5xx => "status-5xx",
             Self::Malformed => "malformed",
             Self::Local => "local",
             Self::Unsent => "unsent",

@@ -31,12 +31,12 @@ pub(super) const COLUMNS: [&str; 11] = [
     "at",
     "requests",
     "failed",
-    "min_ms",
-    "mean_ms",
-    "p50_ms",
-    "p99_ms",
-    "max_ms",
-    "per_second",
+    "min-ms",
+    "mean-ms",
+    "p50-ms",
+    "p99-ms",
+    "max-ms",
+    "per-second",
 ];
 
 /// Measures; [`Ending::Missed`] if requests failed.
