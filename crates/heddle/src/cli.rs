@@ -135,6 +135,8 @@ pub enum Command {
     /// -o json has each file's comparison whole, -o csv a column with the file. All files are checked before one runs. Each has its results and its report
     /// in results/NAME (with --results DIR: in DIR/NAME). A file that fails is named and keeps the others from nothing; the exit status is 2 then. --resume goes on
     /// where an interruption left off: files that were done are not run again.
+    ///
+    /// Two folders of one file, with the live runs in the one and the simulated ones in the other, are compared with each other.
     #[command(
         after_help = "Examples:\n  heddle compare lab.fabric.yaml\n  heddle compare fabrics/twin --apart-max 2\n  heddle compare results/a results/b -o csv"
     )]
@@ -188,7 +190,7 @@ pub enum Command {
     /// Ask whether hosts of a running network reach each other
     ///
     /// Two hosts, or with --all every pair of them (Mininet's pingall). Hosts ask each other in rounds, each one other at one time, so the network is not flooded; a round waits
-    /// 50 ms at most, so the dead hold up nobody for long. Answers that come later still count. IPv4 is asked by; `heddle exec h1 ping -6 h2` asks by IPv6.
+    /// 50 ms at most, so the dead hold up nobody for long. Answers that come later still count. They ask by IPv4, or of a pair by -6 by IPv6; the line says which address was asked. (`heddle exec h1 ping h2` asks by IPv6, as programs in hosts do where a name has both: there `ping -4 h2` is IPv4, which flows for `icmp` match; those for `icmp6` match the other.)
     ///
     /// With --all, prints a matrix of mean round-trip times in milliseconds, a row for each host that asks (above 16 hosts, one line with a summary for each), and `N/M received`.
     /// With -o json or -o csv, one row a pair: the address that was asked, sent, received, the shortest, mean and longest round-trip time, and what kept answers away.
@@ -238,17 +240,17 @@ pub enum Command {
     /// come to it; what a full queue drops is not. Frames without a rate on their links are segments of up to 64 KiB, as hosts hand them to their network cards.
     ///
     /// It is written as pcapng into FILE (in libpcap's older format if its name ends in `.pcap`: frames alone, without the names of ports), or to standard output if that is a pipe or FILE is `-`: a pipe gets what `tcpdump -r -` reads. On a terminal, and in a file that a shell opens (`> FILE`), it is a line a frame, in the
-    /// manner of tcpdump, with times in UTC, and so it is with --text (through a pipe, too), -o json or -o csv. It ends with Ctrl-C, SIGTERM, after --count frames or --for a time, or with the program that reads it; a file is whole then. The last line on standard error says how many frames were captured, and how
+    /// manner of tcpdump, with times in UTC, and so it is with --text (through a pipe, too); -o json and -o csv have what headers say a value each. It ends with Ctrl-C, SIGTERM, after --count frames or --for a time, or with the program that reads it; a file is whole then. The last line on standard error says how many frames were captured, and how
     /// many were lost since the reader was too slow: the network waits for nobody. Up to 16 captures of a network go on at one time, each into a file of its own; one of a node takes
     /// up the links that the node gets while it runs.
     ///
     /// FILTER is a part of pcap-filter(7): `arp`, `ip`, `ip6`, `icmp`, `icmp6`, `tcp`, `udp`, `vlan`, `host A`, `net A/LENGTH`, `port N`, `portrange N-M`, with `src` or `dst` before the last
-    /// four, joined by `and`, `or`, `not` and parentheses; words before a value may be left out where they are those of the value before (`port 80 or 443`). A is an address or the name of a host. Fragments of IP have no ports, the first one neither; what a link loses at random (`loss`) is at neither of its ends.
+    /// four, `greater BYTES`, `less BYTES`, and TCP's flags (`tcp[tcpflags] & (tcp-syn|tcp-fin) != 0`, `tcp[13] == 2`; of IPv6, too), joined by `and`, `or`, `not` and parentheses; words before a value may be left out where they are those of the value before (`port 80 or 443`). A is an address or the name of a host or a service. Fragments of IP have no ports, the first one neither; what a link loses at random (`loss`) is at neither of its ends.
     ///
     /// With --sim FILE it is a simulated run of the file that is captured, the same one as in `heddle run --sim`, at simulated time (it begins at 0, and so do the times in the capture). Frames have the headers that Linux would have
     /// written, with right lengths and checksums; what follows is zero, and is written only as far as --snaplen asks. SYNs have options and acknowledgements blocks (SACK) for which simulated links carry no bytes; a corrupted frame has lost its numbers. It ends when the run does, or after a million frames, unless --count or --for say otherwise.
     #[command(
-        after_help = "Examples:\n  heddle capture h1 -w h1.pcapng\n  heddle capture h1 -w h1.pcapng --for 10s\n  heddle capture leaf1:2 icmp or arp\n  heddle capture h1-leaf1 'tcp port 80 and host h2' -c 100\n  heddle capture h1 | tcpdump -n -r -\n  heddle capture h1 | wireshark -k -i -\n  heddle capture h1 --text | grep ICMP\n  heddle capture h1-leaf1 tcp --sim lab.fabric.yaml -w lab.pcapng\n  heddle capture h1 --sim lab.fabric.yaml -e scatter --case ecmp"
+        after_help = "Examples:\n  heddle capture h1 -w h1.pcapng\n  heddle capture h1 -w h1.pcapng --for 10s\n  heddle capture leaf1:2 icmp or arp\n  heddle capture h1-leaf1 'tcp port 80 and host h2' -c 100\n  heddle capture h1 'tcp[tcpflags] & tcp-syn != 0'\n  heddle capture h1 | tcpdump -n -r -\n  heddle capture h1 | wireshark -k -i -\n  heddle capture h1 --text | grep ICMP\n  heddle capture h1-leaf1 tcp --sim lab.fabric.yaml -w lab.pcapng\n  heddle capture h1 --sim lab.fabric.yaml -e scatter --case ecmp"
     )]
     Capture(Capture),
     /// Take a link of a running network down or up, or change its delay, loss, rate, ...
@@ -278,7 +280,8 @@ pub enum Command {
     /// Make the report of a results folder anew, or show two folders side by side
     ///
     /// With --compare A B, prints for each case, metric and driver that both have the two means, B minus A, and whether that is more than chance: runs of two calls do not form pairs,
-    /// so the interval is Welch's. First it lists which keys of the two files differ, and at last what only one of them has. `-w page.html` writes it as a page. Nothing in the folders is changed then.
+    /// so the interval is Welch's. First it lists which keys of the two files differ, and at last what only one of them has. Live runs in the one and simulated runs of the same file in the other (`heddle run FILE --live`, `heddle run FILE --sim`) are
+    /// shown as `heddle run FILE` shows both; `heddle compare A B` judges how far those lie apart. `-w page.html` writes it as a page. Nothing in the folders is changed then.
     #[command(
         after_help = "Examples:\n  heddle report results/lab\n  heddle report --compare results/lab-2026-11-26T10-00-00 results/lab"
     )]

@@ -213,6 +213,12 @@ fn a_filter_a_count_and_a_snaplen_hold_at_all_ports_of_a_switch() {
         .collect();
     assert_eq!((&rows[0]["direction"], &rows[1]["direction"]), (&"out".into(), &"in".into()), "{rows:?}");
     assert!(rows[0]["summary"].as_str().is_some_and(|text| text.contains("ICMP echo request")), "{rows:?}");
+    assert_eq!((&rows[0]["protocol"], &rows[0]["source-port"]), (&"icmp".into(), &Value::Null), "{rows:?}");
+    assert_eq!(
+        (&rows[0]["source"], &rows[1]["source"]),
+        (&rows[1]["destination"], &rows[0]["destination"]),
+        "{rows:?}"
+    );
     assert_eq!(rows[1]["port"], "h2:0 (to leaf1)");
 }
 

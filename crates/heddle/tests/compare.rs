@@ -38,7 +38,7 @@ fn add_live_runs_in(desk: &Desk, folder: &str, factor: f64) {
         let experiment = record["experiment"].clone();
         record["driver"] = json!("live");
         for flow in record["flows"].as_array_mut().expect("flows") {
-            scale(&mut flow["goodput_bps"], &experiment);
+            scale(&mut flow["goodput-bps"], &experiment);
         }
         samples += &record.to_string();
         samples.push('\n');
@@ -143,6 +143,47 @@ fn several_results_are_one_table() {
     let (table, stderr) = desk.expect(2, &["compare", "near", "results/lab"]);
     assert!(stderr.contains("no case ran both"), "{stderr}");
     assert!(table.contains("results/lab: ") && table.ends_with("\n1 of 2 files within tolerance\n"), "{table}");
+}
+
+/// Live runs by themselves, as a call with --live leaves them, made of simulated ones in another folder.
+fn make_live_of(desk: &Desk, simulated: &str, live: &str) {
+    std::fs::create_dir_all(desk.path().join(live)).expect("it can be made");
+    for file in ["samples.jsonl", "summary.json", "machine.json", "fabric.yaml"] {
+        let text = desk.read(&format!("{simulated}/{file}"));
+        let text =
+            if file == "samples.jsonl" { text.replace("\"driver\":\"sim\"", "\"driver\":\"live\"") } else { text };
+        desk.write(&format!("{live}/{file}"), &text);
+    }
+    let summary_file = format!("{live}/summary.json");
+    let mut summary: Value = serde_json::from_str(&desk.read(&summary_file)).expect("JSON");
+    summary["drivers"] = json!(["live"]);
+    for experiment in summary["experiments"].as_array_mut().expect("experiments") {
+        for cell in experiment["cases"][0]["cells"].as_array_mut().expect("cells") {
+            cell["live"] = cell["sim"].take();
+        }
+    }
+    desk.write(&summary_file, &summary.to_string());
+}
+
+#[test]
+fn live_and_simulated_results_of_one_file_are_joined() {
+    let desk = simulated();
+    make_live_of(&desk, "results/lab", "live");
+    for folders in [["live", "results/lab"], ["results/lab", "live"]] {
+        let (table, _) = desk.expect(0, &["report", "--compare", folders[0], folders[1], "-w", "both.html"]);
+        assert!(table.contains("simulated") && table.contains("difference") && !table.contains("apart"), "{table}");
+        assert!(desk.read("both.html").contains("simulated"));
+        let (text, _) = desk.expect(0, &["report", "--compare", folders[0], folders[1], "-o", "json"]);
+        let joined: Value = serde_json::from_str(&text).expect("JSON");
+        let cell = &joined["experiments"][0]["cases"][0]["cells"][0];
+        assert!(cell["live"]["n"] == cell["sim"]["n"] && cell["difference"]["mean"] == 0.0, "{cell}");
+        let (judged, _) = desk.expect(0, &["compare", folders[0], folders[1]]);
+        assert!(judged.ends_with("10 of 10 within tolerance\n"), "{judged}");
+    }
+    // Those of another seed do not form pairs.
+    desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--quiet", "--seed", "77", "--results", "other"]);
+    let (_, stderr) = desk.expect(2, &["report", "--compare", "live", "other"]);
+    assert!(stderr.contains("with the same --seed"), "{stderr}");
 }
 
 #[test]

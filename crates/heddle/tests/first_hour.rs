@@ -117,7 +117,7 @@ fn a_service_answers_the_first_request_after_up() {
     let (said, _) = guard.0.expect(0, &["exec", "h1", "python3", "-c", fetch]);
     assert_eq!(said, "200\n");
     let services = json(&guard.0.expect(0, &["show", "services", "-o", "json"]).0);
-    assert_eq!(services[0]["state"], "up", "{services}");
+    assert_eq!(services["servers"][0]["state"], "up", "{services}");
 }
 
 #[test]
@@ -228,6 +228,9 @@ fn what_is_watched_is_drawn_in_place_on_a_terminal_and_one_after_the_other_elsew
     }
     kill(Pid::from_raw(watch.id().cast_signed()), Signal::SIGTERM).expect("it runs");
     assert_eq!(watch.wait().expect("it ends").code(), Some(0));
+    let (said, _) = guard.0.expect(0, &["show", "counters", "--watch", "--count", "2", "-o", "json"]);
+    assert_eq!(said.lines().map(|line| json(line).is_array()).collect::<Vec<_>>(), [true, true]);
+    guard.0.expect(2, &["show", "counters", "--count", "2"]);
     // In the background of a script, SIGINT is ignored from the start.
     let command = guard.0.command(&["show", "services", "--watch", "-o", "json"]);
     let ignoring = ["-c", "trap '' INT; exec \"$0\" \"$@\""];

@@ -192,7 +192,16 @@ fn every_pair_of_hosts_is_asked_and_who_does_not_answer_is_named() {
     assert!(matrix.starts_with("ms ") && matrix.contains("\n12/12 received (0 % lost)\n"), "{matrix}");
     let (one, _) = desk.expect(0, &["ping", "h1", "h4", "-c", "5", "-i", "10ms", "-W", "60s"]);
     assert!(one.starts_with("h1 -> h4 (10.") && one.contains("): 5/5 received, round-trip time "), "{one}");
+    let (one, _) = desk.expect(0, &["ping", "-6", "h1", "h4", "-W", "60s"]);
+    assert!(one.starts_with("h1 -> h4 (fd") && one.contains("): 3/3 received, round-trip time "), "{one}");
+    let address = one.split(['(', ')']).nth(1).expect("an address");
+    let (one, _) = desk.expect(0, &["ping", "h1", address, "-c", "1", "-W", "60s"]);
+    assert!(one.starts_with(&format!("h1 -> {address}: 1/1 received")), "{one}");
+    let (_, stderr) = desk.expect(2, &["ping", "-4", "h1", address]);
+    assert!(stderr.contains("is no IPv4 address"), "{stderr}");
     desk.expect(0, &["link", "down", "h4", "leaf2"]);
+    let (one, _) = desk.expect(1, &["ping", "-6", "h1", "h4", "-c", "1", "-W", "300ms"]);
+    assert!(one.contains("): 0/1 received; "), "{one}");
     let (matrix, _) = desk.expect(1, &["ping", "--all", "-W", "300ms"]);
     assert!(matrix.contains("6/12 received (50 % lost)") && matrix.contains("h1 -> h4: "), "{matrix}");
     let rows =
@@ -369,10 +378,11 @@ fn wide(extra: &str) -> String {
 /// The switch between s1 and s2 on the path of h1's pings.
 fn middle(desk: &Desk, from: &[&str]) -> String {
     let args = [&["path", "h1", "h2", "--protocol", "icmp", "-o", "json"], from].concat();
-    let hops = json(&desk.expect(0, &args).0);
-    assert_eq!(hops.as_array().expect("rows").len(), 5, "four links, and who gets it: {hops}");
-    assert_eq!((&hops[4]["from"], &hops[4]["state"]), (&"h2".into(), &"delivered".into()), "{hops}");
-    assert!(hops.as_array().expect("rows").iter().all(|hop| hop["share"] == 1.0), "{hops}");
+    let path = json(&desk.expect(0, &args).0);
+    let hops = path["hops"].as_array().expect("rows");
+    assert_eq!(hops.len(), 4, "four links: {path}");
+    assert_eq!((&path["end"]["at"], &path["end"]["state"]), (&"h2".into(), &"delivered".into()), "{path}");
+    assert!(hops.iter().all(|hop| hop["kind"] == "link" && hop["share"] == 1.0), "{path}");
     hops[1]["to"].as_str().expect("a name").to_owned()
 }
 
@@ -441,9 +451,9 @@ services: { web: { address: '10.1.0.80:80', servers: [h2, h3, h4] } }
     assert_eq!(stdout, "web: h4 has weight 3\n");
     assert!(path(0).contains("one of h3, h4 (weight 3)"), "{}", path(0));
     let rows = json(&desk.expect(0, &["path", "h1", "web", "-o", "json"]).0);
-    let states: Vec<(&str, &str)> = (rows.as_array().expect("rows").iter())
-        .filter(|row| row["from"] == "web")
-        .filter_map(|row| Some((row["to"].as_str()?, row["state"].as_str()?)))
+    let states: Vec<(&str, &str)> = (rows["servers"].as_array().expect("rows").iter())
+        .filter(|row| row["service"] == "web")
+        .filter_map(|row| Some((row["server"].as_str()?, row["state"].as_str()?)))
         .collect();
     assert_eq!(states, [("h2", "draining"), ("h3", "candidate"), ("h4", "candidate")]);
     // A service answers pings itself.

@@ -74,7 +74,12 @@ pub struct CapturedRun<'a> {
 impl CapturedRun<'_> {
     /// Its network: bonds may have other members in one case than in another.
     pub fn topology(&self) -> &Topology {
-        &self.simulated.fabric.topology
+        &self.fabric().topology
+    }
+
+    /// The same with all else that its file says.
+    pub fn fabric(&self) -> &Fabric {
+        &self.simulated.fabric
     }
 
     /// What it is called: `scatter, ecmp, run 1`.

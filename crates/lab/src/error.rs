@@ -62,7 +62,9 @@ pub enum Error {
         b: String,
     },
     /// Two folders have runs of the same experiments, by different drivers.
-    #[error("{a} has {of_a} runs and {b} has {of_b} ones{of_file}: `report --compare` is of runs by one driver")]
+    #[error(
+        "{a} has {of_a} runs and {b} has {of_b} ones{of_file}: they stand side by side as those of one call where both are of the same file, seed, experiments and cases"
+    )]
     OtherDrivers {
         /// The first folder.
         a: String,
@@ -355,7 +357,7 @@ impl Error {
                 "name two folders of runs of the same file, or of one that was changed a little"
             }
             Self::OtherDrivers { .. } => {
-                "`heddle compare FILE` runs both and puts them side by side, live against simulated"
+                "run both from the same file, with the same --seed, --experiment and --case; `heddle run FILE` without --live and --sim runs both, and so does `heddle compare FILE`"
             }
             Self::NotSimulated { .. } => "run it --live",
             Self::Routed { .. } => "run it --live, or have hosts of one subnet talk to each other",

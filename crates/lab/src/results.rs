@@ -2,6 +2,7 @@
 
 mod bonds;
 mod drivers;
+mod joined;
 mod judge;
 mod means;
 mod model;

@@ -1,4 +1,4 @@
-//! Whether other hosts answer (ICMP echo, RFC 792), asked by one program in a host for all of them: one program a pair would be ten thousand in a network of a
+//! Whether other hosts answer (ICMP echo, RFC 792 and RFC 4443), asked by one program in a host for all of them: one program a pair would be ten thousand in a network of a
 //! hundred hosts.
 //!
 //! Whoever starts these programs says by their standard input whom each is to ask next, and hears when that one has answered or is not waited for any more; so he
@@ -7,7 +7,7 @@
 //! taken out of its table.
 
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use machine::{Span, Time};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, recv, sendto, setsockopt, socket, sockopt,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, recv, sendto, setsockopt,
+    socket, sockopt,
 };
 use serde::{Deserialize, Serialize};
 use wire::{Ipv4Packet, checksum, protocol};
@@ -35,6 +36,14 @@ const NEIGHBOURS_MAX: usize = 700;
 const ECHO_REPLY: u8 = 0;
 const UNREACHABLE: u8 = 3;
 const ECHO: u8 = 8;
+
+/// Those of its version for IPv6 (RFC 4443).
+const UNREACHABLE_V6: u8 = 1;
+const ECHO_V6: u8 = 128;
+const ECHO_REPLY_V6: u8 = 129;
+
+/// The header that every packet of IPv6 has.
+const IPV6_HEADER: usize = 40;
 
 /// Type, code, checksum, identifier and sequence number.
 const HEADER: usize = 8;
@@ -67,18 +76,20 @@ pub fn remembered_max(hosts: usize) -> usize {
 }
 
 /// Asks hosts whether they are there, from the network of this process: those whose numbers come by standard input, a line each. When one has answered, or is not waited for
-/// any more, an empty line goes to `out`. When the input ends, the last answers are waited for.
+/// any more, an empty line goes to `out`. When the input ends, the last answers are waited for. All are of one version of IP; of IPv6 no neighbours are forgotten.
 ///
 /// # Errors
 /// If there is no raw socket to be had, the kernel does not wait, or `out` is closed.
 pub fn ask(
-    destinations: &[Ipv4Addr],
+    destinations: &[IpAddr],
     remembered_max: usize,
     patience: Span,
     out: &mut impl Write,
 ) -> Result<Vec<Answers>, Error> {
+    let is_ipv6 = destinations.iter().any(IpAddr::is_ipv6);
     let mut asking = Asking {
-        socket: open()?,
+        socket: open(is_ipv6)?,
+        is_ipv6,
         clock: Monotonic::start()?,
         id: std::process::id() as u16,
         asker: Asker::new(destinations.len(), remembered_max),
@@ -114,7 +125,7 @@ pub fn ask(
         }
     }
     for destination in asking.asker.left_over() {
-        neighbour::forget(&asking.socket, destinations[destination])?;
+        asking.forget(destinations[destination])?;
     }
     Ok(asking.answers())
 }
@@ -142,6 +153,7 @@ fn read_more(input: &mut Vec<u8>) -> Result<bool, Error> {
 /// What asks and hears.
 struct Asking {
     socket: OwnedFd,
+    is_ipv6: bool,
     clock: Monotonic,
     /// By which answers are known from those of other programs.
     id: u16,
@@ -151,10 +163,18 @@ struct Asking {
 }
 
 impl Asking {
-    fn ask(&mut self, now: Time, to: usize, destinations: &[Ipv4Addr]) -> Result<(), Error> {
+    /// Has the kernel forget a neighbour. Those of IPv6 are a pair's, which is no burden.
+    fn forget(&self, neighbour: IpAddr) -> Result<(), Error> {
+        match neighbour {
+            IpAddr::V4(neighbour) => neighbour::forget(&self.socket, neighbour),
+            IpAddr::V6(_) => Ok(()),
+        }
+    }
+
+    fn ask(&mut self, now: Time, to: usize, destinations: &[IpAddr]) -> Result<(), Error> {
         let (number, forgotten) = self.asker.ask(now, to);
         if let Some(forgotten) = forgotten {
-            neighbour::forget(&self.socket, destinations[forgotten])?;
+            self.forget(destinations[forgotten])?;
         }
         if let Err(errno) = send(&self.socket, destinations[to], self.id, number) {
             self.asker.failed(number);
@@ -191,11 +211,12 @@ impl Asking {
                 Err(errno) => return Err(Error::system("receive answers")(errno)),
             };
             let now = self.clock.now()?;
-            match read(&buffer[..n], self.id) {
+            let heard = if self.is_ipv6 { read_v6(&buffer[..n], self.id) } else { read(&buffer[..n], self.id) };
+            match heard {
                 Some(Heard::Answer(number)) => self.asker.answered(now, number),
-                Some(Heard::Unreachable(low, code)) => {
+                Some(Heard::Unreachable(low, why)) => {
                     if let Some(to) = self.asker.open_question(low).and_then(|number| self.asker.failed(number)) {
-                        self.failures[to] = Some(unreachable(code).to_owned());
+                        self.failures[to] = Some(why.to_owned());
                     }
                 }
                 None => {}
@@ -215,23 +236,36 @@ impl Asking {
     }
 }
 
-fn open() -> Result<OwnedFd, Error> {
-    let raw = socket(AddressFamily::Inet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Icmp);
+fn open(is_ipv6: bool) -> Result<OwnedFd, Error> {
+    let (family, protocol) =
+        if is_ipv6 { (AddressFamily::Inet6, SockProtocol::IcmpV6) } else { (AddressFamily::Inet, SockProtocol::Icmp) };
+    let raw = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol);
     let raw = raw.map_err(Error::system("open a raw socket for ICMP"))?;
     // Less will do, too.
     let _ = setsockopt(&raw, sockopt::RcvBuf, &SOCKET_BYTES);
     Ok(raw)
 }
 
-fn send(socket: &OwnedFd, to: Ipv4Addr, id: u16, number: u32) -> nix::Result<()> {
-    let to = SockaddrIn::from(std::net::SocketAddrV4::new(to, 0));
-    sendto(socket.as_raw_fd(), &echo(id, number), &to, MsgFlags::empty()).map(drop)
+fn send(socket: &OwnedFd, to: IpAddr, id: u16, number: u32) -> nix::Result<()> {
+    let (fd, flags) = (socket.as_raw_fd(), MsgFlags::empty());
+    let sent = match to {
+        IpAddr::V4(to) => {
+            let to = SockaddrIn::from(SocketAddrV4::new(to, 0));
+            sendto(fd, &echo(ECHO, id, number), &to, flags)
+        }
+        // The kernel writes its checksum anew (RFC 3542, 3.1).
+        IpAddr::V6(to) => {
+            let to = SockaddrIn6::from(SocketAddrV6::new(to, 0, 0, 0));
+            sendto(fd, &echo(ECHO_V6, id, number), &to, flags)
+        }
+    };
+    sent.map(drop)
 }
 
 /// An echo message.
-fn echo(id: u16, number: u32) -> [u8; ECHO_BYTES] {
+fn echo(kind: u8, id: u16, number: u32) -> [u8; ECHO_BYTES] {
     let mut message = [0; ECHO_BYTES];
-    message[0] = ECHO;
+    message[0] = kind;
     message[4..6].copy_from_slice(&id.to_be_bytes());
     message[6..8].copy_from_slice(&(number as u16).to_be_bytes());
     message[8..16].copy_from_slice(&MAGIC);
@@ -246,8 +280,8 @@ fn echo(id: u16, number: u32) -> [u8; ECHO_BYTES] {
 enum Heard {
     /// The answer to the one with this number.
     Answer(u32),
-    /// Somebody says that the one whose number ends so comes nowhere, with this code.
-    Unreachable(u16, u8),
+    /// Somebody says that the one whose number ends so comes nowhere, and why.
+    Unreachable(u16, &'static str),
 }
 
 /// Reads what a raw socket has received: an IPv4 packet. Those of others are none of ours.
@@ -256,19 +290,39 @@ fn read(packet: &[u8], id: u16) -> Option<Heard> {
     let message = packet.payload();
     let (header, rest) = message.split_at_checked(HEADER)?;
     match header[0] {
-        ECHO_REPLY if is_own(header, id) => {
-            let number = rest.strip_prefix(&MAGIC)?.first_chunk()?;
-            Some(Heard::Answer(u32::from_be_bytes(*number)))
-        }
+        ECHO_REPLY if is_own(header, id) => answer(rest),
         // What it is about stands in it: a header of IPv4, and eight bytes behind that. It may be cut there, and says otherwise.
         UNREACHABLE => {
             let inner = rest.get(usize::from(rest.first()? & 0xf) * 4..)?.get(..HEADER)?;
             let is_icmp = *rest.get(9)? == protocol::ICMP;
             let low = u16::from_be_bytes([inner[6], inner[7]]);
-            (is_icmp && inner[0] == ECHO && is_own(inner, id)).then_some(Heard::Unreachable(low, header[1]))
+            (is_icmp && inner[0] == ECHO && is_own(inner, id))
+                .then_some(Heard::Unreachable(low, unreachable(header[1])))
         }
         _ => None,
     }
+}
+
+/// The same of IPv6: a raw socket gives the message alone. Of what it is about, only a packet without extension headers is ours.
+fn read_v6(message: &[u8], id: u16) -> Option<Heard> {
+    let (header, rest) = message.split_at_checked(HEADER)?;
+    match header[0] {
+        ECHO_REPLY_V6 if is_own(header, id) => answer(rest),
+        UNREACHABLE_V6 => {
+            let inner = rest.get(IPV6_HEADER..)?.get(..HEADER)?;
+            let is_icmp = rest[6] == protocol::ICMPV6;
+            let low = u16::from_be_bytes([inner[6], inner[7]]);
+            let is_own_question = is_icmp && inner[0] == ECHO_V6 && is_own(inner, id);
+            is_own_question.then_some(Heard::Unreachable(low, unreachable_v6(header[1])))
+        }
+        _ => None,
+    }
+}
+
+/// Which question an answer is for.
+fn answer(rest: &[u8]) -> Option<Heard> {
+    let number = rest.strip_prefix(&MAGIC)?.first_chunk()?;
+    Some(Heard::Answer(u32::from_be_bytes(*number)))
 }
 
 fn is_own(header: &[u8], id: u16) -> bool {
@@ -281,6 +335,16 @@ const fn unreachable(code: u8) -> &'static str {
         0 => "network unreachable",
         1 => "host unreachable",
         9 | 10 | 13 => "forbidden",
+        _ => "unreachable",
+    }
+}
+
+/// RFC 4443, 3.1.
+const fn unreachable_v6(code: u8) -> &'static str {
+    match code {
+        0 => "network unreachable",
+        1 | 5 => "forbidden",
+        3 => "host unreachable",
         _ => "unreachable",
     }
 }
@@ -302,16 +366,33 @@ mod tests {
 
     #[test]
     fn an_answer_says_which_question_it_is_for() {
-        let mut message = echo(77, 70_000);
+        let mut message = echo(ECHO, 77, 70_000);
         assert_eq!(checksum::internet(&message), 0);
         assert_eq!(read(&packet(&message), 77), None, "a question is no answer");
         message[0] = ECHO_REPLY;
         assert_eq!(read(&packet(&message), 77), Some(Heard::Answer(70_000)));
         assert_eq!(read(&packet(&message), 78), None, "it is another program's");
         let mut unreachable = vec![UNREACHABLE, 1, 0, 0, 0, 0, 0, 0];
-        unreachable.extend(&packet(&echo(77, 70_000))[..28]);
-        assert_eq!(read(&packet(&unreachable), 77), Some(Heard::Unreachable(70_000_u32 as u16, 1)));
+        unreachable.extend(&packet(&echo(ECHO, 77, 70_000))[..28]);
+        assert_eq!(read(&packet(&unreachable), 77), Some(Heard::Unreachable(70_000_u32 as u16, "host unreachable")));
         assert_eq!(read(&packet(&unreachable), 78), None);
+    }
+
+    #[test]
+    fn an_answer_of_ipv6_does_so_as_well() {
+        let mut message = echo(ECHO_V6, 77, 70_000);
+        let mut unreachable = vec![UNREACHABLE_V6, 3, 0, 0, 0, 0, 0, 0];
+        let mut header = [0; IPV6_HEADER];
+        header[6] = protocol::ICMPV6;
+        unreachable.extend(header);
+        unreachable.extend(&message[..HEADER]);
+        assert_eq!(read_v6(&message, 77), None, "a question is no answer");
+        message[0] = ECHO_REPLY_V6;
+        assert_eq!(read_v6(&message, 77), Some(Heard::Answer(70_000)));
+        assert_eq!(read_v6(&message, 78), None, "it is another program's");
+        assert_eq!(read_v6(&unreachable, 77), Some(Heard::Unreachable(70_000_u32 as u16, "host unreachable")));
+        unreachable[HEADER + 6] = protocol::UDP;
+        assert_eq!(read_v6(&unreachable, 77), None);
     }
 
     proptest! {
@@ -319,6 +400,8 @@ mod tests {
         fn any_bytes_are_read_or_left(bytes in proptest::collection::vec(any::<u8>(), 0..80), id: u16, kind in 0_u8..4) {
             let _ = read(&bytes, id);
             let _ = read(&packet(&[&[kind, 0, 0, 0], &*bytes].concat()), id);
+            let _ = read_v6(&bytes, id);
+            let _ = read_v6(&[&[kind, 0, 0, 0], &*bytes].concat(), id);
         }
     }
 }

@@ -21,6 +21,76 @@ const NAMESPACES_MAX: usize = 64;
 /// Attributes that name a node, the first one that it has.
 const NAMES: [&str; 3] = ["label", "name", "nodelabel"];
 
+/// Attributes that say an edge's delay, likewise.
+const DELAYS: [&str; 2] = ["delay", "latency"];
+
+/// The earth's mean radius.
+const EARTH_M: f64 = 6_371_008.8;
+
+/// How fast light is in glass: two thirds of what it is in a vacuum.
+const FIBRE_M_PER_S: f64 = 299_792_458.0 * 2.0 / 3.0;
+
+/// Where a node is, in radians.
+#[derive(Clone, Copy)]
+struct Coordinates {
+    latitude: f64,
+    longitude: f64,
+}
+
+impl Coordinates {
+    /// As the Internet Topology Zoo says it: `Latitude` and `Longitude`, in degrees.
+    fn of(node: &BTreeMap<String, String>) -> Option<Self> {
+        let degrees = |key: &str, most: f64| {
+            let degrees: f64 = node.get(key)?.parse().ok()?;
+            (-most..=most).contains(&degrees).then(|| degrees.to_radians())
+        };
+        Some(Self { latitude: degrees("latitude", 90.0)?, longitude: degrees("longitude", 180.0)? })
+    }
+
+    /// How far it is along the surface, in metres (the haversine formula).
+    fn distance_m(self, other: Self) -> f64 {
+        let half = |a: f64, b: f64| ((a - b) / 2.0).sin().powi(2);
+        let along = half(self.longitude, other.longitude) * self.latitude.cos() * other.latitude.cos();
+        2.0 * EARTH_M * (half(self.latitude, other.latitude) + along).min(1.0).sqrt().asin()
+    }
+}
+
+/// Delays of links that are as long as their ends are apart.
+#[derive(Default)]
+struct DelaysByPlace {
+    computed: usize,
+    unknown: usize,
+}
+
+impl DelaysByPlace {
+    /// What light needs from the one to the other, in whole microseconds; `None`: where one of them is, is not known, or both are at one place.
+    fn delay(&mut self, ends: [Option<&Coordinates>; 2]) -> Option<String> {
+        let [Some(a), Some(b)] = ends else {
+            self.unknown += 1;
+            return None;
+        };
+        self.computed += 1;
+        let us = (a.distance_m(*b) / FIBRE_M_PER_S * 1e6).round() as u64;
+        (us > 0).then(|| format!("{us}us"))
+    }
+
+    /// `None`: nothing was computed.
+    fn in_words(&self) -> Option<String> {
+        let plural = |count: usize| if count == 1 { "link" } else { "links" };
+        let Self { computed, unknown } = *self;
+        let but = match unknown {
+            0 => String::new(),
+            _ => format!("; {unknown} {} without, since an end has no coordinates", plural(unknown)),
+        };
+        (computed > 0).then(|| {
+            format!(
+                "coordinates are delays of {computed} {}: the great circle between both ends, at two thirds of the speed of light{but}",
+                plural(computed)
+            )
+        })
+    }
+}
+
 pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Network> {
     let start = Place { offset: 0, len: 0 };
     if source.text.len() > LONGEST_TEXT {
@@ -76,6 +146,7 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
         all.filter_map(one).filter(|(_, value)| !value.is_empty()).collect()
     };
     let mut network = Network::default();
+    let mut places = BTreeMap::new();
     let graph = document.descendants().find(|node| node.tag_name().name() == "graph")?;
     network.name = data(graph).remove("network").or_else(|| graph.attribute("id").map(str::to_owned));
     for node in graph.descendants().filter(|node| node.tag_name().name() == "node") {
@@ -91,18 +162,28 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
         });
         if !network.add_node(id, name, is_host) {
             network.note_as(NoteKind::Mistake, line(node), &format!("the node `{id}` is there twice"));
+        } else if let (Some(number), Some(place)) = (network.node(id), Coordinates::of(&of_node)) {
+            places.insert(number, place);
         }
     }
+    let mut by_place = DelaysByPlace::default();
     for edge in graph.descendants().filter(|node| node.tag_name().name() == "edge") {
         let ends = ["source", "target"].map(|end| edge.attribute(end).and_then(|id| network.node(id)));
         match ends {
             [Some(a), Some(b)] if a != b => {
-                let keys = keys_of(&data(edge), line(edge), &mut network);
+                let of_edge = data(edge);
+                let mut keys = keys_of(&of_edge, line(edge), &mut network);
+                if !DELAYS.iter().any(|key| of_edge.contains_key(*key)) {
+                    keys.extend(by_place.delay([places.get(&a), places.get(&b)]).map(|delay| ("delay", delay)));
+                }
                 network.add_link(Link { ends: (a, b), keys });
             }
             [Some(_), Some(_)] => network.note_as(NoteKind::Mistake, line(edge), "an edge from a node to itself"),
             _ => network.note_as(NoteKind::Mistake, line(edge), "an edge to a node that is not there"),
         }
+    }
+    if let Some(said) = by_place.in_words() {
+        network.note_as(NoteKind::Converted, None, &said);
     }
     if graph.descendants().any(|node| node.tag_name().name() == "hyperedge") {
         network.note(None, "hyperedges: a link has two ends");
@@ -182,7 +263,7 @@ fn keys_of(data: &BTreeMap<String, String>, line: Option<usize>, network: &mut N
         Some(_) => network.leave_out("rates whose unit is not known", line, "edges"),
         None => {}
     }
-    match ["delay", "latency"].iter().find_map(|key| data.get(*key)) {
+    match DELAYS.iter().find_map(|key| data.get(*key)) {
         Some(text) if units::span(text).is_ok() => keys.push(("delay", text.clone())),
         Some(_) => network.leave_out("delays whose unit is not known", line, "edges"),
         None => {}

@@ -77,19 +77,24 @@ enum Format {
 /// # Errors
 /// If it can't be read as what its name or its beginning says, or there is no network in it. It shows the line.
 pub fn import(source: &Source) -> Result<Imported, Error> {
-    import_with(source, &|_| None)
+    import_with(source, None, &|_| None)
 }
 
-/// The same with the files that it names: `read` gives the text of one by its path, if it has it.
+/// The same of one of several topologies, by its name, and with the files that it names: `read` gives the text of one by its path, if it has it.
 ///
 /// # Errors
-/// As [`import`].
-pub fn import_with(source: &Source, read: ReadFile<'_>) -> Result<Imported, Error> {
+/// As [`import`], and if there is no such topology.
+pub fn import_with(source: &Source, topology: Option<&str>, read: ReadFile<'_>) -> Result<Imported, Error> {
     let mut problems = Problems::new(source);
+    if let Some(topology) = topology.filter(|_| format(source) != Format::Mininet) {
+        let message = format!("there is no topology `{topology}` to choose: the file has one network");
+        problems.add(first_line(&source.text), message, "here", "leave `--topo` out; it is of Mininet's programs");
+        return Err(problems.into_error());
+    }
     let network = match format(source) {
         Format::Containerlab => clab::read(source, read, &mut problems),
         Format::GraphMl => graphml::read(source, &mut problems),
-        Format::Mininet => mininet::read(source, &mut problems),
+        Format::Mininet => mininet::read(source, topology, &mut problems),
     };
     if !problems.is_empty() {
         return Err(problems.into_error());

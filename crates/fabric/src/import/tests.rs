@@ -133,7 +133,7 @@ fn files_that_a_node_of_containerlab_has_are_those_of_a_host() {
     let text = "topology:\n  nodes:\n    a: { kind: linux, binds: [\"conf/a.conf:/etc/a.conf:ro\", \"b:/etc/b\"] }\n    b: { kind: linux, binds: [\"none:/etc/c\"] }\n  links: [{ endpoints: [\"a:eth1\", \"b:eth1\"] }]\n";
     let source = Source { name: "two.clab.yml".to_owned(), text: text.to_owned() };
     let read = |path: &str| ["conf/a.conf", "b"].contains(&path).then(|| format!("text of \"{path}\"\nand more"));
-    let imported = import_with(&source, &read).unwrap();
+    let imported = import_with(&source, None, &read).unwrap();
     let fabric = parse(&Source { name: "made".to_owned(), text: imported.text }).unwrap();
     let files: Vec<_> = fabric.setups["a"].files.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
     assert_eq!(
@@ -177,7 +177,7 @@ fn routers_of_containerlab_have_the_devices_of_their_configuration() {
         let conf = "interface eth1\n ip address 10.0.12.1/30\ninterface eth2\n ip address 10.0.1.254/24\n! eth3\n";
         Some(if path == "daemons" { "ospfd=yes # eth1" } else { conf }.to_owned())
     };
-    let imported = import_with(&source, &read).unwrap();
+    let imported = import_with(&source, None, &read).unwrap();
     let fabric = parse(&Source { name: "made".to_owned(), text: imported.text.clone() }).unwrap();
     for expected in [
         "interfaces: { 0: { ipv4: \"10.0.12.1/30\" }, 1: { ipv4: \"10.0.1.254/24\" } }",
@@ -285,6 +285,44 @@ fn a_graph_is_a_network_of_switches_with_a_host_each() {
     ] {
         assert!(notes.contains(expected), "{expected}\n{notes}");
     }
+}
+
+#[test]
+fn coordinates_are_delays() {
+    // As the Internet Topology Zoo has them: New York and Chicago are 1,146 km apart, light in glass goes 199,862 km a second.
+    let node = |id: &str, latitude: f64, longitude: f64| {
+        format!("<node id='{id}'><data key='a'>{latitude}</data><data key='o'>{longitude}</data></node>")
+    };
+    let edge = |a: &str, b: &str, data: &str| format!("<edge source='{a}' target='{b}'>{data}</edge>");
+    let text = [
+        "<graphml><key id='a' attr.name='Latitude'/><key id='o' attr.name='Longitude'/><graph>",
+        &node("ny", 40.71427, -74.00597),
+        &node("chicago", 41.85003, -87.65005),
+        &node("sydney", -33.86785, 151.20732),
+        &node("twin", 40.71427, -74.00597),
+        "<node id='nowhere'/>",
+        &edge("ny", "chicago", ""),
+        &edge("ny", "sydney", ""),
+        &edge("ny", "twin", ""),
+        &edge("ny", "nowhere", ""),
+        &edge("chicago", "sydney", "<data key='delay'>3ms</data>"),
+        "</graph></graphml>",
+    ]
+    .concat();
+    let (made, notes) = imported("zoo.graphml", &text);
+    let delay = |a: &str, b: &str| {
+        let line = made
+            .lines()
+            .find(|line| line.contains(&format!("[{a}, {b}]")))
+            .unwrap_or_else(|| panic!("{a} {b}: {made}"));
+        line.split("delay: ").nth(1).map(|rest| rest.trim_end_matches([' ', '}']).to_owned())
+    };
+    assert_eq!(delay("ny", "chicago").as_deref(), Some("5733us"));
+    assert_eq!(delay("ny", "sydney").as_deref(), Some("80000us"));
+    assert_eq!((delay("ny", "twin"), delay("ny", "nowhere")), (None, None));
+    assert_eq!(delay("chicago", "sydney").as_deref(), Some("3ms"));
+    let said = "coordinates are delays of 3 links: the great circle between both ends, at two thirds of the speed of light; 1 link without, since an end has no coordinates";
+    assert!(notes.iter().any(|note| note == said), "{notes:?}");
 }
 
 #[test]

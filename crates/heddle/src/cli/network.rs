@@ -1,6 +1,6 @@
 //! Commands about a network that runs: what they take.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -95,6 +95,9 @@ pub struct Import {
     /// The fabric file that is written [default: NAME.fabric.yaml]; `-` is standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub write: Option<String>,
+    /// Of a program of Mininet with several topologies: this one, by its name in `topos` or of its class [default: the first in `topos`]
+    #[arg(long, value_name = "NAME")]
+    pub topo: Option<String>,
     /// Overwrite the file if it is there
     #[arg(short, long)]
     pub force: bool,
@@ -113,6 +116,9 @@ pub struct Show {
     /// Show it again and again, every so many seconds (1 when not given), until interrupted: on a terminal in place, elsewhere one after the other
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
     pub watch: Option<u32>,
+    /// With --watch: end after so many times, as `vmstat` does
+    #[arg(short, long, value_name = "N", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -455,12 +461,14 @@ pub struct Ping {
     /// The host that asks
     #[arg(required_unless_present = "all", requires = "to", add = hosts())]
     pub from: Option<String>,
-    /// Who is asked: a host, a service, or an IPv4 address
+    /// Who is asked: a host, a service, or an address
     #[arg(add = hosts())]
     pub to: Option<String>,
     /// Every host asks every other one
     #[arg(short, long, conflicts_with = "from")]
     pub all: bool,
+    #[command(flatten)]
+    pub version: VersionArgs,
     /// How often each is asked [default: 3; with --all, 1]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub count: Option<u32>,
@@ -477,6 +485,17 @@ pub struct Ping {
     pub quiet: bool,
 }
 
+/// By which version of IP.
+#[derive(Debug, Args)]
+pub struct VersionArgs {
+    /// By IPv4, as where nothing else is said
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    pub ipv4: bool,
+    /// By IPv6, as programs in hosts go where a name has both
+    #[arg(short = '6', long, conflicts_with = "all")]
+    pub ipv6: bool,
+}
+
 /// What `ping` starts in hosts.
 #[derive(Debug, Args)]
 pub struct Pings {
@@ -488,7 +507,7 @@ pub struct Pings {
     pub patience_ms: u64,
     /// Who is asked
     #[arg(value_name = "ADDRESS")]
-    pub to: Vec<Ipv4Addr>,
+    pub to: Vec<IpAddr>,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `capture`: what crosses links of a network, running or simulated, for Wireshark and tcpdump, or a line a frame.
 
+mod fields;
 mod output;
 mod simulated;
 mod summary;

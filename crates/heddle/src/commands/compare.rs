@@ -39,6 +39,12 @@ pub fn compare(args: &Compare, format: Format) -> Result<Ending, Report> {
     if let Some(Subject::Results(folder)) = subjects.iter().find(|subject| matches!(subject, Subject::Results(_))) {
         refuse_options_of_runs(args, folder)?;
     }
+    // What two calls have run of one file, each by one clock, is one thing.
+    if let [Subject::Results(a), Subject::Results(b)] = &subjects[..]
+        && let Some(joined) = lab::load(a)?.joined(&lab::load(b)?)
+    {
+        return Ok(ending(print_comparison(&joined, args, format)?));
+    }
     match &subjects[..] {
         [Subject::Results(folder)] if !is_folder_of_files(&args.from) => {
             let results = lab::load(folder)?;

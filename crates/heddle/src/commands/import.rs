@@ -26,7 +26,8 @@ fn text_beside(file: &Path, path: &str) -> Option<String> {
 /// Makes a fabric file of another tool's, and says what is not in it.
 pub fn import(args: &Import, format: Format) -> Result<(), Report> {
     let source = file::read_text(&args.file)?;
-    let Imported { text, notes } = fabric::import_with(&source, &|path| text_beside(&args.file, path))?;
+    let Imported { text, notes } =
+        fabric::import_with(&source, args.topo.as_deref(), &|path| text_beside(&args.file, path))?;
     let stem = |path: &str| Source { name: path.to_owned(), text: String::new() }.stem();
     let path = args.write.clone().unwrap_or_else(|| format!("{}.fabric.yaml", stem(&source.name)));
     let made = Source { name: path.clone(), text };

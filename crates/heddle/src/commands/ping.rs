@@ -4,7 +4,7 @@ mod asking;
 mod matrix;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::time::Instant;
 
 use fabric::Fabric;
@@ -15,7 +15,7 @@ use live::pings::Answers;
 use machine::Span;
 use miette::{IntoDiagnostic, Report, miette};
 use serde_json::{Value, json};
-use topology::{Node, NodeId, Topology};
+use topology::{HostAddress, Node, NodeId, Topology};
 
 use self::asking::Asking;
 use super::explain;
@@ -36,45 +36,45 @@ const COUNT_OF_ALL: u32 = 1;
 /// Somebody who is asked: a host, which may ask as well, or a service.
 pub struct Whom {
     name: String,
-    address: Ipv4Addr,
+    address: IpAddr,
 }
 
 impl Whom {
-    fn host(topology: &Topology, id: NodeId) -> Self {
-        let address = topology.address(id).expect("it is a host").ipv4;
+    fn host(topology: &Topology, id: NodeId, is_ipv6: bool) -> Self {
+        let HostAddress { ipv4, ipv6, .. } = *topology.address(id).expect("it is a host");
+        let address = if is_ipv6 { ipv6.into() } else { ipv4.into() };
         Self { name: topology.nodes[id].name.clone(), address }
     }
 
     /// A host, a service, which answers itself, or whoever has an address.
-    fn named((instance, fabric): (&Instance, &Fabric), from: &Self, name: &str) -> Result<Self, Report> {
+    fn named((instance, fabric): (&Instance, &Fabric), from: &Self, name: &str, is_ipv6: bool) -> Result<Self, Report> {
+        let (version, other) = if is_ipv6 { ("IPv6", "-4") } else { ("IPv4", "-6") };
+        let hint = || format!("`heddle ping {other} {} {name}` asks the other one", from.name);
         let topology = &fabric.topology;
         let is_it = |service: &&datapath::Service| service.name == name && topology.node(name).is_none();
         if let Some(service) = fabric.services.iter().find(is_it) {
-            let ipv4 = service.addresses.iter().find(|it| !it.is_ipv6);
-            let Some(ipv4) = ipv4 else {
-                let address = service.addresses.first().map_or_else(String::new, |it| it.ip().to_string());
-                return Err(miette!(
-                    help = format!("in the host: `heddle exec HOST -- ping -6 {address}`"),
-                    "the service `{name}` has no IPv4 address"
-                ));
+            let Some(address) = service.addresses.iter().find(|it| it.is_ipv6 == is_ipv6) else {
+                return Err(miette!(help = hint(), "the service `{name}` has no {version} address"));
             };
-            return Ok(Self { name: name.to_owned(), address: (ipv4.address as u32).into() });
+            return Ok(Self { name: name.to_owned(), address: address.ip() });
         }
         if let Some(number) = name_number(fabric, name) {
             let names = instance.counters().map_err(explain)?.names;
-            let found = site(fabric, &names, number, (false, from.address.into())).ok_or_else(|| {
-                let hint = format!("in the host: `heddle exec HOST -- ping -6 {name}`");
-                miette!(help = hint, "no site of `{name}` has an IPv4 address")
-            })?;
+            let found = site(fabric, &names, number, (is_ipv6, from.address))
+                .ok_or_else(|| miette!(help = hint(), "no site of `{name}` has an {version} address"))?;
             eprintln!("{}.", found.words);
             let service = &fabric.services[found.service];
-            let at = service.addresses.iter().find(|it| !it.is_ipv6).expect("the site has one");
-            return Ok(Self { name: name.to_owned(), address: (at.address as u32).into() });
+            let at = service.addresses.iter().find(|it| it.is_ipv6 == is_ipv6).expect("the site has one");
+            return Ok(Self { name: name.to_owned(), address: at.ip() });
         }
-        match name.parse() {
+        match name.parse::<IpAddr>() {
+            Ok(address) if address.is_ipv6() != from.address.is_ipv6() => Err(miette!(
+                help = format!("leave {} out", if is_ipv6 { "-6" } else { "-4" }),
+                "{address} is no {version} address"
+            )),
             Ok(address) => Ok(Self { name: name.to_owned(), address }),
             Err(_) => match (host(topology, name), service_meant(fabric, name)) {
-                (Ok(host), _) => Ok(Self::host(topology, host)),
+                (Ok(host), _) => Ok(Self::host(topology, host, is_ipv6)),
                 (Err(_), Some(error)) | (Err(error), None) => Err(error),
             },
         }
@@ -95,13 +95,16 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
     let mut ids: Vec<NodeId> = Vec::new();
     let (hosts, askers) = if let (Some(from), Some(to)) = (&args.from, &args.to) {
         ids.extend([from, to].into_iter().filter_map(|name| topology.node(name)));
-        let from = Whom::host(topology, host(topology, from)?);
-        let to = Whom::named((&instance, &fabric), &from, to)?;
+        // Who names an address has said which version.
+        let is_ipv6 =
+            args.version.ipv6 || (!args.version.ipv4 && to.parse().is_ok_and(|address: IpAddr| address.is_ipv6()));
+        let from = Whom::host(topology, host(topology, from)?, is_ipv6);
+        let to = Whom::named((&instance, &fabric), &from, to, is_ipv6)?;
         (vec![from, to], 1)
     } else {
         let (hosts, askers) = all_hosts(&fabric);
         ids.clone_from(&hosts);
-        (hosts.into_iter().map(|id| Whom::host(topology, id)).collect(), askers)
+        (hosts.into_iter().map(|id| Whom::host(topology, id, false)).collect(), askers)
     };
     if hosts.len() < 2 || askers == 0 || hosts[0].address == hosts[1].address {
         return Err(miette!(
@@ -197,7 +200,7 @@ fn bar(rounds: u64, is_shown: bool) -> ProgressBar {
 fn rows(asked: &[Asked], hosts: &[Whom]) -> Rows {
     let columns = ["from", "to", "address", "sent", "received", "rtt-min-ms", "rtt-mean-ms", "rtt-max-ms", "failure"];
     let mut rows = Rows::new(&columns);
-    let addresses: BTreeMap<&str, Ipv4Addr> = hosts.iter().map(|host| (host.name.as_str(), host.address)).collect();
+    let addresses: BTreeMap<&str, IpAddr> = hosts.iter().map(|host| (host.name.as_str(), host.address)).collect();
     for Asked { from, of } in asked {
         for (to, answers) in of {
             let [min, mean, max] = answers

@@ -36,11 +36,12 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
         ));
     }
     let (from, seconds) = interval(args)?;
+    let repeated = seconds.map(|seconds| (Duration::from_secs(u64::from(seconds.max(1))), args.count));
     let title = format!("heddle show {}", topic_name(args.topic));
     if let Some(switch) = switch_of_the_only_network(args, &from)? {
         let instance = connect(&running(None, "`heddle show TOPIC NETWORK --switch SWITCH`")?)?;
         let fabric = definition(&instance)?;
-        return show_running((&instance, &fabric), (args.topic, Some(&switch)), (&title, seconds), format);
+        return show_running((&instance, &fabric), (args.topic, Some(&switch)), (&title, repeated), format);
     }
     match subject(&from, "`heddle show TOPIC --name NETWORK`")? {
         Subject::File(fabric, _) => {
@@ -49,7 +50,7 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
         }
         Subject::Running(instance, fabric) => {
             let switch = args.switch.as_deref();
-            show_running((&instance, &fabric), (args.topic, switch), (&title, seconds), format)
+            show_running((&instance, &fabric), (args.topic, switch), (&title, repeated), format)
         }
     }
 }
@@ -58,14 +59,13 @@ pub fn show(args: &Show, format: Format) -> Result<(), Report> {
 fn show_running(
     (instance, fabric): (&Instance, &Fabric),
     (topic, switch): (ShowTopic, Option<&str>),
-    (title, seconds): (&str, Option<u32>),
+    (title, repeated): (&str, Option<(Duration, Option<u64>)>),
     format: Format,
 ) -> Result<(), Report> {
-    let Some(seconds) = seconds else {
+    let Some((every, count)) = repeated else {
         return put(&text(instance, fabric, (topic, switch), format)?);
     };
-    let every = Duration::from_secs(u64::from(seconds.max(1)));
-    again((title, every), format, || text(instance, fabric, (topic, switch), format))
+    again((title, every, count), format, || text(instance, fabric, (topic, switch), format))
 }
 
 /// What is meant by a file or a network, and how often it is shown. `--watch 2` is what `watch` takes: a number that no network has as its name is the interval.

@@ -16,9 +16,9 @@ use crate::output::put;
 /// How soon a signal is heard between two pages.
 const LISTEN: Duration = Duration::from_millis(50);
 
-/// Prints what `text` returns until it fails or a signal comes; `title` stands above it on a terminal. JSON comes as one value a line.
+/// Prints what `text` returns until it fails, was printed `count` times, or a signal comes; `title` stands above it on a terminal. JSON comes as one value a line.
 pub fn again(
-    (title, every): (&str, Duration),
+    (title, every, count): (&str, Duration, Option<u64>),
     format: Format,
     mut text: impl FnMut() -> Result<String, Report>,
 ) -> Result<(), Report> {
@@ -26,7 +26,7 @@ pub fn again(
     // Shells start what runs in the background of a script with SIGINT ignored.
     let interrupted = Arc::new(AtomicBool::new(false));
     signals::await_end(&interrupted)?;
-    let mut is_first = true;
+    let mut printed = 0;
     while !interrupted.load(Ordering::Relaxed) {
         let text = text()?;
         // It may have another size each time.
@@ -38,13 +38,16 @@ pub fn again(
             }
             (Format::Table, Some(size)) => {
                 // What stood there before goes up, as with `clear`.
-                let clear = if is_first { "\u{1b}[2J" } else { "" };
+                let clear = if printed == 0 { "\u{1b}[2J" } else { "" };
                 format!("{clear}{}", screen(&title, &text, size))
             }
             (Format::Table | Format::Csv, _) => text + "\n",
         };
         put(&page)?;
-        is_first = false;
+        printed += 1;
+        if count.is_some_and(|count| printed >= count) {
+            break;
+        }
         let next = Instant::now() + every;
         while !interrupted.load(Ordering::Relaxed) && Instant::now() < next {
             std::thread::sleep(LISTEN.min(every));

@@ -31,9 +31,9 @@ fn folders_of_other_drivers_are_compared_by_another_command() {
         both.expect_err("they have no driver in common")
     };
     let error = refused(&live, &simulated);
-    let said = "one has live runs and two has simulated ones: `report --compare` is of runs by one driver";
+    let said = "one has live runs and two has simulated ones: they stand side by side as those of one call where both are of the same file, seed, experiments and cases";
     assert_eq!(error.to_string(), said);
-    assert!(error.hint().is_some_and(|hint| hint.starts_with("`heddle compare FILE`")), "{error:?}");
+    assert!(error.hint().is_some_and(|hint| hint.starts_with("run both from the same file")), "{error:?}");
     for results in [&mut live, &mut simulated] {
         "topology: {}".clone_into(&mut results.file);
     }
@@ -209,7 +209,7 @@ fn the_data_has_a_line_for_each_metric() {
     assert_eq!(csv.lines().count(), 1 + 4 * (19 + 17));
     let json: serde_json::Value = serde_json::from_str(&results.json()).unwrap();
     assert_eq!(json["experiments"][0]["cases"][0]["labels"]["pattern"], "stride(1)");
-    assert!(json["simulator"]["per_second"].as_f64().unwrap() > 0.0);
+    assert!(json["simulator"]["per-second"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn live_against_simulated_for_people_and_programs() {
     let metric = &json["experiments"][0]["cases"][0]["metrics"][0];
     assert_eq!((metric["metric"].as_str(), metric["within"].as_bool()), (Some("goodput-mean"), Some(true)));
     assert_eq!(metric["tolerance"]["relative"], 0.05);
-    assert!(json["flows"][0]["goodput_bps"]["live"].is_f64() && json["links"][0]["drops"]["sim"].is_f64());
+    assert!(json["flows"][0]["goodput-bps"]["live"].is_f64() && json["links"][0]["drops"]["sim"].is_f64());
     assert!(!self::results(&[DriverKind::Sim]).html().contains("Live against simulated"));
 }
 

@@ -67,9 +67,10 @@ impl Network {
         if self.captures.running.len() >= CAPTURES_MAX {
             return Err(Error::TooManyCaptures { limit: CAPTURES_MAX });
         }
-        let topology = &plane.plan().fabric().topology;
+        let fabric = plane.plan().fabric();
+        let topology = &fabric.topology;
         let targets = Target::find(topology, target)?;
-        let parsed = Filter::of(topology, filter)?;
+        let parsed = Filter::of(fabric, filter)?;
         // In this order, the capture's clock is never behind that of frames: what it has seen would not have come yet.
         let began = Instant::now();
         let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);

@@ -2,12 +2,16 @@
 //!
 //! As there, `and` and `or` are of equal rank and are taken from left to right, and `not` binds more tightly than both.
 
+mod flags;
+
 use std::fmt;
 use std::net::IpAddr;
 
-use topology::Topology;
+use fabric::Fabric;
 use vswitch::FlowKey;
 use wire::{ethertype, protocol};
+
+use self::flags::FlagsTest;
 
 /// Nested parentheses and `not`s; more are nobody's question.
 const DEPTH_MAX: usize = 32;
@@ -17,11 +21,11 @@ const LENGTH_MAX: usize = 4_096;
 
 /// What can be said, for hints.
 const KNOWN: &str = "a filter is made of `arp`, `ip`, `ip6`, `icmp`, `icmp6`, `tcp`, `udp`, `vlan`, `host A`, `net A/LENGTH`, `port N`, `portrange N-M`, \
-                     with `src` or `dst` before the last four, joined by `and`, `or`, `not` and parentheses; what else pcap-filter(7) has, `tshark -Y` or \
+                     with `src` or `dst` before the last four, `greater BYTES`, `less BYTES` and `tcp[tcpflags] & (tcp-syn|tcp-fin) != 0`, joined by `and`, `or`, `not` and parentheses; what else pcap-filter(7) has, `tshark -Y` or \
                      `tcpdump -r FILE` can do with what was captured";
 
 /// What is expected where a host is named.
-const NO_HOST: &str = "expected an address, or the name of a host of this network";
+const NO_HOST: &str = "expected an address, or the name of a host or a service of this network";
 
 /// Which frames are captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +42,11 @@ enum Test {
     Net(Endpoint, Vec<(IpAddr, u8)>),
     /// Of TCP or UDP, or of the one that is named.
     Port(Endpoint, u16, u16, Option<u8>),
+    /// Whether a frame has so many bytes or more.
+    Greater(u32),
+    /// Whether it has so many or fewer.
+    Less(u32),
+    TcpFlags(FlagsTest),
     Not(Box<Self>),
     And(Box<Self>, Box<Self>),
     Or(Box<Self>, Box<Self>),
@@ -76,18 +85,28 @@ fn shown(word: &str) -> String {
 }
 
 impl Filter {
-    /// Reads a filter that may name hosts of a network; `None` if it is empty.
+    /// Reads a filter that may name hosts and services of a network; `None` if it is empty.
     ///
     /// # Errors
     /// As [`Filter::parse`].
-    pub fn of(topology: &Topology, text: &str) -> Result<Option<Self>, FilterError> {
+    pub fn of(fabric: &Fabric, text: &str) -> Result<Option<Self>, FilterError> {
+        let topology = &fabric.topology;
         let addresses = |name: &str| {
-            let address = topology.node(name).and_then(|node| topology.address(node));
-            address.map_or_else(Vec::new, |address| vec![address.ipv4.into(), address.ipv6.into()])
+            if let Some(node) = topology.node(name) {
+                let address = topology.address(node);
+                return address.map_or_else(Vec::new, |address| vec![address.ipv4.into(), address.ipv6.into()]);
+            }
+            let service = fabric.services.iter().find(|service| service.name == name);
+            service.map_or_else(Vec::new, |it| it.addresses.iter().map(datapath::VirtualAddress::ip).collect())
         };
         let with_names = |mut error: FilterError| {
             if error.what == NO_HOST {
-                error.hint = Some(fabric::host_hint(topology, &error.at));
+                let services = || fabric.services.iter().map(|service| service.name.as_str());
+                let hosts = fabric::host_hint(topology, &error.at);
+                error.hint = Some(match fabric::nearest(&error.at, services()) {
+                    Some(near) if !hosts.starts_with("did you mean") => format!("did you mean `{near}`?"),
+                    _ => hosts,
+                });
             }
             error
         };
@@ -117,26 +136,29 @@ impl Filter {
 
     /// Whether a frame is captured. What is malformed is of no protocol.
     pub fn matches(&self, frame: &[u8]) -> bool {
-        self.0.matches(&FlowKey::parse(frame).unwrap_or_default())
+        self.0.matches(&FlowKey::parse(frame).unwrap_or_default(), frame)
     }
 }
 
-/// Names, numbers and addresses; parentheses and `!` are words of their own.
+/// Names, numbers and addresses; parentheses, `!` and what compares are words of their own.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         let end = match first {
             '&' | '|' if rest[1..].starts_with(first) => 2,
-            '(' | ')' | '!' | '&' | '|' => 1,
-            _ => {
-                rest.find(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '!' | '&' | '|')).unwrap_or(rest.len())
-            }
+            '!' | '=' | '<' | '>' if rest[1..].starts_with('=') => 2,
+            first if is_sign(first) => 1,
+            _ => rest.find(|c: char| c.is_whitespace() || is_sign(c)).unwrap_or(rest.len()),
         };
         words.push(&rest[..end]);
         rest = rest[end..].trim_start();
     }
     words
+}
+
+const fn is_sign(c: char) -> bool {
+    matches!(c, '(' | ')' | '!' | '&' | '|' | '=' | '<' | '>')
 }
 
 struct Parser<'a> {
@@ -242,6 +264,15 @@ impl<'a> Parser<'a> {
             _ => None,
         };
         let Some(test) = qualified else {
+            if self.take_if(&["greater"]) {
+                return self.length().map(Test::Greater);
+            }
+            if self.take_if(&["less"]) {
+                return self.length().map(Test::Less);
+            }
+            if self.peek().is_some_and(|word| word.contains('[')) {
+                return self.flags();
+            }
             if let Some(last) = self.last.filter(|last| self.is_value(last.kind)) {
                 return self.value(last);
             }
@@ -315,6 +346,30 @@ impl<'a> Parser<'a> {
             Some(of) => Test::And(Box::new(of), Box::new(test)),
             None => test,
         })
+    }
+
+    /// How many bytes a frame has.
+    fn length(&mut self) -> Result<u32, FilterError> {
+        const EXPECTED: &str = "expected how many bytes a frame has, as in `greater 1000`";
+        match self.take().map(str::parse) {
+            Some(Ok(bytes)) => Ok(bytes),
+            Some(Err(_)) => Err(self.error_before(EXPECTED)),
+            None => Err(self.error(EXPECTED)),
+        }
+    }
+
+    /// `tcp[tcpflags] & tcp-syn != 0`.
+    fn flags(&mut self) -> Result<Test, FilterError> {
+        match FlagsTest::read(&self.words[self.next..]) {
+            Ok((test, words)) => {
+                self.next += words;
+                Ok(Test::TcpFlags(test))
+            }
+            Err((words, what)) => {
+                self.next += words;
+                Err(self.error(what))
+            }
+        }
     }
 
     fn next_two_are(&mut self, first: &str, second: &str) -> bool {
@@ -397,7 +452,7 @@ impl Endpoint {
 }
 
 impl Test {
-    fn matches(&self, key: &FlowKey) -> bool {
+    fn matches(&self, key: &FlowKey, frame: &[u8]) -> bool {
         let is_ip = matches!(key.ethertype, ethertype::IPV4 | ethertype::IPV6);
         match self {
             Self::EtherType(ethertype) => key.ethertype == *ethertype,
@@ -416,9 +471,12 @@ impl Test {
                     && (key.src_port, key.dst_port) != (0, 0)
                     && end.matches(key.src_port, key.dst_port, |port| (*first..=*last).contains(&port))
             }
-            Self::Not(test) => !test.matches(key),
-            Self::And(a, b) => a.matches(key) && b.matches(key),
-            Self::Or(a, b) => a.matches(key) || b.matches(key),
+            Self::Greater(bytes) => frame.len() >= *bytes as usize,
+            Self::Less(bytes) => frame.len() <= *bytes as usize,
+            Self::TcpFlags(test) => is_ip && key.protocol == protocol::TCP && test.matches(frame),
+            Self::Not(test) => !test.matches(key, frame),
+            Self::And(a, b) => a.matches(key, frame) && b.matches(key, frame),
+            Self::Or(a, b) => a.matches(key, frame) || b.matches(key, frame),
         }
     }
 }
@@ -467,6 +525,9 @@ impl fmt::Display for Test {
                 let of = of.map_or(String::new(), |of| format!("{} ", name(of)));
                 write!(f, "{of}{end}portrange {first}-{last}")
             }
+            Self::Greater(bytes) => write!(f, "greater {bytes}"),
+            Self::Less(bytes) => write!(f, "less {bytes}"),
+            Self::TcpFlags(test) => test.fmt(f),
             Self::Not(test) => write!(f, "not ({test})"),
             Self::And(a, b) => write!(f, "({a} and {b})"),
             Self::Or(a, b) => write!(f, "({a} or {b})"),
@@ -486,144 +547,4 @@ impl fmt::Display for Endpoint {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> Result<Option<Filter>, FilterError> {
-        let of_name = |name: &str| match name {
-            "h2" => vec!["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()],
-            _ => Vec::new(),
-        };
-        Filter::parse(text, &of_name)
-    }
-
-    /// A frame of IPv4 with these last bytes of addresses, protocol and ports.
-    fn ipv4(ends: [u8; 2], protocol: u8, ports: [u16; 2]) -> Vec<u8> {
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
-        frame.extend([0x45, 0, 0, 40, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, ends[0], 10, 0, 0, ends[1]]);
-        frame.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
-        frame.extend([0; 16]);
-        frame
-    }
-
-    fn arp() -> Vec<u8> {
-        let mut frame = vec![0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 8, 6];
-        frame.extend([0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2]);
-        frame
-    }
-
-    fn ipv6() -> Vec<u8> {
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 6, 64];
-        let mut address = [0; 16];
-        address[..2].copy_from_slice(&[0xfd, 0]);
-        for last in [1, 2] {
-            address[15] = last;
-            frame.extend(address);
-        }
-        frame.extend([0, 80, 0x9c, 0x40]);
-        frame.extend([0; 16]);
-        frame
-    }
-
-    #[test]
-    fn filters_choose_as_tcpdump_does() {
-        let frames =
-            [ipv4([1, 2], 6, [40_000, 80]), ipv4([2, 1], 17, [53, 5_000]), ipv4([1, 3], 1, [8, 0]), arp(), ipv6()];
-        for (text, expected) in [
-            ("tcp", [true, false, false, false, true]),
-            ("udp", [false, true, false, false, false]),
-            ("icmp", [false, false, true, false, false]),
-            ("arp", [false, false, false, true, false]),
-            ("ip", [true, true, true, false, false]),
-            ("ip6", [false, false, false, false, true]),
-            ("port 80", [true, false, false, false, true]),
-            ("src port 80", [false, false, false, false, true]),
-            ("tcp dst port 80", [true, false, false, false, false]),
-            ("udp port 80", [false; 5]),
-            ("portrange 5000-5010 or port 53", [false, true, false, false, false]),
-            ("host 10.0.0.2", [true, true, false, true, false]),
-            ("host h2", [true, true, false, true, true]),
-            ("src h2", [false, true, false, false, false]),
-            ("dst host h2 and not arp", [true, false, false, false, true]),
-            ("src or dst host 10.0.0.3", [false, false, true, false, false]),
-            ("src and dst net 10.0.0.0/30", [true, true, true, true, false]),
-            ("net 10.0.0.2/31", [true, true, true, true, false]),
-            ("net fd00::/64", [false, false, false, false, true]),
-            ("net 0.0.0.0/0", [true, true, true, true, false]),
-            ("ip host 10.0.0.2 && ! udp", [true, false, false, false, false]),
-            // Of equal rank, from the left.
-            ("arp or tcp and ip6", [false, false, false, false, true]),
-            ("arp or (tcp and ip6)", [false, false, false, true, true]),
-            ("not(tcp or udp)", [false, false, true, true, false]),
-            ("tcp host 10.0.0.2", [true, false, false, false, false]),
-            ("icmp6 || vlan", [false; 5]),
-            // Words that are left out are those of the value before.
-            ("port 80 or 53", [true, true, false, false, true]),
-            ("tcp dst port 80 or 5000", [true, false, false, false, false]),
-            ("ip host 10.0.0.3 or h2", [true, true, true, false, false]),
-            ("src host h2 or not h2", [true; 5]),
-            ("net 10.0/16 and port 80", [true, false, false, false, false]),
-            ("net 10", [true, true, true, true, false]),
-        ] {
-            let filter = parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).unwrap();
-            assert_eq!(frames.each_ref().map(|frame| filter.matches(frame)), expected, "{text}");
-            let again = parse(&filter.to_string()).unwrap_or_else(|error| panic!("{filter}: {error}")).unwrap();
-            assert_eq!(frames.each_ref().map(|frame| again.matches(frame)), expected, "{text}, as {filter}");
-        }
-        assert_eq!(parse("  "), Ok(None));
-        assert!(!parse("ip").unwrap().unwrap().matches(&[1, 2, 3]));
-    }
-
-    #[test]
-    fn hosts_that_are_near_are_named() {
-        let text = "nodes: { h1: host, h2: host, s1: switch }\nlinks: [{ between: [h1, s1] }, { between: [h2, s1] }]\n";
-        let source = fabric::Source { name: "x".to_owned(), text: text.to_owned() };
-        let topology = fabric::parse(&source).unwrap().topology;
-        let hint = |text: &str| Filter::of(&topology, text).unwrap_err().hint();
-        assert_eq!(hint("host zzz"), "the hosts are `h1` to `h2`");
-        assert_eq!(hint("icmp and host h3"), "did you mean `h1`?");
-        assert!(hint("host h1 and greater 100").contains("pcap-filter(7)"));
-    }
-
-    #[test]
-    fn fragments_have_no_ports() {
-        let mut fragment = ipv4([1, 2], 17, [5_555, 5_556]);
-        fragment[20] = 0x20;
-        for (text, is_there) in [("udp port 0", false), ("udp portrange 0-1023", false), ("udp", true)] {
-            let filter = Filter::parse(text, &|_| Vec::new()).unwrap().unwrap();
-            assert_eq!(filter.matches(&fragment), is_there, "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_understood_is_named() {
-        for (text, at, what) in [
-            ("tcp[13] & 2 != 0", "tcp[13]", "no protocol"),
-            ("greater 100", "greater", "no protocol"),
-            ("tcp port http", "http", "number"),
-            ("host h9", "h9", "host of this network"),
-            ("tcp and", "", "expected a protocol"),
-            ("(tcp", "", "`)`"),
-            ("tcp)", ")", "nothing"),
-            ("tcp udp", "udp", "`and`"),
-            ("icmp port 5", "port", "`and`"),
-            ("net 10.0.0.0/33", "10.0.0.0/33", "prefix"),
-            ("port 65536", "65536", "65535"),
-            ("portrange 7", "7", "two ports"),
-            ("net 10.0.0.0", "10.0.0.0", "one address, `host 10.0.0.0`"),
-            ("net 10.0.0.0.0/8", "10.0.0.0.0/8", "prefix"),
-            ("port 80 or http", "http", "no protocol"),
-            ("80 or port 443", "80", "no protocol"),
-            ("tcp & udp", "&", "`and`"),
-            ("src", "", "expected"),
-        ] {
-            let error = parse(text).unwrap_err();
-            assert!(error.at == at && error.what.contains(what), "{text}: {error:?}");
-            assert!(error.hint().contains("pcap-filter(7)"));
-        }
-        assert!(parse(&"not ".repeat(1_000)).unwrap_err().what.contains("within each other"));
-        assert!(parse(&"(".repeat(4_000)).unwrap_err().what.contains("within each other"));
-        assert!(parse(&"x".repeat(5_000)).unwrap_err().what.contains("4096"));
-        assert!(!parse("x\u{1b}[31m").unwrap_err().to_string().contains('\u{1b}'));
-    }
-}
+mod tests;

@@ -426,10 +426,29 @@ fn one_of_several_topologies_is_named() {
     let two = class("Small", "Topo", "h1") + &class("Large", "Topo", "h2");
     let (made, notes) = imported(&two);
     assert_eq!(links(&made), ["h2, s1"]);
-    let said = "4: all topologies but `Large`, the last of the 2 that nothing in the file makes: `topos = { 'lab': Small }` in its last line takes `Small`\n";
+    let said = "4: all topologies but `Large`, the last of the 2 that nothing in the file makes: `--topo Small` takes `Small`\n";
     assert_eq!(notes, said);
     let (made, notes) = imported(&format!("{two}topos = {{ 'lab': Small }}\n"));
     assert_eq!((links(&made), notes.as_str()), (vec!["h1, s1".to_owned()], ""));
+    let several = format!("{two}\ntopos = {{ 'a': Small, 'b': Large }}\n");
+    let (made, notes) = imported(&several);
+    assert_eq!(links(&made), ["h1, s1"]);
+    assert_eq!(notes, "8: all topologies but `a`, the first in `topos`: `b` (`--topo b` takes that one)\n");
+    let source = |text: &str| Source { name: "lab.py".to_owned(), text: text.to_owned() };
+    let chosen = |text: &str, name: &str| crate::import::import_with(&source(text), Some(name), &|_| None);
+    for (name, host) in [("b", "h2"), ("Large", "h2"), ("a", "h1"), ("Small", "h1")] {
+        let made = chosen(&several, name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(made.text.contains(host) && made.notes.is_empty(), "{name}: {made:?}");
+    }
+    let refused = |text: &str, name: &str| {
+        let error = chosen(text, name).unwrap_err();
+        let problem = &error.problems()[0];
+        (problem.line, problem.hint.clone())
+    };
+    assert_eq!(refused(&several, "large"), (8, "did you mean `Large`?".to_owned()));
+    assert_eq!(refused(&several, "internet"), (8, "there are `a`, `b`, `Large`, `Small`".to_owned()));
+    let (_, hint) = refused("net = Mininet()\nnet.addLink(net.addHost('h1'), net.addSwitch('s1'))\n", "a");
+    assert!(hint.starts_with("leave `--topo` out"), "{hint}");
     // One that derives from the other has what that has.
     assert_eq!(imported(&(class("Small", "Topo", "h1") + &class("Large", "Small", "h2"))).1, "");
 }

@@ -13,10 +13,11 @@ use miette::{Report, miette};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{SFlag, fstat};
-use serde_json::json;
 
+use super::fields::{FIELDS, Seen, fields};
 use super::summary::{summary, time_of_day};
 use crate::cli::Format;
+use crate::output::Rows;
 
 /// So many bytes are written at once where somebody reads at the other end: a pipe that has room has room for them (`PIPE_BUF`).
 const PIECE: usize = 4_096;
@@ -75,8 +76,7 @@ pub enum Written {
 impl Output {
     /// A line a frame, on standard output.
     pub fn text(format: Format) -> Self {
-        let buffer =
-            if format == Format::Csv { b"time-ns,port,direction,bytes,summary\n".to_vec() } else { Vec::new() };
+        let buffer = if format == Format::Csv { format!("{}\n", FIELDS.join(",")).into() } else { Vec::new() };
         Self { form: Form::Text(format, Vec::new()), buffer, sink: Sink::Stdout }
     }
 
@@ -124,20 +124,18 @@ impl Output {
         }
         let Block::Packet { interface, at_ns, direction, length, bytes } = *block else { return };
         let port = ports.get(interface as usize).map_or("", String::as_str);
-        let summary = summary(bytes, length);
         let way = match direction {
             Some(Direction::Inbound) => "in",
             Some(Direction::Outbound) => "out",
             None => "",
         };
         let line = match format {
-            Format::Table => format!("{} {port} {way:<3} {summary}\n", time_of_day(at_ns)),
-            Format::Json => {
-                let row =
-                    json!({ "time-ns": at_ns, "port": port, "direction": way, "bytes": length, "summary": summary });
-                format!("{row}\n")
+            Format::Table => format!("{} {port} {way:<3} {}\n", time_of_day(at_ns), summary(bytes, length)),
+            Format::Json | Format::Csv => {
+                let mut rows = Rows::new(&FIELDS);
+                rows.push(fields(&Seen { at_ns, port, direction: way, length }, bytes));
+                rows.lines_of_data(*format == Format::Csv)
             }
-            Format::Csv => format!("{at_ns},{},{way},{length},{}\n", lab::quoted(port), lab::quoted(&summary)),
         };
         self.buffer.extend(line.as_bytes());
     }

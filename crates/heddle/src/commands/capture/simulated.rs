@@ -65,7 +65,7 @@ fn capture_run(
 ) -> Result<Outcome, Report> {
     let (ports, names) = ports(run.topology(), &args.target)?;
     let text = args.filter.join(" ");
-    let filter = Filter::of(run.topology(), &text).map_err(|error| explain(error.into()))?;
+    let filter = Filter::of(run.fabric(), &text).map_err(|error| explain(error.into()))?;
     let application = concat!("heddle ", env!("CARGO_PKG_VERSION"));
     let mut sink = Sink {
         filter,

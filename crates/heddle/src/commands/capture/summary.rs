@@ -27,16 +27,19 @@ pub fn time_of_day(at_ns: u64) -> String {
     format!("{:02}:{:02}:{:02}.{us:06}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60)
 }
 
+/// A frame of `length` bytes of which these were captured. Headers say how long all is: what was not captured is taken to be zero.
+pub fn whole(bytes: &[u8], length: u32) -> Cow<'_, [u8]> {
+    if bytes.len() >= length as usize {
+        return bytes.into();
+    }
+    let mut whole = bytes.to_vec();
+    whole.resize(length as usize, 0);
+    whole.into()
+}
+
 /// What a frame of `length` bytes says, of which these were captured.
 pub fn summary(bytes: &[u8], length: u32) -> String {
-    // Headers say how long all is: what was not captured is taken to be zero.
-    let whole: Cow<'_, [u8]> = if bytes.len() < length as usize {
-        let mut whole = bytes.to_vec();
-        whole.resize(length as usize, 0);
-        whole.into()
-    } else {
-        bytes.into()
-    };
+    let whole = whole(bytes, length);
     let Ok(ethernet) = EthernetPacket::new_checked(&whole) else { return format!("cut off, length {length}") };
     let vlan = ethernet.vlan().map_or(String::new(), |tag| format!("vlan {}, p {}, ", tag & 0xfff, tag >> 13));
     let known = match ethernet.ethertype() {
@@ -61,7 +64,7 @@ pub fn summary(bytes: &[u8], length: u32) -> String {
     }
 }
 
-fn mac(bytes: [u8; 6]) -> String {
+pub fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
 }
 
@@ -97,7 +100,7 @@ fn fragment(ip: &str, (from, to): (IpAddr, IpAddr), protocol: u8, length: usize,
     format!("{ip} {from} > {to}: {} fragment at {at}, length {length}", protocol_name(protocol))
 }
 
-fn protocol_name(number: u8) -> Cow<'static, str> {
+pub fn protocol_name(number: u8) -> Cow<'static, str> {
     match number {
         protocol::TCP => "TCP".into(),
         protocol::UDP => "UDP".into(),

@@ -1,7 +1,7 @@
 //! Answers as text: a matrix, or a line a host where there are many.
 
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use live::pings::Answers;
 
@@ -24,7 +24,7 @@ pub fn table(asked: &[Asked]) -> String {
 }
 
 /// One pair in one line, with the address that was asked.
-pub fn pair(asked: &[Asked], address: Ipv4Addr) -> String {
+pub fn pair(asked: &[Asked], address: IpAddr) -> String {
     let lines = asked.iter().flat_map(|Asked { from, of }| of.iter().map(move |(to, answers)| (from, to, answers)));
     let line = |(from, to, answers): (&String, &String, &Answers)| {
         let rtt = answers.rtt_ns.map_or_else(String::new, |rtt| {
