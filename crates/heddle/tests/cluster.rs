@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::command::completed;
+use crate::json::hold;
 use crate::program::Desk;
 use node::Client;
 use serde_json::Value;
@@ -554,6 +555,7 @@ fn certificates_are_asked_for_and_shown() {
     assert!(command.contains("--tls-cert FILE --tls-key FILE --tls-ca tls/ca.pem"), "{command}");
     let bench = ["bench", "--requests", "20", "--repeat", "1", "--operations", "create,delete", "-o", "json"];
     let (rows, _) = ask(0, &[&bench[..], &tls[..]].concat());
+    hold("heddle cluster bench", &rows);
     let rows: Value = serde_json::from_str(&rows).expect("JSON");
     assert_eq!((rows.as_array().map(Vec::len), &rows[0]["failed"]), (Some(2), &0.into()));
     // A client is no server, and does not become one.
@@ -571,6 +573,7 @@ fn who_cannot_keep_an_audit_log_takes_no_place_in_a_cluster() {
     let (_, stderr) = desk.expect(2, &[&joins[..], &["--audit-log", "."]].concat());
     assert!(stderr.contains("cannot append to it"), "{stderr}");
     let (members, _) = desk.expect(0, &["cluster", "--endpoints", &node.address, "status", "-o", "json"]);
+    hold("heddle cluster status", &members);
     assert!(!members.contains("\"c2\""), "{members}");
     let (_, stderr) = desk.expect(2, &["cluster", "--endpoints", &format!("http://{}", node.address), "status"]);
     assert!(stderr.contains("expected HOST:PORT"), "{stderr}");

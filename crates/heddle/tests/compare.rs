@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::json::hold;
 use crate::program::Desk;
 
 const FILE: &str = "\
@@ -124,6 +125,7 @@ fn several_results_are_one_table() {
     // Some may lie apart.
     desk.expect(0, &["compare", "near", "far", "--apart-max", "1"]);
     let (text, _) = desk.expect(1, &["compare", "near", "far", "-o", "json"]);
+    hold("heddle compare", &text);
     let all: Value = serde_json::from_str(&text).expect("JSON");
     let within: Vec<&Value> = all["files"].as_array().expect("files").iter().map(|file| &file["within"]).collect();
     assert_eq!(within, [&json!(true), &json!(false)]);
@@ -177,6 +179,8 @@ fn live_and_simulated_results_of_one_file_are_joined() {
         let joined: Value = serde_json::from_str(&text).expect("JSON");
         let cell = &joined["experiments"][0]["cases"][0]["cells"][0];
         assert!(cell["live"]["n"] == cell["sim"]["n"] && cell["difference"]["mean"] == 0.0, "{cell}");
+        hold("heddle run", &text);
+        hold("heddle compare", &desk.expect(0, &["compare", folders[0], folders[1], "-o", "json"]).0);
         let (judged, _) = desk.expect(0, &["compare", folders[0], folders[1]]);
         assert!(judged.ends_with("10 of 10 within tolerance\n"), "{judged}");
     }

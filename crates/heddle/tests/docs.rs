@@ -16,7 +16,7 @@ struct Step {
     prints: Vec<String>,
 }
 
-fn page(name: &str) -> String {
+pub fn page(name: &str) -> String {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../docs", name].iter().collect();
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

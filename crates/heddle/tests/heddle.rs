@@ -19,6 +19,7 @@ mod flow_tables;
 mod fuzz_targets;
 mod host_programs;
 mod interrupted;
+mod json;
 mod live;
 mod names;
 mod network_commands;

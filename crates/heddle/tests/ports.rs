@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::json::hold;
 use crate::live::{may_run, up};
 
 const LAB: &str = "\
@@ -36,7 +37,9 @@ fn ports_come_and_go_while_the_network_runs() {
     said(&["ping", "h1", "h2"]);
     let done = said(&["port", "add", "leaf1", "vm", "vhost-user:", "tag=10", "storm-control=1000/s"]);
     assert!(done.starts_with("leaf1: port vm added; others know what is behind it as 02:00:0a:"), "{done}");
-    let done = json(&said(&["port", "add", "leaf2", "drain", "null:", "-o", "json"]));
+    let done = said(&["port", "add", "leaf2", "drain", "null:", "-o", "json"]);
+    hold("heddle port add", &done);
+    let done = json(&done);
     let nodes = json(&said(&["show", "nodes", "-o", "json"]));
     let drain = nodes.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == "drain")).expect("it is there");
     assert_eq!((&done["mac"], &done["done"]), (&drain["mac"], &"added".into()), "{done}");
@@ -130,7 +133,9 @@ fn what_is_said_of_ports_changes_while_the_network_runs() {
     said(&["group", "add", "s1", "group_id=1,type=all,bucket=output:h2,bucket=output:h3"]);
     said(&["flow", "add", "s1", "priority=9,in_port=h1,udp,tp_dst=9,actions=group:1"]);
     said(&["exec", "h1", "--", "bash", "-c", "for n in 1 2 3; do echo x > /dev/udp/10.0.1.2/9; done"]);
-    let rows = json(&said(&["group", "stats", "s1", "-o", "json"]));
+    let rows = said(&["group", "stats", "s1", "-o", "json"]);
+    hold("heddle group stats", &rows);
+    let rows = json(&rows);
     let packets: Vec<u64> = rows.as_array().expect("rows").iter().filter_map(|row| row["packets"].as_u64()).collect();
     assert_eq!(packets, [3, 3, 3], "{rows}");
     let stats = said(&["group", "stats", "s1"]);

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use super::json::hold;
 use super::live::{Guard, may_run};
 use super::program::Desk;
 
@@ -54,6 +55,7 @@ fn a_load_is_put_on_a_server_and_measured() {
     let target = format!("http://{}/", server.addresses[0]);
     let quick = ["--for", "300ms", "--warm-up", "0"];
     let (json, _) = desk.expect(0, &[&["load", &target, "-c", "3", "-o", "json"][..], &quick].concat());
+    hold("heddle load", &json);
     let result: Value = serde_json::from_str(&json).expect("JSON");
     assert!(result["done"].as_u64() > Some(0) && result["failed"] == 0, "{result}");
     assert!(result["latency"]["p50-ms"].as_f64() >= Some(1.0), "{result}");

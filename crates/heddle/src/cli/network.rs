@@ -152,7 +152,7 @@ pub enum ShowTopic {
     /// Bonds: each member, whether it sends, and why; what resequencing did
     #[value(alias = "bond")]
     Bonds,
-    /// What each link and each host's port carried and dropped, and what was refused
+    /// What each link and each host's port carried and dropped, and what was refused, by the host that sent it; at which switch is what `flows`, `meters` and `rstp` of those say, and `heddle trace` of a packet
     #[value(alias = "counter")]
     Counters,
     /// Services: how each server does, and what it has been given; with `--watch` as `top` shows it

@@ -107,10 +107,10 @@ fn meaning(arg: &Arg) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use clap::CommandFactory;
+    use clap::{CommandFactory, ValueEnum};
 
     use super::*;
-    use crate::cli::Cli;
+    use crate::cli::{Cli, ShowTopic};
 
     /// Names of all commands that help shows.
     fn names(command: &Command, path: &str) -> BTreeSet<String> {
@@ -137,6 +137,21 @@ mod tests {
         }
         for (file, title, _) in pages.iter().skip(1) {
             assert!(pages[0].2.contains(&format!("[`{title}`]({file})")), "{title} is not listed");
+        }
+    }
+
+    #[test]
+    fn the_page_about_json_names_each_command() {
+        let page = include_str!("../../../../../docs/json.md");
+        let program = Cli::command();
+        let names = program.get_subcommands().filter(|it| !it.is_hide_set()).map(|it| it.get_name().to_owned());
+        let topics = ShowTopic::value_variants().iter().filter_map(|topic| {
+            let value = topic.to_possible_value()?;
+            Some(format!("show {}", value.get_name()))
+        });
+        for name in names.chain(topics) {
+            let is_there = [format!("`heddle {name}`"), format!("`heddle {name} "), format!("`{name}`")];
+            assert!(is_there.iter().any(|text| page.contains(text)), "docs/json.md does not say what `{name}` prints");
         }
     }
 
