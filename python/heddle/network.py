@@ -206,7 +206,7 @@ class Network(Mapping[str, "Host"]):
         """Returns the links that packets of a flow take, by the hash of the switches; without ports, all that they may take.
 
         ``hops`` are the links, and the functions and routers between them (``kind``); ``end`` says by its ``state`` whether the packets
-        are ``delivered``, ``answered`` by a service or ``lost``, and ``at`` where; ``servers`` are those of the service, if it is one's address.
+        are ``delivered``, ``answered`` by a service or ``lost``, and ``at`` where; of a service's address, ``servers`` are its own.
         """
         options = ["--protocol", protocol] + (["--ipv6"] if ipv6 else [])
         options += ["--port", str(port)] if port is not None else []
