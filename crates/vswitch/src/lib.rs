@@ -31,6 +31,7 @@ mod testing;
 mod token_bucket;
 mod trace;
 mod translation;
+mod usual;
 
 pub use action::{Action, actions_in_words};
 pub use field::Field;

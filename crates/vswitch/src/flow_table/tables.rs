@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use machine::{Rebase, Span, Time};
 use topology::PortId;
+use wire::Error;
 
 use super::actions::{FlowAction, Instructions};
 use super::cache::{Cache, CacheCounters, Cached};
@@ -122,24 +123,34 @@ impl FlowTables {
         Ok(tables)
     }
 
-    /// A packet of so many bytes has come in by this port. Adds what is to be done; without any action it is dropped. Headers that are malformed have none.
-    pub fn process(&mut self, now: Time, in_port: PortId, packet: (&[u8], u32), actions: &mut Vec<Action>) {
-        self.process_from(now, (in_port, 0), packet, actions);
+    /// A packet of so many bytes has come in by this port. Adds what is to be done; without any action it is dropped.
+    ///
+    /// # Errors
+    /// If its headers are malformed: it met no entry.
+    pub fn process(
+        &mut self,
+        now: Time,
+        in_port: PortId,
+        packet: (&[u8], u32),
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        self.process_from(now, (in_port, 0), packet, actions)
     }
 
     /// [`FlowTables::process`] of a packet that has come by this network of a tunnel, or by none (0).
+    ///
+    /// # Errors
+    /// As that.
     pub fn process_from(
         &mut self,
         now: Time,
         (in_port, tunnel): (PortId, u32),
         (headers, bytes): (&[u8], u32),
         actions: &mut Vec<Action>,
-    ) {
+    ) -> Result<(), Error> {
         self.has_metered = false;
         let mut key = Key::default();
-        if key.read(in_port.0, headers).is_err() {
-            return;
-        }
+        key.read(in_port.0, headers)?;
         key.set(Slot::TUN_ID, u64::from(tunnel));
         let mut stacks = std::mem::take(&mut self.stacks);
         let has_inquiries = self.decide((now, bytes), &key, |decision| {
@@ -160,6 +171,7 @@ impl FlowTables {
             stacks.clear();
         }
         self.stacks = stacks;
+        Ok(())
     }
 
     /// Whether a meter has dropped the packet that was processed last, or a copy of it.

@@ -93,7 +93,7 @@ fn tables(texts: &[&str], flows: &[&str]) -> FlowTables {
 
 fn process(tables: &mut FlowTables, ms: u64, frame: &[u8]) -> Vec<Action> {
     let mut actions = Vec::new();
-    tables.process(at(ms), PortId(0), (frame, frame.len() as u32), &mut actions);
+    tables.process(at(ms), PortId(0), (frame, frame.len() as u32), &mut actions).unwrap();
     actions
 }
 

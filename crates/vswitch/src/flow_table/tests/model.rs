@@ -26,7 +26,7 @@ fn tables(flows: &[&str]) -> FlowTables {
 
 fn process(tables: &mut FlowTables, now: Time, in_port: u16, frame: &[u8]) -> Vec<Action> {
     let mut actions = Vec::new();
-    tables.process(now, PortId(in_port), (frame, frame.len() as u32), &mut actions);
+    tables.process(now, PortId(in_port), (frame, frame.len() as u32), &mut actions).unwrap();
     actions
 }
 
