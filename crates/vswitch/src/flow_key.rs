@@ -162,18 +162,24 @@ impl FlowKey {
     /// run; not meant to withstand who chooses his ports.
     #[inline]
     pub fn hash(&self) -> FlowHash {
-        // Each word is spread by a multiplication of its own, so that the processor can do them side by side.
-        let ports = u64::from(self.src_port) << 16 | u64::from(self.dst_port);
-        let tuple = fold(ports | u64::from(self.protocol) << 32 | u64::from(self.ethertype) << 40, KEYS[0]);
-        let (src, dst) = if self.src | self.dst == 0 {
+        let ports = u32::from(self.src_port) << 16 | u32::from(self.dst_port);
+        let ends = if self.src | self.dst == 0 {
             (u128::from(mac_bits(self.eth_src)), u128::from(mac_bits(self.eth_dst)))
         } else {
             (self.src, self.dst)
         };
-        let src = fold(src as u64 ^ KEYS[1], (src >> 64) as u64 ^ KEYS[2]);
-        let dst = fold(dst as u64 ^ KEYS[3], (dst >> 64) as u64 ^ KEYS[4]);
-        FlowHash(mix(tuple ^ src ^ dst.rotate_left(32)))
+        hash_of_tuple(self.ethertype, self.protocol, ports, ends)
     }
+}
+
+/// The hash of a flow between these ends; the source port is in the upper half of the ports.
+#[inline]
+pub fn hash_of_tuple(ethertype: u16, protocol: u8, ports: u32, (src, dst): (u128, u128)) -> FlowHash {
+    // Each word is spread by a multiplication of its own, so that the processor can do them side by side.
+    let tuple = fold(u64::from(ports) | u64::from(protocol) << 32 | u64::from(ethertype) << 40, KEYS[0]);
+    let src = fold(src as u64 ^ KEYS[1], (src >> 64) as u64 ^ KEYS[2]);
+    let dst = fold(dst as u64 ^ KEYS[3], (dst >> 64) as u64 ^ KEYS[4]);
+    FlowHash(mix(tuple ^ src ^ dst.rotate_left(32)))
 }
 
 /// Odd numbers with evenly spread bits: the fractional parts of the square roots of 2, 3, 5, 7, 11 (SHA-512's first words), made odd.
@@ -287,6 +293,7 @@ mod tests {
             if at_once.read_usual(&frame) {
                 prop_assert_eq!(by_field.read_any(&frame), Ok(()));
                 prop_assert_eq!(at_once, by_field);
+                prop_assert_eq!(UsualHeaders::read(&frame).map(|headers| headers.hash()), Some(by_field.hash()));
             } else {
                 prop_assert_eq!(at_once, FlowKey::default());
             }

@@ -47,3 +47,4 @@ pub use spread::Spread;
 pub use switch::{FLOOD, Forwarding, Switch, UNKNOWN};
 pub use trace::{Hop, Trace, trace};
 pub use translation::translate;
+pub use usual::UsualHeaders;

@@ -2,7 +2,13 @@
 //!
 //! They stand at fixed places, so that few loads read all of them, and what is made of them stays in registers. Field by field, as any packet can be read, takes several times as long.
 
+use topology::NodeId;
 use wire::{ethertype, protocol};
+
+use crate::flow_key::{hash_of_tuple, mac_of};
+use crate::ingress::{DropReason, Ingress};
+use crate::spread::FlowHash;
+use crate::switch::Forwarding;
 
 /// Of Ethernet's header, and of IPv4's without options: bytes.
 const ETHERNET: usize = 14;
@@ -17,13 +23,19 @@ const FRAGMENTED: u64 = 0x3fff;
 /// What is in such headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsualHeaders<'a> {
-    /// MAC addresses: numbers below 2^48.
+    /// Destination MAC address: a number below 2^48.
     pub eth_dst: u64,
+    /// Source MAC address, likewise.
     pub eth_src: u64,
+    /// Source IPv4 address.
     pub src: u32,
+    /// Destination IPv4 address.
     pub dst: u32,
+    /// TCP or UDP.
     pub protocol: u8,
+    /// Type of service.
     pub tos: u8,
+    /// Time to live.
     pub ttl: u8,
     /// The source port in the upper half.
     pub ports: u32,
@@ -36,8 +48,9 @@ impl<'a> UsualHeaders<'a> {
     #[inline]
     pub fn read(frame: &'a [u8]) -> Option<Self> {
         let head = frame.first_chunk::<LENGTH>()?;
-        let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|byte| head[at + byte]));
-        let [eth_dst, eth_src, kind, place, ends] = [0, 6, 12, 20, 26].map(word);
+        // Places are known when it is compiled.
+        let word = |at: usize| u64::from_be_bytes(*head[at..].first_chunk().expect("it is within the headers"));
+        let (eth_dst, eth_src, kind, place, ends) = (word(0), word(6), word(12), word(20), word(26));
         let (total_len, protocol) = ((kind >> 16 & 0xffff) as usize, (place >> 32) as u8);
         let is_usual = kind >> 40 == KIND
             && place >> 48 & FRAGMENTED == 0
@@ -55,6 +68,33 @@ impl<'a> UsualHeaders<'a> {
             ports: u32::from_be_bytes([head[34], head[35], head[36], head[37]]),
             upper,
         })
+    }
+
+    /// Whether it is for a group of stations.
+    #[inline]
+    pub const fn is_for_group(&self) -> bool {
+        self.eth_dst >> 40 & 1 == 1
+    }
+
+    /// As [`crate::FlowKey::hash`].
+    #[inline]
+    pub fn hash(&self) -> FlowHash {
+        let ends = if self.src | self.dst == 0 {
+            (self.eth_src.into(), self.eth_dst.into())
+        } else {
+            (self.src.into(), self.dst.into())
+        };
+        hash_of_tuple(ethertype::IPV4, self.protocol, self.ports, ends)
+    }
+
+    /// What becomes of a frame that is for no group, if this host has its destination address or nobody has.
+    #[inline]
+    pub fn ingress(&self, to: Option<NodeId>) -> Ingress {
+        let hash = self.hash();
+        match to {
+            Some(to) => Ingress::Forward(Forwarding { to, hash }),
+            None => Ingress::Drop(DropReason::UnknownDestination { mac: mac_of(self.eth_dst), hash }),
+        }
     }
 }
 

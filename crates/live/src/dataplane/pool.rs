@@ -76,11 +76,13 @@ impl Content {
     }
 
     /// The frame's destination address.
+    #[inline]
     pub fn destination(&self) -> [u8; 6] {
         self.ethernet().first_chunk().copied().expect("a frame that came in has a header")
     }
 
     /// The frame's source address.
+    #[inline]
     pub fn source(&self) -> [u8; 6] {
         self.ethernet()[6..].first_chunk().copied().expect("a frame that came in has a header")
     }

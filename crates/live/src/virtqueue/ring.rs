@@ -310,6 +310,15 @@ impl Ring {
         unsafe { self.parts.used.add(4 + 8 * usize::from(at)).cast::<u64>().write_unaligned(element) };
     }
 
+    /// The descriptor of this index will be read, if there is one.
+    #[inline]
+    pub fn prefetch_descriptor(&self, index: u16) {
+        if index < self.size {
+            // SAFETY: a descriptor of the table, as in `descriptor`.
+            prefetch::to_read(unsafe { self.parts.descriptors.add(DESCRIPTOR as usize * usize::from(index)) });
+        }
+    }
+
     /// The next so many elements will be written.
     #[inline]
     pub fn prefetch_used(&self, elements: u16) {

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::classifier::Classifier;
-use super::key::{Key, Slot};
+use super::key::{Key, Slot, WORDS};
 use super::matching::Match;
 use super::walk::{Decision, Inquiry};
 use crate::action::Action;
@@ -58,12 +58,30 @@ pub struct CacheCounters {
 #[derive(Debug)]
 struct Megaflow {
     matching: Match,
+    /// The words of its mask in which there is something, a bit each.
+    words: u16,
     decision: Decision,
     /// As of which state of the tables; 0: nothing is here.
     epoch: u64,
     /// No other one has had this number.
     serial: u64,
     is_used: bool,
+}
+
+impl Megaflow {
+    /// Whether a packet agrees. Word by word: a key was written so just before, and the processor waits for what it reads in other pieces.
+    #[inline]
+    fn is_of(&self, packet: &Key) -> bool {
+        let Match { key, mask } = &self.matching;
+        let (mut words, mut differ) = (self.words, 0);
+        while words != 0 {
+            // There are no more bits than words.
+            let word = words.trailing_zeros() as usize % WORDS;
+            words &= words - 1;
+            differ |= packet.0[word] & mask.0[word] ^ key.0[word];
+        }
+        differ == 0
+    }
 }
 
 /// A flow in the first cache: all of its key, and the number of its megaflow.
@@ -165,7 +183,7 @@ impl Cache {
     pub fn find(&mut self, key: &Key, decide: impl FnOnce(&mut Decision)) -> Cached<'_> {
         if let Some(lately) = self.lately.get(key) {
             let found = self.megaflows.get(lately as usize);
-            let is_it = found.is_some_and(|it| it.epoch == self.epoch && it.matching.is_of(key));
+            let is_it = found.is_some_and(|it| it.epoch == self.epoch && it.is_of(key));
             self.lately.learn(is_it);
             if is_it {
                 self.counters.megaflow_hits += 1;
@@ -248,7 +266,7 @@ impl Cache {
             Some(id) => id,
             None if self.megaflows.len() < MEGAFLOWS_MAX => {
                 let decision = Decision::default();
-                self.megaflows.push(Megaflow { matching, decision, epoch: 0, serial: 0, is_used: false });
+                self.megaflows.push(Megaflow { matching, words: 0, decision, epoch: 0, serial: 0, is_used: false });
                 self.megaflows.len() as u32 - 1
             }
             None => self.make_room(),
@@ -256,6 +274,7 @@ impl Cache {
         self.serial += 1;
         let megaflow = &mut self.megaflows[id as usize];
         (megaflow.matching, megaflow.is_used) = (matching, true);
+        megaflow.words = matching.mask.words();
         (megaflow.epoch, megaflow.serial) = (self.epoch, self.serial);
         std::mem::swap(&mut megaflow.decision, decision);
         let Some(classifier) = &mut self.classifier else { return id };

@@ -187,6 +187,11 @@ impl Key {
         self.0.iter().zip(&other.0).fold(0, |differ, (own, other)| differ | (own ^ other)) == 0
     }
 
+    /// The words in which there is something, a bit each.
+    pub fn words(&self) -> u16 {
+        (0..WORDS).filter(|word| self.0[*word] != 0).fold(0, |words, word| words | 1 << word)
+    }
+
     /// Adds the bits of a mask.
     #[inline]
     pub fn unite(&mut self, mask: &Self) {

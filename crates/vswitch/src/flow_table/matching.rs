@@ -142,13 +142,6 @@ pub fn unknown_field(word: &str, at: Range<usize>, others: &[&'static str]) -> F
 }
 
 impl Match {
-    /// Whether a packet agrees. It looks at all words at once: most that are asked about do.
-    #[inline]
-    pub fn is_of(&self, packet: &Key) -> bool {
-        let words = packet.0.iter().zip(&self.mask.0).zip(&self.key.0);
-        words.fold(0, |differ, ((packet, mask), own)| differ | (packet & mask ^ own)) == 0
-    }
-
     /// Whether a packet is matched.
     pub fn has(&self, key: &Key) -> bool {
         self.key.agrees(key, &self.mask)

@@ -152,8 +152,7 @@ impl FlowTables {
         let mut key = Key::default();
         key.read(in_port.0, headers)?;
         key.set(Slot::TUN_ID, u64::from(tunnel));
-        let mut stacks = std::mem::take(&mut self.stacks);
-        let has_inquiries = self.decide((now, bytes), &key, |decision| {
+        let has_inquiries = self.decide((now, bytes), &key, |decision, stacks| {
             if decision.inquiries.is_empty() {
                 actions.extend_from_slice(decision.actions);
                 return false;
@@ -162,15 +161,15 @@ impl FlowTables {
             true
         });
         if has_inquiries {
-            let before = actions.len();
+            let (before, mut stacks) = (actions.len(), std::mem::take(&mut self.stacks));
             let mut packet = OnItsWay { tables: self, now, bytes };
             if !Run::new(&mut packet, Some(headers), &mut stacks, actions).carry_out(&key) {
                 actions.truncate(before);
                 self.too_long += 1;
             }
             stacks.clear();
+            self.stacks = stacks;
         }
-        self.stacks = stacks;
         Ok(())
     }
 
@@ -179,10 +178,16 @@ impl FlowTables {
         self.has_metered
     }
 
-    /// Decides about a packet, and counts it.
+    /// Decides about a packet, and counts it; `take` may keep what is to be carried out.
     #[inline]
-    fn decide<T>(&mut self, (now, bytes): (Time, u32), key: &Key, take: impl FnOnce(&Cached<'_>) -> T) -> T {
-        let Self { cache, frozen, tables, entries, groups, group_counters, ports, seeds, down, too_long, .. } = self;
+    fn decide<T>(
+        &mut self,
+        (now, bytes): (Time, u32),
+        key: &Key,
+        take: impl FnOnce(&Cached<'_>, &mut Stacks) -> T,
+    ) -> T {
+        let Self { cache, frozen, tables, entries, groups, group_counters, ports, seeds, down, too_long, stacks, .. } =
+            self;
         let seed = seeds.choices;
         let decision = cache.find(key, |decision| {
             let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
@@ -198,7 +203,7 @@ impl FlowTables {
             }
         }
         group_counters.count(decision.counted, bytes);
-        take(&decision)
+        take(&decision, stacks)
     }
 
     /// Looks a packet up, past the caches; nothing is counted.
@@ -596,7 +601,7 @@ struct OnItsWay<'a> {
 
 impl Pass for OnItsWay<'_> {
     fn decide(&mut self, key: &Key, stacks: &mut Stacks) {
-        self.tables.decide((self.now, self.bytes), key, |decision| stacks.add(decision.actions, decision.inquiries));
+        self.tables.decide((self.now, self.bytes), key, |decision, _| stacks.add(decision.actions, decision.inquiries));
     }
 
     fn track(&mut self, segment: &Segment, request: &Request) -> Tracked {
