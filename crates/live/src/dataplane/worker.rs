@@ -16,6 +16,7 @@ use topology::{BondEndId, LinkId, Routes};
 use vswitch::Switch;
 
 use super::RING_FRAMES;
+use super::burst::BURST_FRAMES;
 use super::changeover::{Before, Changeover, Peers};
 use super::edge::{Edge, EdgeState, Handed, Parcel};
 use super::flight::{Due, Way};
@@ -211,6 +212,7 @@ impl Worker {
     /// Forwards until it is told to stop.
     pub fn run(mut self) {
         thread_priority::raise(self.plan.is_shaped());
+        self.edge.pool.warm(BURST_FRAMES);
         let mut ready = Ready::none();
         let mut busy = Vec::with_capacity(READY_MAX);
         let mut turns = Turns::default();

@@ -186,8 +186,9 @@ impl FlowTables {
         key: &Key,
         take: impl FnOnce(&Cached<'_>, &mut Stacks) -> T,
     ) -> T {
-        let Self { cache, frozen, tables, entries, groups, group_counters, ports, seeds, down, too_long, stacks, .. } =
-            self;
+        let Self {
+            cache, frozen, tables, entries, groups, group_counters, ports, seeds, down, too_long, stacks, ..
+        } = self;
         let seed = seeds.choices;
         let decision = cache.find(key, |decision| {
             let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
