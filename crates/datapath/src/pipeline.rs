@@ -160,11 +160,12 @@ impl<P> Graph<P> {
             let _ = driver.rewrite(&mut packet, Field::TunnelId(0));
         }
         let headers = driver.headers(&packet);
-        let Ok(key) = FlowKey::parse(headers) else { return lose(driver, Loss::Malformed, packet) };
         let Some(installed) = &mut self.pipelines[switch] else { return lose(driver, Loss::NoRoute, packet) };
         let (in_port, bytes) = (moment.tables.map.number(port), driver.bytes(&packet));
-        let packet_in = PacketIn { in_port, tunnel: driver.tunnel(&packet), key: &key, headers, bytes };
-        installed.pipeline.process(moment.now, &packet_in, actions);
+        let packet_in = PacketIn { in_port, tunnel: driver.tunnel(&packet), headers, bytes };
+        if installed.pipeline.process(moment.now, &packet_in, actions).is_err() {
+            return lose(driver, Loss::Malformed, packet);
+        }
         driver.met_pipeline(&mut packet, switch, actions);
         Some(packet)
     }

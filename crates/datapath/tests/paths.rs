@@ -162,8 +162,8 @@ impl Rebase for Sorter {
 }
 
 impl Pipeline for Sorter {
-    fn process(&mut self, _: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) {
-        let to = packet.key.eth_dst[5];
+    fn process(&mut self, _: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) -> Result<(), wire::Error> {
+        let to = packet.key()?.eth_dst[5];
         let [host, trunk, other] = [0, 1, 2].map(|port| Action::Output(PortId(port)));
         // What comes from other switches would go round in a circle.
         match (u32::from(to) + self.0) % 7 {
@@ -176,6 +176,7 @@ impl Pipeline for Sorter {
             5 => actions.push(other),
             _ => actions.push(Action::Normal),
         }
+        Ok(())
     }
 }
 

@@ -82,7 +82,7 @@ fn a_switch_that_is_not_installed_is_named() {
         return;
     }
     let desk = Desk::new();
-    desk.write("lab.fabric.yaml", &FILE.replace("SWITCHES", "openvswitch"));
+    desk.write("lab.fabric.yaml", &FILE.replace("SWITCHES", "linux-bridge, openvswitch"));
     let (_, said) = desk.expect(2, &["run", "lab.fabric.yaml", "--quiet"]);
     assert!(said.contains("sudo apt install openvswitch-switch"), "{said}");
 }

@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         });
         let looked_up = measure(&frames, |frame| {
             actions.clear();
-            tables.process(Time::ZERO, PortId(0), (frame, FRAME as u32), &mut actions);
+            tables.process(Time::ZERO, PortId(0), (frame, FRAME as u32), &mut actions).expect("it is well formed");
             assert_eq!(actions.len(), 1);
         });
         let counters = tables.cache_counters();

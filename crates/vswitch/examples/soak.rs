@@ -229,7 +229,8 @@ impl Soak {
     /// One packet, which is in the frame.
     fn send(&mut self, port: PortId, length: usize) {
         self.actions.clear();
-        self.tables.process(self.now, port, (&self.frame[..length], length as u32), &mut self.actions);
+        let frame = (&self.frame[..length], length as u32);
+        self.tables.process(self.now, port, frame, &mut self.actions).expect("it is well formed");
         let before = self.left;
         for action in &self.actions {
             match action {

@@ -6,6 +6,7 @@ use machine::mix;
 use wire::{ArpPacket, Error, EthernetPacket, Ipv4Packet, Ipv6Packet, ethertype, kind, protocol};
 
 use crate::spread::FlowHash;
+use crate::usual::UsualHeaders;
 
 /// The header fields that a switch looks at. Fields that a frame does not have are 0.
 ///
@@ -69,6 +70,24 @@ impl FlowKey {
     /// As [`FlowKey::parse`]; the key is of no use then.
     #[inline]
     pub(crate) fn read(&mut self, frame: &[u8]) -> Result<(), Error> {
+        if self.read_usual(frame) {
+            return Ok(());
+        }
+        self.read_any(frame)
+    }
+
+    /// Reads the headers that almost every packet has. False of any other packet, of which nothing is read.
+    #[inline]
+    fn read_usual(&mut self, frame: &[u8]) -> bool {
+        let Some(headers) = UsualHeaders::read(frame) else { return false };
+        (self.eth_dst, self.eth_src) = (mac_of(headers.eth_dst), mac_of(headers.eth_src));
+        (self.ethertype, self.protocol) = (ethertype::IPV4, headers.protocol);
+        (self.src, self.dst) = (headers.src.into(), headers.dst.into());
+        (self.src_port, self.dst_port) = ((headers.ports >> 16) as u16, headers.ports as u16);
+        true
+    }
+
+    fn read_any(&mut self, frame: &[u8]) -> Result<(), Error> {
         let ethernet = EthernetPacket::new_checked(frame)?;
         self.eth_dst = ethernet.dst();
         self.eth_src = ethernet.src();
@@ -143,18 +162,24 @@ impl FlowKey {
     /// run; not meant to withstand who chooses his ports.
     #[inline]
     pub fn hash(&self) -> FlowHash {
-        // Each word is spread by a multiplication of its own, so that the processor can do them side by side.
-        let ports = u64::from(self.src_port) << 16 | u64::from(self.dst_port);
-        let tuple = fold(ports | u64::from(self.protocol) << 32 | u64::from(self.ethertype) << 40, KEYS[0]);
-        let (src, dst) = if self.src | self.dst == 0 {
+        let ports = u32::from(self.src_port) << 16 | u32::from(self.dst_port);
+        let ends = if self.src | self.dst == 0 {
             (u128::from(mac_bits(self.eth_src)), u128::from(mac_bits(self.eth_dst)))
         } else {
             (self.src, self.dst)
         };
-        let src = fold(src as u64 ^ KEYS[1], (src >> 64) as u64 ^ KEYS[2]);
-        let dst = fold(dst as u64 ^ KEYS[3], (dst >> 64) as u64 ^ KEYS[4]);
-        FlowHash(mix(tuple ^ src ^ dst.rotate_left(32)))
+        hash_of_tuple(self.ethertype, self.protocol, ports, ends)
     }
+}
+
+/// The hash of a flow between these ends; the source port is in the upper half of the ports.
+#[inline]
+pub fn hash_of_tuple(ethertype: u16, protocol: u8, ports: u32, (src, dst): (u128, u128)) -> FlowHash {
+    // Each word is spread by a multiplication of its own, so that the processor can do them side by side.
+    let tuple = fold(u64::from(ports) | u64::from(protocol) << 32 | u64::from(ethertype) << 40, KEYS[0]);
+    let src = fold(src as u64 ^ KEYS[1], (src >> 64) as u64 ^ KEYS[2]);
+    let dst = fold(dst as u64 ^ KEYS[3], (dst >> 64) as u64 ^ KEYS[4]);
+    FlowHash(mix(tuple ^ src ^ dst.rotate_left(32)))
 }
 
 /// Odd numbers with evenly spread bits: the fractional parts of the square roots of 2, 3, 5, 7, 11 (SHA-512's first words), made odd.
@@ -170,15 +195,22 @@ const fn fold(a: u64, b: u64) -> u64 {
 
 /// A MAC address as a number below 2^48.
 #[inline]
-pub(crate) const fn mac_bits(mac: [u8; 6]) -> u64 {
+pub const fn mac_bits(mac: [u8; 6]) -> u64 {
     u64::from_be_bytes([0, 0, mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]])
+}
+
+/// The MAC address that a number below 2^48 is.
+#[inline]
+pub const fn mac_of(bits: u64) -> [u8; 6] {
+    let [_, _, mac @ ..] = bits.to_be_bytes();
+    mac
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::spread::ecmp;
-    use crate::testing::{address, tcp, tcp_v6};
+    use crate::testing::{address, tcp, tcp_v6, usual_frame};
     use proptest::prelude::*;
 
     #[test]
@@ -254,6 +286,19 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever becomes of the frame's bytes and of its length.
+        #[test]
+        fn what_is_read_at_once_is_what_is_read_field_by_field(frame in usual_frame()) {
+            let (mut at_once, mut by_field) = (FlowKey::default(), FlowKey::default());
+            if at_once.read_usual(&frame) {
+                prop_assert_eq!(by_field.read_any(&frame), Ok(()));
+                prop_assert_eq!(at_once, by_field);
+                prop_assert_eq!(UsualHeaders::read(&frame).map(|headers| headers.hash()), Some(by_field.hash()));
+            } else {
+                prop_assert_eq!(at_once, FlowKey::default());
+            }
+        }
+
         #[test]
         fn each_field_of_the_tuple_moves_the_hash(
             (src, dst, src_port, dst_port) in any::<(u128, u128, u16, u16)>(), bit in 0_u32..16,

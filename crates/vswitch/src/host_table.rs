@@ -181,7 +181,12 @@ impl HostTable {
     /// The host with this MAC address.
     #[inline]
     pub fn by_mac(&self, mac: [u8; 6]) -> Option<NodeId> {
-        let mac = mac_bits(mac);
+        self.by_mac_bits(mac_bits(mac))
+    }
+
+    /// The same by the address as a number below 2^48.
+    #[inline]
+    pub fn by_mac_bits(&self, mac: u64) -> Option<NodeId> {
         let slot = self.by_mac[self.probe(mac)];
         if slot.mac != FREE {
             return Some(slot.host);

@@ -4,6 +4,8 @@ use topology::NodeId;
 use wire::{Error, ethertype, is_group, protocol};
 
 use crate::neighbour::{self, ANSWER_BYTES, Silence};
+use crate::spread::FlowHash;
+use crate::usual::UsualHeaders;
 use crate::{FLOOD, FlowKey, Forwarding, HostTable};
 
 /// What becomes of a frame.
@@ -21,8 +23,13 @@ pub enum Ingress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DropReason {
     /// No host has its destination address.
-    #[error("no host has the destination {}", hex(*.0))]
-    UnknownDestination([u8; 6]),
+    #[error("no host has the destination {}", hex(*mac))]
+    UnknownDestination {
+        /// The address.
+        mac: [u8; 6],
+        /// Of the frame's flow.
+        hash: FlowHash,
+    },
     /// It is for a group of stations of which none is in the fabric: bridges (IEEE 802.1Q, 8.6.3), or routers that want to know who listens to
     /// which group (RFC 4541, 2.1.1), or that are looked for.
     #[error("nobody here is in the group")]
@@ -50,6 +57,14 @@ fn hex(mac: [u8; 6]) -> String {
 /// Questions about neighbours that cannot be answered are forwarded: a host may have addresses that nobody knows of.
 #[inline]
 pub fn classify(frame: &[u8], from: NodeId, host_table: &HostTable, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
+    if let Some(headers) = UsualHeaders::read(frame).filter(|headers| !headers.is_for_group()) {
+        return headers.ingress(host_table.by_mac_bits(headers.eth_dst));
+    }
+    classify_any(frame, from, host_table, answer)
+}
+
+/// The same of any frame.
+fn classify_any(frame: &[u8], from: NodeId, host_table: &HostTable, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
     let mut key = FlowKey::default();
     if let Err(error) = key.read(frame) {
         return Ingress::Drop(error.into());
@@ -78,7 +93,7 @@ fn forward(frame: &[u8], from: NodeId, key: &FlowKey, host_table: &HostTable) ->
     match host_table.by_mac(key.eth_dst) {
         Some(to) => Ok(Forwarding { to, hash: key.hash() }),
         None if is_group(key.eth_dst) => flood(frame, from, key, host_table),
-        None => Err(DropReason::UnknownDestination(key.eth_dst)),
+        None => Err(DropReason::UnknownDestination { mac: key.eth_dst, hash: key.hash() }),
     }
 }
 
@@ -138,7 +153,7 @@ fn answer_or_forward(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{address, arp, solicitation, tcp, topology_of};
+    use crate::testing::{address, arp, solicitation, tcp, topology_of, usual_frame};
     use proptest::prelude::*;
     use std::net::Ipv6Addr;
     use topology::HostAddress;
@@ -161,8 +176,9 @@ mod tests {
 
     #[test]
     fn what_nobody_owns_is_dropped() {
-        let dropped = classified(&tcp(&address(0), &address(4), 1, 2, 0));
-        assert_eq!(dropped, Ingress::Drop(DropReason::UnknownDestination(address(4).mac)));
+        let frame = tcp(&address(0), &address(4), 1, 2, 0);
+        let (dropped, hash) = (classified(&frame), FlowKey::parse(&frame).unwrap().hash());
+        assert_eq!(dropped, Ingress::Drop(DropReason::UnknownDestination { mac: address(4).mac, hash }));
         let Ingress::Drop(reason) = dropped else { unreachable!() };
         assert_eq!(reason.to_string(), "no host has the destination 02:00:00:00:00:04");
         let group = |mac| classified(&tcp(&address(0), &HostAddress { mac, ..address(1) }, 1, 2, 0));
@@ -193,6 +209,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_decided_at_once_is_what_is_decided_field_by_field(frame in usual_frame()) {
+            let table = HostTable::new(&topology_of(2), &[]);
+            let mut answer = [0; ANSWER_BYTES];
+            let by_field = classify_any(&frame, NodeId(0), &table, &mut answer);
+            prop_assert_eq!(classify(&frame, NodeId(0), &table, &mut answer), by_field);
+        }
+
         #[test]
         fn any_bytes_are_decided(bytes in proptest::collection::vec(any::<u8>(), 0..120), ethertype in 0_usize..3) {
             classified(&bytes);

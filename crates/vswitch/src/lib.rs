@@ -31,6 +31,7 @@ mod testing;
 mod token_bucket;
 mod trace;
 mod translation;
+mod usual;
 
 pub use action::{Action, actions_in_words};
 pub use field::Field;
@@ -46,3 +47,4 @@ pub use spread::Spread;
 pub use switch::{FLOOD, Forwarding, Switch, UNKNOWN};
 pub use trace::{Hop, Trace, trace};
 pub use translation::translate;
+pub use usual::UsualHeaders;

@@ -1,6 +1,7 @@
 //! The pipeline of a switch that has no flows, and looks into packets all the same: for the tags of its VLANs.
 
 use machine::{Rebase, Span, Time};
+use wire::Error;
 
 use crate::action::Action;
 use crate::pipeline::{PacketIn, Pipeline};
@@ -10,8 +11,10 @@ use crate::pipeline::{PacketIn, Pipeline};
 pub struct NormalPipeline;
 
 impl Pipeline for NormalPipeline {
-    fn process(&mut self, _: Time, _: &PacketIn<'_>, actions: &mut Vec<Action>) {
+    fn process(&mut self, _: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) -> Result<(), Error> {
+        packet.key()?;
         actions.push(Action::Normal);
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use machine::{Rebase, Step, Time};
 use topology::{NodeId, PortId, Topology};
+use wire::Error;
 
 use crate::FlowKey;
 use crate::action::Action;
@@ -17,7 +18,10 @@ use crate::flow_table::FlowTables;
 /// set back ([`Rebase`]).
 pub trait Pipeline: fmt::Debug + Send + Rebase {
     /// A packet has come in: adds what is to be done, in order. Without an action it is dropped.
-    fn process(&mut self, now: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>);
+    ///
+    /// # Errors
+    /// If a header is malformed that every switch reads ([`FlowKey::parse`]); the packet is dropped then.
+    fn process(&mut self, now: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) -> Result<(), Error>;
 
     /// Whether a meter has dropped the packet that was processed last, or a copy of it.
     fn has_metered(&self) -> bool {
@@ -55,12 +59,20 @@ pub struct PacketIn<'a> {
     pub in_port: PortId,
     /// The network of the tunnel by which it has come in; 0 if it has come by none.
     pub tunnel: u32,
-    /// The fields by which switches spread packets.
-    pub key: &'a FlowKey,
     /// Its bytes from the destination address on, as many as there are; headers at least.
     pub headers: &'a [u8],
     /// Its length in bytes, from the destination address on, without frame check sequence.
     pub bytes: u32,
+}
+
+impl PacketIn<'_> {
+    /// The fields by which switches spread packets.
+    ///
+    /// # Errors
+    /// As [`FlowKey::parse`].
+    pub fn key(&self) -> Result<FlowKey, Error> {
+        FlowKey::parse(self.headers)
+    }
 }
 
 /// What a control machine sends.
@@ -73,8 +85,8 @@ pub struct PacketOut {
 }
 
 impl Pipeline for FlowTables {
-    fn process(&mut self, now: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) {
-        self.process_from(now, (packet.in_port, packet.tunnel), (packet.headers, packet.bytes), actions);
+    fn process(&mut self, now: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) -> Result<(), Error> {
+        self.process_from(now, (packet.in_port, packet.tunnel), (packet.headers, packet.bytes), actions)
     }
 
     fn has_metered(&self) -> bool {

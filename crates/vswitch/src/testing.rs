@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use proptest::prelude::*;
 use topology::{HostAddress, Topology};
 use wire::{
     ArpOperation, ArpRepr, EthernetRepr, Ipv4Repr, Ipv6Repr, MplsRepr, NeighbourRepr, Pseudo, TcpRepr, Timestamps,
@@ -139,4 +140,23 @@ pub fn ipv4_udp(
     let mut header = vec![0; repr.buffer_len()];
     repr.emit(&mut header);
     [ethernet(from.mac, to.mac, None, ethertype::IPV4), header, datagram].concat()
+}
+
+/// A segment or a datagram over IPv4 of which some bytes are others, and which may be cut off.
+pub fn usual_frame() -> impl Strategy<Value = Vec<u8>> {
+    let changes = proptest::collection::vec((0_usize..60, any::<u8>()), 0..3);
+    (any::<bool>(), any::<(u16, u16)>(), 0_usize..40, changes, 0_usize..120).prop_map(
+        |(is_tcp, ports, payload, changes, length)| {
+            let (a, b) = (address(1), address(2));
+            let mut frame =
+                if is_tcp { tcp(&a, &b, ports.0, ports.1, payload) } else { ipv4_udp(&a, &b, ports, 64, (0, false)) };
+            for (at, value) in changes {
+                if let Some(byte) = frame.get_mut(at) {
+                    *byte = value;
+                }
+            }
+            frame.truncate(length);
+            frame
+        },
+    )
 }

@@ -214,8 +214,8 @@ impl Worker {
                 self.edge.show_at_edge(port, now, &packet);
                 self.answer(entry, now, packet, &answer[..len]);
             }
-            Ingress::Drop(DropReason::UnknownDestination(_)) if self.may_go_to_unknown() => {
-                self.enter_to_unknown(entry, now, packet);
+            Ingress::Drop(DropReason::UnknownDestination { hash, .. }) if self.may_go_to_unknown() => {
+                self.enter_to_unknown(entry, now, packet, hash);
             }
             Ingress::Drop(reason) => {
                 if matches!(reason, DropReason::Group) {
@@ -249,11 +249,11 @@ impl Worker {
             return self.edge.pool.put(packet);
         }
         let tables = self.plan.tables();
-        let to_far_end = || Forwarding { to: tables.map.far_node(port), hash: FlowHash(0) };
+        let to_far_end = Forwarding { to: tables.map.far_node(port), hash: FlowHash(0) };
         let is_in_bond = tables.map.bond(port).is_some();
         if !self.graph.egress[port].link().is_some_and(Link::is_up) {
             // The cable is out: nobody answers, and the link counts the loss.
-            self.edge.stamp(now, &mut packet, to_far_end(), Tag::Control);
+            self.edge.stamp(now, &mut packet, to_far_end, Tag::Control);
             return self.depart_alone(entry, now, packet);
         }
         self.learn_announced(key, packet.ethernet());
@@ -267,7 +267,7 @@ impl Worker {
                 self.edge.entering.push(packet);
             }
             Ingress::Answer(len) => {
-                self.edge.stamp(now, &mut packet, to_far_end(), Tag::Control);
+                self.edge.stamp(now, &mut packet, to_far_end, Tag::Control);
                 if !is_in_bond {
                     self.edge.show_at_edge(port, now, &packet);
                 } else if let Some(copy) = self.edge.copy(&packet) {
@@ -275,14 +275,14 @@ impl Worker {
                 }
                 self.answer(entry, now, packet, &answer[..len]);
             }
-            Ingress::Drop(DropReason::UnknownDestination(_) | DropReason::Group | DropReason::Silence(_))
+            Ingress::Drop(DropReason::UnknownDestination { .. } | DropReason::Group | DropReason::Silence(_))
                 if is_in_bond =>
             {
-                self.edge.stamp(now, &mut packet, to_far_end(), Tag::Control);
+                self.edge.stamp(now, &mut packet, to_far_end, Tag::Control);
                 self.depart_alone(entry, now, packet);
             }
-            Ingress::Drop(DropReason::UnknownDestination(_)) if self.may_go_to_unknown() => {
-                self.enter_to_unknown(entry, now, packet);
+            Ingress::Drop(DropReason::UnknownDestination { hash, .. }) if self.may_go_to_unknown() => {
+                self.enter_to_unknown(entry, now, packet, hash);
             }
             Ingress::Drop(reason) => {
                 self.edge.show_at_edge(port, now, &packet);
@@ -313,7 +313,9 @@ impl Worker {
     #[cold]
     fn refuse(&mut self, host: usize, reason: DropReason) {
         match reason {
-            DropReason::UnknownDestination(_) => self.edge.refuse_of(host, |refused| &mut refused.unknown_destination),
+            DropReason::UnknownDestination { .. } => {
+                self.edge.refuse_of(host, |refused| &mut refused.unknown_destination)
+            }
             DropReason::Malformed(_) => self.edge.refuse_of(host, |refused| &mut refused.malformed),
             DropReason::Spoofed => self.edge.refuse_of(host, |refused| &mut refused.spoofed),
             // It was for routers or bridges, for somebody behind the same port, or a host asked whether its own address is free: nobody misses it.

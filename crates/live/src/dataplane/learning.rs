@@ -6,12 +6,13 @@ use machine::Time;
 use topology::{NetPort, NodeId, PortId};
 use vswitch::neighbour::ANSWER_BYTES;
 use vswitch::spread::FlowHash;
-use vswitch::{DropReason, FLOOD, FlowKey, Forwarding, Ingress, UNKNOWN, classify, without_answer};
+use vswitch::{DropReason, FLOOD, FlowKey, Forwarding, Ingress, UNKNOWN, UsualHeaders, classify, without_answer};
 use wire::EthernetPacket;
 
 use super::edge::Edge;
 use super::ingress::Entry;
 use super::plan::Plan;
+use super::poller::PortKey;
 use super::pool::Packet;
 use super::worker::Worker;
 
@@ -29,16 +30,50 @@ impl Edge {
     }
 }
 
+/// What was decided last about a frame: another one of its burst that has the same addresses goes the same way.
+#[derive(Debug)]
+pub(super) struct Lately {
+    key: PortKey,
+    now: Time,
+    addresses: [u64; 2],
+    to: Option<NodeId>,
+}
+
+impl Lately {
+    #[inline]
+    fn is_of(&self, key: PortKey, now: Time, headers: &UsualHeaders<'_>) -> bool {
+        self.addresses == [headers.eth_dst, headers.eth_src] && (self.key, self.now) == (key, now)
+    }
+}
+
 impl Worker {
     /// Decides about a frame that comes in from a host, and learns from it.
     #[inline]
     pub(super) fn classify(
-        &self,
+        &mut self,
         entry: Entry,
         now: Time,
         packet: &Packet,
         answer: &mut [u8; ANSWER_BYTES],
     ) -> Ingress {
+        let usual = UsualHeaders::read(packet.ethernet()).filter(|headers| !headers.is_for_group());
+        let Some(headers) = usual else { return self.classify_anew(entry, now, packet, answer) };
+        if let Some(lately) = self.lately.as_ref().filter(|lately| lately.is_of(entry.key, now, &headers)) {
+            return headers.ingress(lately.to);
+        }
+        let ingress = self.classify_anew(entry, now, packet, answer);
+        let to = match ingress {
+            Ingress::Forward(Forwarding { to, .. }) => Some(to),
+            Ingress::Drop(DropReason::UnknownDestination { .. }) => None,
+            Ingress::Answer(_) | Ingress::Drop(_) => return ingress,
+        };
+        let addresses = [headers.eth_dst, headers.eth_src];
+        self.lately = Some(Lately { key: entry.key, now, addresses, to });
+        ingress
+    }
+
+    /// The same of a frame of which nothing is known.
+    fn classify_anew(&self, entry: Entry, now: Time, packet: &Packet, answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
         let from = NodeId(entry.key.host as u32);
         let host_table = self.plan.host_table();
         let source = packet.source();
@@ -50,18 +85,18 @@ impl Worker {
             self.learn(entry, now, packet);
         }
         match classify(packet.ethernet(), from, host_table, answer) {
-            Ingress::Drop(DropReason::UnknownDestination(mac)) => self.find_learned(entry, now, packet, mac),
+            Ingress::Drop(DropReason::UnknownDestination { .. }) => self.find_learned(entry, now, packet),
             Ingress::Answer(len) if self.plan.tables().ports.has_vlans() => {
                 if self.hears(entry, packet, &answer[..len]) {
                     return Ingress::Answer(len);
                 }
                 match without_answer(packet.ethernet(), from, host_table) {
-                    Ingress::Drop(DropReason::UnknownDestination(mac)) => self.find_learned(entry, now, packet, mac),
+                    Ingress::Drop(DropReason::UnknownDestination { .. }) => self.find_learned(entry, now, packet),
                     ingress => ingress,
                 }
             }
             Ingress::Forward(Forwarding { to, .. }) if self.is_cut_off(entry, to) => {
-                self.find_learned(entry, now, packet, packet.destination())
+                self.find_learned(entry, now, packet)
             }
             ingress => ingress,
         }
@@ -98,18 +133,16 @@ impl Worker {
     }
 
     /// Where a frame goes that is for an address which no host of the file has.
-    fn find_learned(&self, entry: Entry, now: Time, packet: &Packet, mac: [u8; 6]) -> Ingress {
-        let vlan = self.vlan_of(entry, packet);
+    fn find_learned(&self, entry: Entry, now: Time, packet: &Packet) -> Ingress {
+        let (vlan, mac) = (self.vlan_of(entry, packet), packet.destination());
+        let hash = FlowKey::parse(packet.ethernet()).map_or(FlowHash(0), |key| key.hash());
         let found = vlan.and_then(|vlan| self.plan.macs().lookup((vlan, mac), self.edge.clock.uptime_at(now)));
         match found {
-            None => Ingress::Drop(DropReason::UnknownDestination(mac)),
+            None => Ingress::Drop(DropReason::UnknownDestination { mac, hash }),
             // It was heard last in another part of the network, which is joined with this one by what the file does not know.
-            Some(to) if !self.reaches(entry, to) => Ingress::Drop(DropReason::UnknownDestination(mac)),
+            Some(to) if !self.reaches(entry, to) => Ingress::Drop(DropReason::UnknownDestination { mac, hash }),
             Some(to) if usize::from(to) == entry.key.host => Ingress::Drop(DropReason::SamePort),
-            Some(to) => {
-                let hash = FlowKey::parse(packet.ethernet()).map_or(FlowHash(0), |key| key.hash());
-                Ingress::Forward(Forwarding { to, hash })
-            }
+            Some(to) => Ingress::Forward(Forwarding { to, hash }),
         }
     }
 
@@ -136,9 +169,7 @@ impl Worker {
     }
 
     /// What is for an address that nobody knows goes to all who may have it, or else first to a switch whose flows may be for it.
-    #[cold]
-    pub(super) fn enter_to_unknown(&mut self, entry: Entry, now: Time, mut packet: Packet) {
-        let hash = FlowKey::parse(packet.ethernet()).map_or(FlowHash(0), |key| key.hash());
+    pub(super) fn enter_to_unknown(&mut self, entry: Entry, now: Time, mut packet: Packet, hash: FlowHash) {
         if self.plan.asks_flows() {
             self.edge.stamp(now, &mut packet, Forwarding { to: UNKNOWN, hash }, Tag::None);
             // A bond, or a host with several ports, chooses where a packet leaves that is for somebody; this one leaves where it has come.

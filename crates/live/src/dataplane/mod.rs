@@ -31,6 +31,7 @@ mod renumbering;
 mod report;
 mod rstp;
 mod services;
+mod slab;
 mod tap_points;
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,7 @@ use wire::{
     EthernetPacket, EthernetPacketMut, MplsRepr, TAG_AT, VirtioNetPacket, VirtioNetRepr, mpls_at, mpls_to_pop, vlan_tag,
 };
 
+use super::slab::{Buffer, Slabs};
 use crate::tap::{VNET_HEADER, VNET_LAYOUT};
 
 /// Room in front of a frame that has come in: for sixteen tags, or six and an IP header. So large that headers stay where the processor's loads like them.
@@ -43,11 +44,11 @@ pub struct Content {
     /// How much of the buffer is in use.
     len: u32,
     /// The frame with its virtio-net header, and more room maybe, behind the headroom.
-    buffer: Box<[u8]>,
+    buffer: Buffer,
 }
 
 impl Packet {
-    fn new(capacity: usize) -> Self {
+    fn new(buffer: Buffer) -> Self {
         Self(Box::new(Content {
             forwarding: Forwarding { to: NodeId(0), hash: FlowHash(0) },
             tag: Tag::None,
@@ -57,7 +58,7 @@ impl Packet {
             tunnel: 0,
             start: HEADROOM as u32,
             len: 0,
-            buffer: vec![0; HEADROOM + capacity].into(),
+            buffer,
         }))
     }
 }
@@ -76,11 +77,13 @@ impl Content {
     }
 
     /// The frame's destination address.
+    #[inline]
     pub fn destination(&self) -> [u8; 6] {
         self.ethernet().first_chunk().copied().expect("a frame that came in has a header")
     }
 
     /// The frame's source address.
+    #[inline]
     pub fn source(&self) -> [u8; 6] {
         self.ethernet()[6..].first_chunk().copied().expect("a frame that came in has a header")
     }
@@ -256,6 +259,7 @@ pub struct Pool {
     /// How many more may be made.
     unmade: usize,
     free: Vec<Packet>,
+    slabs: Slabs,
     /// How many unused ones are kept, here, and in the depot.
     kept: usize,
     depot: Depot,
@@ -269,7 +273,8 @@ impl Pool {
     pub fn new(capacity: usize, memory: usize, depot: Depot) -> Self {
         let kept = (KEPT_BYTES / capacity).max(1);
         let total = (memory / capacity).max(1);
-        Self { capacity, memory, total, unmade: total, free: Vec::new(), kept, depot }
+        let slabs = Slabs::new(HEADROOM + capacity);
+        Self { capacity, memory, total, unmade: total, free: Vec::new(), slabs, kept, depot }
     }
 
     /// From now on buffers have `capacity` bytes, and `depot` is the one for those. Returns the unused ones of another size; those in use come back one by one.
@@ -281,6 +286,7 @@ impl Pool {
         let total = (self.memory / capacity).max(1);
         (self.capacity, self.total, self.unmade) = (capacity, total, total.saturating_sub(in_use));
         (self.kept, self.depot) = ((KEPT_BYTES / capacity).max(1), depot);
+        self.slabs = Slabs::new(HEADROOM + capacity);
         std::mem::take(&mut self.free)
     }
 
@@ -306,9 +312,19 @@ impl Pool {
         drop(depot);
         self.unmade -= self.free.len();
         self.free.pop().or_else(|| {
+            let buffer = self.slabs.cut()?;
             self.unmade -= 1;
-            Some(Packet::new(self.capacity))
+            Some(Packet::new(buffer))
         })
+    }
+
+    /// Makes so many buffers ahead, and has their memory be there.
+    pub fn warm(&mut self, buffers: usize) {
+        let made: Vec<Packet> = std::iter::from_fn(|| self.take()).take(buffers).collect();
+        self.put_all(made.into_iter().map(|mut packet| {
+            packet.clear_header();
+            packet
+        }));
     }
 
     /// Takes a buffer back. One of another size, from before the last change of the network, is given up; those beyond what bursts need are for other
@@ -386,7 +402,7 @@ mod tests {
     /// The virtio-net header says where the checksum belongs, also behind tags.
     #[test]
     fn a_frame_grows_and_shrinks_by_its_tags() {
-        let mut packet = Packet::new(200);
+        let mut packet = Pool::new(200, 200, Depot::default()).take().unwrap();
         let asks = wire::ChecksumRequest { start: 34, offset: 16 };
         let segmentation = wire::Segmentation {
             kind: wire::SegmentationKind::TcpV4,

@@ -16,10 +16,12 @@ use topology::{BondEndId, LinkId, Routes};
 use vswitch::Switch;
 
 use super::RING_FRAMES;
+use super::burst::BURST_FRAMES;
 use super::changeover::{Before, Changeover, Peers};
 use super::edge::{Edge, EdgeState, Handed, Parcel};
 use super::flight::{Due, Way};
 use super::flow_tables::{FlowAnswer, FlowQuestion};
+use super::learning::Lately;
 use super::parts::Parts;
 use super::plan::Plan;
 use super::poller::{Poller, PortKey, READY_MAX, Ready};
@@ -152,6 +154,7 @@ pub struct Worker {
     /// All that was due until then has been run.
     pub(super) done_until: Time,
     pub(super) before: Before,
+    pub(super) lately: Option<Lately>,
     inbox: Receiver<Handed>,
     /// What comes from an epoch that this worker has not begun yet.
     ahead: Option<Handed>,
@@ -196,6 +199,7 @@ impl Worker {
             awake_since: clock.now(),
             done_until: Time::ZERO,
             before: Before::Nothing,
+            lately: None,
             inbox,
             ahead: None,
             commands,
@@ -208,6 +212,7 @@ impl Worker {
     /// Forwards until it is told to stop.
     pub fn run(mut self) {
         thread_priority::raise(self.plan.is_shaped());
+        self.edge.pool.warm(BURST_FRAMES);
         let mut ready = Ready::none();
         let mut busy = Vec::with_capacity(READY_MAX);
         let mut turns = Turns::default();
@@ -356,6 +361,7 @@ impl Worker {
                 }
                 Command::Change(changeover) => {
                     self.go_over(changeover);
+                    self.lately = None;
                     then = Then::LookAnew;
                 }
                 Command::Stop => return Then::End,

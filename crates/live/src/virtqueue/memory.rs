@@ -106,6 +106,17 @@ impl Piece<'_> {
         unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(at), out.as_mut_ptr(), out.len()) };
     }
 
+    /// Copies so many bytes from the guest.
+    ///
+    /// # Panics
+    /// As [`Piece::read`].
+    #[inline]
+    pub fn take<const LEN: usize>(self, at: usize) -> [u8; LEN] {
+        assert!(at <= self.len && LEN <= self.len - at, "a piece ends before");
+        // SAFETY: as in `read`; an array of bytes is aligned anywhere.
+        unsafe { self.start.as_ptr().add(at).cast::<[u8; LEN]>().read() }
+    }
+
     /// Copies to the guest.
     ///
     /// # Panics

@@ -67,6 +67,12 @@ impl Offloads {
             }
     }
 
+    /// Whether a guest's header with these flags and this kind of segmentation leaves nothing to be done.
+    #[inline]
+    pub const fn has_nothing_undone([flags, kind]: [u8; 2]) -> bool {
+        flags & NEEDS_CHECKSUM == 0 && kind == 0
+    }
+
     /// Checks a frame of the guest behind its header, and leaves in the header only what means something to the network. Whether it may go on: it asks for
     /// nothing that was not negotiated, and for nothing outside of it.
     #[inline]
@@ -76,7 +82,7 @@ impl Offloads {
         }
         // Only the network says that a checksum is right.
         bytes[0] &= NEEDS_CHECKSUM;
-        if bytes[..2] == [0; 2] {
+        if Self::has_nothing_undone([bytes[0], bytes[1]]) {
             bytes[..VNET_HEADER].fill(0);
             return true;
         }

@@ -108,6 +108,8 @@ pub struct Ring {
     memory: Arc<GuestMemory>,
     spec: RingSpec,
     size: u16,
+    /// One less, of its own: a load of `size` with its neighbours would wait for those, which are written all the time.
+    mask: usize,
     parts: RingParts,
     /// The next chain to be looked at, and the index up to which the guest has made them available when this was looked at last.
     next_available: u16,
@@ -184,8 +186,17 @@ impl Ring {
         let size = u16::try_from(spec.size).ok().filter(|size| size.is_power_of_two() && *size <= SIZE_MAX);
         let size = size.ok_or(RingError::Size(spec.size))?;
         let parts = RingParts::find(&memory, spec)?;
-        let mut ring =
-            Self { memory, spec, size, parts, next_available: base, seen_available: base, next_used: 0, shown_used: 0 };
+        let mut ring = Self {
+            memory,
+            spec,
+            size,
+            mask: usize::from(size) - 1,
+            parts,
+            next_available: base,
+            seen_available: base,
+            next_used: 0,
+            shown_used: 0,
+        };
         let shown = ring.used_index().load(Ordering::Relaxed);
         (ring.next_used, ring.shown_used) = (u16::from_le(shown), u16::from_le(shown));
         // We hold nothing between bursts. A back end that died may have: what it had is offered again.
@@ -254,8 +265,8 @@ impl Ring {
     /// The head of the chain at `ahead` of the next one, which is available.
     #[inline]
     pub fn head(&self, ahead: u16) -> u16 {
-        let at = self.next_available.wrapping_add(ahead) & (self.size - 1);
-        u16::from_le(self.available_half(4 + 2 * usize::from(at)).load(Ordering::Relaxed))
+        let at = usize::from(self.next_available.wrapping_add(ahead)) & self.mask;
+        u16::from_le(self.available_half(4 + 2 * at).load(Ordering::Relaxed))
     }
 
     /// Copies a descriptor.
@@ -303,11 +314,20 @@ impl Ring {
     /// Writes the element at `ahead` of the next one that is used: the chain's head, and how many bytes were written to it.
     #[inline]
     pub fn write_used(&mut self, ahead: u16, head: u16, written: u32) {
-        let at = self.next_used.wrapping_add(ahead) & (self.size - 1);
+        let at = usize::from(self.next_used.wrapping_add(ahead)) & self.mask;
         let element = (u64::from(written) << 32 | u64::from(head)).to_le();
         // SAFETY: the used part has `size` elements of eight bytes behind its first four, is aligned to four, and is mapped as long as the ring has its
         // memory. The guest may write there, too, and harms only itself.
-        unsafe { self.parts.used.add(4 + 8 * usize::from(at)).cast::<u64>().write_unaligned(element) };
+        unsafe { self.parts.used.add(4 + 8 * at).cast::<u64>().write_unaligned(element) };
+    }
+
+    /// The descriptor of this index will be read, if there is one.
+    #[inline]
+    pub fn prefetch_descriptor(&self, index: u16) {
+        if index < self.size {
+            // SAFETY: a descriptor of the table, as in `descriptor`.
+            prefetch::to_read(unsafe { self.parts.descriptors.add(DESCRIPTOR as usize * usize::from(index)) });
+        }
     }
 
     /// The next so many elements will be written.
@@ -315,9 +335,9 @@ impl Ring {
     pub fn prefetch_used(&self, elements: u16) {
         // Eight are in a line.
         for ahead in (0..elements).step_by(8) {
-            let at = self.next_used.wrapping_add(ahead) & (self.size - 1);
+            let at = usize::from(self.next_used.wrapping_add(ahead)) & self.mask;
             // SAFETY: an element of the used part, as in `write_used`.
-            prefetch::to_write(unsafe { self.parts.used.add(4 + 8 * usize::from(at)) });
+            prefetch::to_write(unsafe { self.parts.used.add(4 + 8 * at) });
         }
     }
 

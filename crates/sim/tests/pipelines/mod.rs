@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use machine::{Rebase, Span, Step, Time};
 use topology::{HostAddress, NodeId, PortId, Topology};
 use vswitch::{Action, Field, PacketIn, PacketOut, Pipeline, Pipelines};
-use wire::{EthernetRepr, LLDP_NEAREST_BRIDGE, LldpRepr, ethertype};
+use wire::{Error, EthernetRepr, LLDP_NEAREST_BRIDGE, LldpRepr, ethertype};
 
 /// The client of the virtual server.
 pub const CLIENT: NodeId = NodeId(0);
@@ -53,8 +53,8 @@ impl Rebase for Translator {
 }
 
 impl Pipeline for Translator {
-    fn process(&mut self, _: Time, PacketIn { key, .. }: &PacketIn<'_>, actions: &mut Vec<Action>) {
-        let [own, server] = &self.of;
+    fn process(&mut self, _: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let ([own, server], key) = (&self.of, packet.key()?);
         let ip = |host: &HostAddress| u128::from(host.ipv4.to_bits());
         if key.ethertype == ethertype::IPV4 && (key.dst, key.dst_port) == (ip(own), VIRTUAL_PORT) {
             actions.extend([
@@ -75,6 +75,7 @@ impl Pipeline for Translator {
         } else {
             actions.push(Action::Normal);
         }
+        Ok(())
     }
 }
 
@@ -129,12 +130,14 @@ impl Rebase for Greeter {
 }
 
 impl Pipeline for Greeter {
-    fn process(&mut self, _: Time, PacketIn { key, in_port, .. }: &PacketIn<'_>, actions: &mut Vec<Action>) {
-        if key.ethertype == ethertype::LLDP {
+    fn process(&mut self, _: Time, packet: &PacketIn<'_>, actions: &mut Vec<Action>) -> Result<(), Error> {
+        let in_port = packet.in_port;
+        if packet.key()?.ethertype == ethertype::LLDP {
             actions.push(Action::Controller);
-        } else if !self.to_switches.contains(in_port) || self.heard.contains(in_port) {
+        } else if !self.to_switches.contains(&in_port) || self.heard.contains(&in_port) {
             actions.push(Action::Normal);
         }
+        Ok(())
     }
 
     fn packet_in(&mut self, _: Time, in_port: PortId, _: &[u8]) {
@@ -161,8 +164,9 @@ pub fn circling() -> Pipelines {
     }
 
     impl Pipeline for Second {
-        fn process(&mut self, _: Time, _: &PacketIn<'_>, actions: &mut Vec<Action>) {
+        fn process(&mut self, _: Time, _: &PacketIn<'_>, actions: &mut Vec<Action>) -> Result<(), Error> {
             actions.push(Action::Output(PortId(1)));
+            Ok(())
         }
     }
     Pipelines::new(|_, _| Some(Box::new(Second)))

@@ -1,13 +1,14 @@
 //! What has been decided about packets, in front of the tables: packets that are alike are decided about once.
 //!
 //! The first cache knows single flows, by all that is known of their packets. Behind it are *megaflows*: each decision with the bits that it depends on, so that it
-//! holds for all packets that agree in those. A change of the tables makes none of them wrong at once: each is decided about anew when a packet comes to it, and
+//! holds for all packets that agree in those. In front of both stands, for each port, the megaflow that was found last: who sends a burst mostly sends what is decided about alike,
+//! be it of ever so many flows. A change of the tables makes none of them wrong at once: each is decided about anew when a packet comes to it, and
 //! stays if it has come out the same.
 
 use serde::{Deserialize, Serialize};
 
 use super::classifier::Classifier;
-use super::key::Key;
+use super::key::{Key, Slot, WORDS};
 use super::matching::Match;
 use super::walk::{Decision, Inquiry};
 use crate::action::Action;
@@ -26,6 +27,13 @@ const MEGAFLOWS_MAX: usize = 1 << 17;
 /// Masks that megaflows may have: each is a look-up for a packet that is new. Whoever sends packets that each need another mask empties the cache, and makes it no
 /// slower than that.
 const MASKS_MAX: usize = 128;
+
+/// Ports whose last megaflow is known; others share with them. A power of two.
+const LATELY: usize = 8;
+/// What was found last is looked at first as long as so many packets more have agreed with it than have not, of the last ones.
+const LUCK_MAX: u8 = 15;
+/// While it is not, one packet in so many tries.
+const TRIES: u8 = 32;
 
 /// What caches have counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,12 +58,30 @@ pub struct CacheCounters {
 #[derive(Debug)]
 struct Megaflow {
     matching: Match,
+    /// The words of its mask in which there is something, a bit each.
+    words: u16,
     decision: Decision,
     /// As of which state of the tables; 0: nothing is here.
     epoch: u64,
     /// No other one has had this number.
     serial: u64,
     is_used: bool,
+}
+
+impl Megaflow {
+    /// Whether a packet agrees. Word by word: a key was written so just before, and the processor waits for what it reads in other pieces.
+    #[inline]
+    fn is_of(&self, packet: &Key) -> bool {
+        let Match { key, mask } = &self.matching;
+        let (mut words, mut differ) = (self.words, 0);
+        while words != 0 {
+            // There are no more bits than words.
+            let word = words.trailing_zeros() as usize % WORDS;
+            words &= words - 1;
+            differ |= packet.0[word] & mask.0[word] ^ key.0[word];
+        }
+        differ == 0
+    }
 }
 
 /// A flow in the first cache: all of its key, and the number of its megaflow.
@@ -93,9 +119,47 @@ pub struct Cache {
     /// What is decided about now.
     scratch: Decision,
     seed: u64,
+    lately: Lately,
     /// How many flows have found no room in the first cache.
     refused: u32,
     counters: CacheCounters,
+}
+
+/// The megaflow of the last packet of each port.
+#[derive(Debug, Default)]
+struct Lately {
+    places: [u32; LATELY],
+    /// How many more packets have agreed with it than have not.
+    luck: u8,
+    /// Packets that have not tried.
+    untried: u8,
+}
+
+impl Lately {
+    /// The last megaflow of a packet's port, if it is worth a look.
+    #[inline]
+    fn get(&mut self, key: &Key) -> Option<u32> {
+        if self.luck == 0 {
+            self.untried += 1;
+            if self.untried < TRIES {
+                return None;
+            }
+            self.untried = 0;
+        }
+        Some(self.places[place(key)])
+    }
+
+    /// Whether that was it.
+    #[inline]
+    fn learn(&mut self, is_it: bool) {
+        self.luck = if is_it { (self.luck + 1).min(LUCK_MAX) } else { self.luck.saturating_sub(1) };
+    }
+}
+
+/// Where the last megaflow of a packet's port stands.
+#[inline]
+const fn place(key: &Key) -> usize {
+    key.get(Slot::IN_PORT) as usize & (LATELY - 1)
 }
 
 impl Cache {
@@ -117,6 +181,15 @@ impl Cache {
     /// What is decided about a packet with this key. `decide` goes through the tables if nobody knows.
     #[inline]
     pub fn find(&mut self, key: &Key, decide: impl FnOnce(&mut Decision)) -> Cached<'_> {
+        if let Some(lately) = self.lately.get(key) {
+            let found = self.megaflows.get(lately as usize);
+            let is_it = found.is_some_and(|it| it.epoch == self.epoch && it.is_of(key));
+            self.lately.learn(is_it);
+            if is_it {
+                self.counters.megaflow_hits += 1;
+                return self.cached(lately);
+            }
+        }
         let hash = key.hash(self.seed);
         let first = hash as usize & (FLOWS - 1) & !(WAYS - 1);
         let (epoch, megaflows) = (self.epoch, &self.megaflows);
@@ -140,6 +213,13 @@ impl Cache {
             }
             megaflow
         };
+        self.lately.places[place(key)] = megaflow;
+        self.cached(megaflow)
+    }
+
+    /// What a megaflow says.
+    #[inline]
+    fn cached(&mut self, megaflow: u32) -> Cached<'_> {
         let Megaflow { decision, is_used, .. } = &mut self.megaflows[megaflow as usize];
         *is_used = true;
         let Decision { actions, inquiries, entries, counted, is_too_long, .. } = &*decision;
@@ -186,7 +266,7 @@ impl Cache {
             Some(id) => id,
             None if self.megaflows.len() < MEGAFLOWS_MAX => {
                 let decision = Decision::default();
-                self.megaflows.push(Megaflow { matching, decision, epoch: 0, serial: 0, is_used: false });
+                self.megaflows.push(Megaflow { matching, words: 0, decision, epoch: 0, serial: 0, is_used: false });
                 self.megaflows.len() as u32 - 1
             }
             None => self.make_room(),
@@ -194,6 +274,7 @@ impl Cache {
         self.serial += 1;
         let megaflow = &mut self.megaflows[id as usize];
         (megaflow.matching, megaflow.is_used) = (matching, true);
+        megaflow.words = matching.mask.words();
         (megaflow.epoch, megaflow.serial) = (self.epoch, self.serial);
         std::mem::swap(&mut megaflow.decision, decision);
         let Some(classifier) = &mut self.classifier else { return id };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use machine::{Rebase, Span, Time};
 use topology::PortId;
+use wire::Error;
 
 use super::actions::{FlowAction, Instructions};
 use super::cache::{Cache, CacheCounters, Cached};
@@ -122,27 +123,36 @@ impl FlowTables {
         Ok(tables)
     }
 
-    /// A packet of so many bytes has come in by this port. Adds what is to be done; without any action it is dropped. Headers that are malformed have none.
-    pub fn process(&mut self, now: Time, in_port: PortId, packet: (&[u8], u32), actions: &mut Vec<Action>) {
-        self.process_from(now, (in_port, 0), packet, actions);
+    /// A packet of so many bytes has come in by this port. Adds what is to be done; without any action it is dropped.
+    ///
+    /// # Errors
+    /// If its headers are malformed: it met no entry.
+    pub fn process(
+        &mut self,
+        now: Time,
+        in_port: PortId,
+        packet: (&[u8], u32),
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Error> {
+        self.process_from(now, (in_port, 0), packet, actions)
     }
 
     /// [`FlowTables::process`] of a packet that has come by this network of a tunnel, or by none (0).
+    ///
+    /// # Errors
+    /// As that.
     pub fn process_from(
         &mut self,
         now: Time,
         (in_port, tunnel): (PortId, u32),
         (headers, bytes): (&[u8], u32),
         actions: &mut Vec<Action>,
-    ) {
+    ) -> Result<(), Error> {
         self.has_metered = false;
         let mut key = Key::default();
-        if key.read(in_port.0, headers).is_err() {
-            return;
-        }
+        key.read(in_port.0, headers)?;
         key.set(Slot::TUN_ID, u64::from(tunnel));
-        let mut stacks = std::mem::take(&mut self.stacks);
-        let has_inquiries = self.decide((now, bytes), &key, |decision| {
+        let has_inquiries = self.decide((now, bytes), &key, |decision, stacks| {
             if decision.inquiries.is_empty() {
                 actions.extend_from_slice(decision.actions);
                 return false;
@@ -151,15 +161,16 @@ impl FlowTables {
             true
         });
         if has_inquiries {
-            let before = actions.len();
+            let (before, mut stacks) = (actions.len(), std::mem::take(&mut self.stacks));
             let mut packet = OnItsWay { tables: self, now, bytes };
             if !Run::new(&mut packet, Some(headers), &mut stacks, actions).carry_out(&key) {
                 actions.truncate(before);
                 self.too_long += 1;
             }
             stacks.clear();
+            self.stacks = stacks;
         }
-        self.stacks = stacks;
+        Ok(())
     }
 
     /// Whether a meter has dropped the packet that was processed last, or a copy of it.
@@ -167,10 +178,17 @@ impl FlowTables {
         self.has_metered
     }
 
-    /// Decides about a packet, and counts it.
+    /// Decides about a packet, and counts it; `take` may keep what is to be carried out.
     #[inline]
-    fn decide<T>(&mut self, (now, bytes): (Time, u32), key: &Key, take: impl FnOnce(&Cached<'_>) -> T) -> T {
-        let Self { cache, frozen, tables, entries, groups, group_counters, ports, seeds, down, too_long, .. } = self;
+    fn decide<T>(
+        &mut self,
+        (now, bytes): (Time, u32),
+        key: &Key,
+        take: impl FnOnce(&Cached<'_>, &mut Stacks) -> T,
+    ) -> T {
+        let Self {
+            cache, frozen, tables, entries, groups, group_counters, ports, seeds, down, too_long, stacks, ..
+        } = self;
         let seed = seeds.choices;
         let decision = cache.find(key, |decision| {
             let instructions = |entry: u32| Some(&entries[entry as usize].as_ref()?.flow.instructions);
@@ -186,7 +204,7 @@ impl FlowTables {
             }
         }
         group_counters.count(decision.counted, bytes);
-        take(&decision)
+        take(&decision, stacks)
     }
 
     /// Looks a packet up, past the caches; nothing is counted.
@@ -584,7 +602,7 @@ struct OnItsWay<'a> {
 
 impl Pass for OnItsWay<'_> {
     fn decide(&mut self, key: &Key, stacks: &mut Stacks) {
-        self.tables.decide((self.now, self.bytes), key, |decision| stacks.add(decision.actions, decision.inquiries));
+        self.tables.decide((self.now, self.bytes), key, |decision, _| stacks.add(decision.actions, decision.inquiries));
     }
 
     fn track(&mut self, segment: &Segment, request: &Request) -> Tracked {

@@ -27,7 +27,7 @@ fn tables(flows: &[&str]) -> FlowTables {
 
 fn process(tables: &mut FlowTables, in_port: u16, frame: &[u8]) -> Vec<Action> {
     let mut actions = Vec::new();
-    tables.process(at(1), PortId(in_port), (frame, frame.len() as u32), &mut actions);
+    tables.process(at(1), PortId(in_port), (frame, frame.len() as u32), &mut actions).unwrap();
     actions
 }
 
@@ -228,7 +228,7 @@ proptest! {
             anew.change(now, &TableChange::Add(Arc::new(flow("table=9,actions=drop")))).unwrap();
             let mut said = [Vec::new(), Vec::new()];
             for (tables, said) in [&mut cached, &mut anew].into_iter().zip(&mut said) {
-                tables.process(now, PortId(in_port), (&frame, frame.len() as u32), said);
+                tables.process(now, PortId(in_port), (&frame, frame.len() as u32), said).unwrap();
             }
             prop_assert_eq!(&said[0], &said[1]);
         }

@@ -33,7 +33,7 @@ fn tables(flows: &[&str]) -> FlowTables {
 /// What leaves, by which port, when this comes in.
 fn leaves(tables: &mut FlowTables, mut frame: Vec<u8>) -> Vec<(u16, Vec<u8>)> {
     let (mut actions, mut out) = (Vec::new(), Vec::new());
-    tables.process(Time::ZERO, PortId(0), (&frame, frame.len() as u32), &mut actions);
+    tables.process(Time::ZERO, PortId(0), (&frame, frame.len() as u32), &mut actions).unwrap();
     for action in actions {
         match action {
             Action::Set(field) => field.write(&mut frame, Coverage::Complete).unwrap(),
@@ -168,7 +168,7 @@ fn networks_of_tunnels_are_matched_and_written() {
     let frame = bytes(&format!("{ADDRESSES} 0800 {DATAGRAM}"));
     let mut from = |vni| {
         let mut actions = Vec::new();
-        tables.process_from(Time::ZERO, (PortId(0), vni), (&frame, frame.len() as u32), &mut actions);
+        tables.process_from(Time::ZERO, (PortId(0), vni), (&frame, frame.len() as u32), &mut actions).unwrap();
         actions
     };
     let (to, port) = (|vni| Action::Set(Field::TunnelId(vni)), |port| Action::Output(PortId(port)));
