@@ -80,7 +80,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut twice = [Vec::new(), Vec::new()];
     for actions in &mut twice {
         let headers = frame.get(1..).unwrap_or_default();
-        tables.process(Time::ZERO, PortId(0), (headers, headers.len() as u32), actions);
+        let _ = tables.process(Time::ZERO, PortId(0), (headers, headers.len() as u32), actions);
     }
     // A packet may answer itself, or use up what a meter lets pass, if a flow has it do so.
     if tables.conntrack().is_none() && tables.meters(Time::ZERO).is_empty() {

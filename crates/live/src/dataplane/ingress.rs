@@ -314,7 +314,7 @@ impl Worker {
     fn refuse(&mut self, host: usize, reason: DropReason) {
         match reason {
             DropReason::UnknownDestination { .. } => {
-                self.edge.refuse_of(host, |refused| &mut refused.unknown_destination)
+                self.edge.refuse_of(host, |refused| &mut refused.unknown_destination);
             }
             DropReason::Malformed(_) => self.edge.refuse_of(host, |refused| &mut refused.malformed),
             DropReason::Spoofed => self.edge.refuse_of(host, |refused| &mut refused.spoofed),
