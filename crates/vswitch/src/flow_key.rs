@@ -172,9 +172,22 @@ impl FlowKey {
     }
 }
 
+impl UsualHeaders<'_> {
+    /// As [`FlowKey::hash`].
+    #[inline]
+    pub fn hash(&self) -> FlowHash {
+        let ends = if self.src | self.dst == 0 {
+            (self.eth_src.into(), self.eth_dst.into())
+        } else {
+            (self.src.into(), self.dst.into())
+        };
+        hash_of_tuple(ethertype::IPV4, self.protocol, self.ports, ends)
+    }
+}
+
 /// The hash of a flow between these ends; the source port is in the upper half of the ports.
 #[inline]
-pub fn hash_of_tuple(ethertype: u16, protocol: u8, ports: u32, (src, dst): (u128, u128)) -> FlowHash {
+fn hash_of_tuple(ethertype: u16, protocol: u8, ports: u32, (src, dst): (u128, u128)) -> FlowHash {
     // Each word is spread by a multiplication of its own, so that the processor can do them side by side.
     let tuple = fold(u64::from(ports) | u64::from(protocol) << 32 | u64::from(ethertype) << 40, KEYS[0]);
     let src = fold(src as u64 ^ KEYS[1], (src >> 64) as u64 ^ KEYS[2]);

@@ -3,6 +3,7 @@
 use topology::NodeId;
 use wire::{Error, ethertype, is_group, protocol};
 
+use crate::flow_key::mac_of;
 use crate::neighbour::{self, ANSWER_BYTES, Silence};
 use crate::spread::FlowHash;
 use crate::usual::UsualHeaders;
@@ -61,6 +62,18 @@ pub fn classify(frame: &[u8], from: NodeId, host_table: &HostTable, answer: &mut
         return headers.ingress(host_table.by_mac_bits(headers.eth_dst));
     }
     classify_any(frame, from, host_table, answer)
+}
+
+impl UsualHeaders<'_> {
+    /// What becomes of a frame that is for no group, if this host has its destination address or nobody has.
+    #[inline]
+    pub fn ingress(&self, to: Option<NodeId>) -> Ingress {
+        let hash = self.hash();
+        match to {
+            Some(to) => Ingress::Forward(Forwarding { to, hash }),
+            None => Ingress::Drop(DropReason::UnknownDestination { mac: mac_of(self.eth_dst), hash }),
+        }
+    }
 }
 
 /// The same of any frame.

@@ -2,13 +2,7 @@
 //!
 //! They stand at fixed places, so that few loads read all of them, and what is made of them stays in registers. Field by field, as any packet can be read, takes several times as long.
 
-use topology::NodeId;
 use wire::{ethertype, protocol};
-
-use crate::flow_key::{hash_of_tuple, mac_of};
-use crate::ingress::{DropReason, Ingress};
-use crate::spread::FlowHash;
-use crate::switch::Forwarding;
 
 /// Of Ethernet's header, and of IPv4's without options: bytes.
 const ETHERNET: usize = 14;
@@ -75,27 +69,6 @@ impl<'a> UsualHeaders<'a> {
     pub const fn is_for_group(&self) -> bool {
         self.eth_dst >> 40 & 1 == 1
     }
-
-    /// As [`crate::FlowKey::hash`].
-    #[inline]
-    pub fn hash(&self) -> FlowHash {
-        let ends = if self.src | self.dst == 0 {
-            (self.eth_src.into(), self.eth_dst.into())
-        } else {
-            (self.src.into(), self.dst.into())
-        };
-        hash_of_tuple(ethertype::IPV4, self.protocol, self.ports, ends)
-    }
-
-    /// What becomes of a frame that is for no group, if this host has its destination address or nobody has.
-    #[inline]
-    pub fn ingress(&self, to: Option<NodeId>) -> Ingress {
-        let hash = self.hash();
-        match to {
-            Some(to) => Ingress::Forward(Forwarding { to, hash }),
-            None => Ingress::Drop(DropReason::UnknownDestination { mac: mac_of(self.eth_dst), hash }),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -108,7 +81,7 @@ mod tests {
         let (a, b) = (address(1), address(2));
         let segment = tcp(&a, &b, 1, 2, 10);
         let headers = UsualHeaders::read(&segment).unwrap();
-        assert_eq!((headers.ports, headers.upper.len()), (0x1_0002, 30));
+        assert_eq!((headers.ports, headers.upper.len()), (0x1_0002, 42));
         assert!(UsualHeaders::read(&ipv4_udp(&a, &b, (1, 2), 64, (0, false))).is_some());
         assert_eq!(UsualHeaders::read(&ipv4_udp(&a, &b, (1, 2), 64, (0, true))), None);
         assert_eq!(UsualHeaders::read(&segment[..segment.len() - 1]), None, "it is cut off");
