@@ -236,7 +236,7 @@ keys! {
     };
     /// The share of packets that is lost on the way, at random and each by itself, as `loss random` of tc-netem(8). None when not given.
     "loss" => loss: Percent, EveryLink, |spec, ppb| spec.loss_ppb = ppb, |spec| given(spec.loss_ppb), vary {
-        /// The share of packets that every link loses at random.
+        /// The share of packets that every link loses at random, also those that have one of their own.
         "links.loss" => #[serde(rename = "link-loss")] Loss(u32)
     };
     /// By how much the delay of a packet is shorter or longer at most, at random, as `delay TIME JITTER` of tc-netem(8). No packet arrives before it was sent, and

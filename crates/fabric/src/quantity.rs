@@ -279,6 +279,17 @@ impl WrittenBack for Percent {
     }
 }
 
+/// What else a number below one may have been meant for, where shares are in per cent.
+fn in_percent(text: &str) -> String {
+    match text.trim().parse::<f64>() {
+        Ok(share) if share > 0.0 && share < 1.0 => {
+            let percent = format!("{:.6}", share * 100.0);
+            format!(", or `{}%` if it is meant as a share of one", percent.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => String::new(),
+    }
+}
+
 /// Reads a number with a unit; tells apart what can be wrong with it.
 pub(crate) fn quantity<T>(
     node: &Node,
@@ -303,7 +314,9 @@ pub(crate) fn quantity<T>(
             let meant = units::meant(text, units).filter(|meant| parse(meant).is_ok());
             let hint = match (meant, units) {
                 // There is but one unit.
-                (None, [only]) if unit.is_empty() => format!("write `{}{only}`", shown(text.trim())),
+                (None, [only]) if unit.is_empty() => {
+                    format!("write `{}{only}`{}", shown(text.trim()), in_percent(text))
+                }
                 (None, _) => format!("the units are {}", units.join(", ")),
                 (Some(meant), _) => format!("write `{}`; the units are {}", shown(&meant), units.join(", ")),
             };

@@ -105,6 +105,18 @@ fn a_guest_that_talks_nonsense_is_cut_off_with_a_reason_until_the_next_one_comes
 }
 
 #[test]
+fn a_guest_whose_chains_are_no_frames_harms_nobody_where_switches_speak_rstp() {
+    let Some(guests) = Guests::new() else { return };
+    let network = guests.bed.up("guests", &format!("{}switches: {{ s1: {{ rstp: true }} }}\n", guests.text));
+    let (mut one, mut two) = (guests.attach(1), guests.attach(2));
+    for _ in 0..1_000 {
+        one.send(&[]);
+    }
+    exchange((1, &mut one), (2, &mut two), 1);
+    assert_eq!(fault(&network, "vm1"), None);
+}
+
+#[test]
 fn guests_stay_attached_while_the_network_changes_and_links_may_have_rates() {
     let Some(guests) = Guests::new() else { return };
     let network = guests.bed.up("guests", &guests.text);

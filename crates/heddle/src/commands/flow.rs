@@ -192,6 +192,12 @@ fn change(
             "note: {switch} forwards nothing by its routes any more: the entry that does is gone as well (hint: heddle flow add {switch} priority=0,actions=NORMAL)"
         );
     }
+    let is_for_controller = |text: &String| text.to_ascii_lowercase().contains("controller");
+    if matches!(command.0, FlowCommand::Add | FlowCommand::Modify) && texts.iter().any(is_for_controller) {
+        eprintln!(
+            "note: no controller listens at {switch}: what is for it is seen by nobody (`heddle capture` and `heddle trace` show packets)"
+        );
+    }
     let (what, done) = match command.0 {
         FlowCommand::Add => ("flow", "added"),
         FlowCommand::Modify => ("flow", "changed"),

@@ -36,6 +36,10 @@ const POLL: Duration = Duration::from_millis(20);
 /// What is read of a program's output at most, bytes. A report of 128 streams has 100,000.
 const OUTPUT_BYTES_MAX: u64 = 4 << 20;
 
+/// Why it may fail though packets pass.
+const LOSSES: &str = "iperf3 agrees on its run by TCP, over the same links, before and after: where they lose packets (`heddle show links`) that may take long or fail, and comes off at another try; \
+    `heddle run` measures losses without it";
+
 /// Measures, and prints what came of it.
 pub fn iperf(args: &Iperf, format: Format) -> Result<Ending, Report> {
     let instance = connect(&running(args.network.name.as_deref(), "`heddle iperf --name NETWORK ..`")?)?;
@@ -59,7 +63,7 @@ pub fn iperf(args: &Iperf, format: Format) -> Result<Ending, Report> {
     let outcome = Outcome::read(args, &client.output()).map_err(|error| {
         let links = instance.counters().map(|counters| counters.links).unwrap_or_default();
         match severed::reasons(topology, fabric.rerouting, &links, &[from, to]).as_slice() {
-            [] => error,
+            [] => miette!(help = LOSSES, "{error}"),
             why => miette!("{error}; {}", why.join("; ")),
         }
     })?;
@@ -154,7 +158,7 @@ impl Program {
                 return Err(explain(live::Error::Gone));
             }
             if Instant::now() > deadline {
-                return Err(miette!("iperf3 has not ended in time"));
+                return Err(miette!(help = LOSSES, "iperf3 has not ended in time"));
             }
             std::thread::sleep(POLL);
         }

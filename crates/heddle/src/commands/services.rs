@@ -272,15 +272,18 @@ pub fn service(args: &Service, format: Format) -> Result<(), Report> {
     };
     instance.change_server(&at.service, &at.server, change).map_err(explain)?;
     let services = instance.counters().map_err(explain)?.services;
-    let servers = services.iter().filter(|service| service.service == at.service).flat_map(|it| &it.servers);
-    let mut servers = servers.filter(|server| server.server == at.server);
-    let now = servers.next().cloned().unwrap_or_default();
+    let service = services.iter().find(|service| service.service == at.service);
+    let mut servers = service.into_iter().flat_map(|service| &service.servers);
+    let now = servers.find(|server| server.server == at.server).cloned().unwrap_or_default();
     let state = now.out.as_deref().unwrap_or("up");
-    if let Some(words) = services.iter().find(|service| service.service == at.service).and_then(nobody_serves) {
+    if let Some(words) = service.and_then(nobody_serves) {
         eprintln!("{words}");
     }
     match format {
-        Format::Table => put(&format!("{}: {} {}\n", at.service, at.server, stands(change, &now))),
+        Format::Table => {
+            let unheeded = service.map_or_else(String::new, |service| unheeded(change, &service.scheduler));
+            put(&format!("{}: {} {}{unheeded}\n", at.service, at.server, stands(change, &now)))
+        }
         Format::Json => {
             print_json(&json!({ "service": at.service, "server": at.server, "state": state, "weight": now.weight }))
         }
@@ -304,6 +307,19 @@ fn nobody_serves(service: &ServiceStatus) -> Option<String> {
     };
     let all: Vec<String> = service.servers.iter().map(why).collect();
     Some(format!("No server of `{}` gets connections now ({}): new ones are refused", service.service, all.join(", ")))
+}
+
+/// That a service's scheduler does not look at a weight, of those that give all servers the same.
+fn unheeded(change: ServerChange, scheduler: &str) -> String {
+    let heeds = match scheduler {
+        "rr" => "wrr",
+        "lc" => "wlc",
+        _ => return String::new(),
+    };
+    match change {
+        ServerChange::Weight(1..) => format!("; `{scheduler}` gives all servers the same, `{heeds}` looks at weights"),
+        _ => String::new(),
+    }
 }
 
 /// How a server stands after a change, in words. What has been asked for need not be all that it takes.
@@ -331,6 +347,16 @@ mod tests {
     use live::control::HealthStatus;
 
     use super::*;
+
+    #[test]
+    fn who_looks_at_no_weights_is_said() {
+        assert_eq!(
+            unheeded(ServerChange::Weight(5), "rr"),
+            "; `rr` gives all servers the same, `wrr` looks at weights"
+        );
+        assert_eq!(unheeded(ServerChange::Weight(0), "rr"), "", "nobody gives one without weight anything");
+        assert_eq!(unheeded(ServerChange::Weight(5), "wrr") + &unheeded(ServerChange::Drain(true), "rr"), "");
+    }
 
     #[test]
     fn a_server_whose_program_begins_is_starting() {

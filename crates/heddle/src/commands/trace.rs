@@ -273,7 +273,12 @@ impl Known {
 
     /// The packet as tables of flows are asked about it: with what a router has written into it.
     fn packet(&self, written: &str, fields: &Match) -> String {
-        let Some(Routed { dl_src, dl_dst, nw_ttl, .. }) = &self.routed else { return written.to_owned() };
+        let is_ip = matches!(self.key.ethertype, ethertype::IPV4 | ethertype::IPV6);
+        let Some(Routed { dl_src, dl_dst, nw_ttl, .. }) = &self.routed else {
+            // As its way from here has it, and as hosts send it.
+            let ttl = if is_ip && !written.contains("ttl") { format!(",nw_ttl={HOP_LIMIT}") } else { String::new() };
+            return format!("{written}{ttl}");
+        };
         let mut packet = format!("{written},dl_dst={dl_dst}");
         if fields.reversed().destination().0.is_none() {
             let _ = write!(packet, ",dl_src={dl_src}");

@@ -12,19 +12,11 @@ use super::edge::Edge;
 use super::plan::Plan;
 use super::pool::Packet;
 use crate::control::{ChainCounters, ChainHop, HopCount};
-use crate::tap::VNET_HEADER;
-
-/// What the shortest frame has that can be looked at: an Ethernet header.
-const HEADER: usize = 14;
 
 impl Edge {
-    /// Decides about a frame that a function has sent: its port says where it goes next. It is returned if it is none.
+    /// Decides about a frame that a function has sent: its port says where it goes next.
     #[inline]
-    pub(super) fn enter_from_function(&mut self, host: usize, now: Time, mut packet: Packet) -> Result<(), Packet> {
-        let bytes = packet.bytes().len();
-        if bytes < VNET_HEADER + HEADER || bytes > self.plan.frame_limit() {
-            return Err(packet);
-        }
+    pub(super) fn enter_from_function(&mut self, host: usize, now: Time, mut packet: Packet) {
         let frame = packet.ethernet();
         // Nobody's packets through a chain are for a group.
         let to = if frame.first_chunk().is_some_and(|to| is_group(*to)) { FLOOD } else { NodeId(host as u32) };
@@ -32,7 +24,6 @@ impl Edge {
         let hash = key.map_or(FlowHash(0), |key| key.hash());
         self.stamp(now, &mut packet, Forwarding { to, hash }, Tag::None);
         self.entering.push(packet);
-        Ok(())
     }
 
     /// Says in the log that a function has gone down, or is back.

@@ -21,6 +21,9 @@ use crate::tap::VNET_HEADER;
 /// Bytes read from one port before the next one has its turn.
 const TURN_BYTES: u64 = 256 << 10;
 
+/// A virtio-net header and an Ethernet header: there is no shorter frame.
+const SHORTEST: usize = VNET_HEADER + 14;
+
 /// Where frames of one burst come in.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
@@ -169,9 +172,14 @@ impl Worker {
     #[inline]
     fn enter(&mut self, entry: Entry, now: Time, mut packet: Packet) {
         let Entry { key, port, is_device, is_function } = entry;
+        // Whatever a port gives, what is behind this has an Ethernet header.
+        if !(SHORTEST..=self.plan.frame_limit()).contains(&packet.bytes().len()) {
+            self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
+            return self.edge.pool.put(packet);
+        }
         if self.plan.tables().ports.has_bridges() && !is_function {
             if packet.ethernet().starts_with(&BRIDGE_GROUP) {
-                return self.enter_bpdu(entry, now, packet);
+                return self.enter_bpdu(now, packet);
             }
             // What bonds and others say to their neighbour is for the port itself, whatever RSTP says of it.
             if !is_for_bridges(packet.destination())
@@ -184,19 +192,10 @@ impl Worker {
             }
         }
         if is_function {
-            if let Err(packet) = self.edge.enter_from_function(key.host, now, packet) {
-                self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
-                self.edge.pool.put(packet);
-            }
-            return;
+            return self.edge.enter_from_function(key.host, now, packet);
         }
         if is_device {
             return self.enter_by_device(entry, now, packet);
-        }
-        let bytes = packet.bytes();
-        if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
-            self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
-            return self.edge.pool.put(packet);
         }
         let mut answer = [0; ANSWER_BYTES];
         match self.classify(entry, now, &packet, &mut answer) {
@@ -230,11 +229,7 @@ impl Worker {
 
     /// A BPDU is for the switch, which takes so many in a while and no more.
     #[cold]
-    fn enter_bpdu(&mut self, Entry { key, .. }: Entry, now: Time, mut packet: Packet) {
-        if packet.bytes().len() > self.plan.frame_limit() {
-            self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
-            return self.edge.pool.put(packet);
-        }
+    fn enter_bpdu(&mut self, now: Time, mut packet: Packet) {
         self.edge.stamp(now, &mut packet, Forwarding { to: FLOOD, hash: FlowHash(0) }, Tag::None);
         self.edge.entering.push(packet);
     }
@@ -243,11 +238,6 @@ impl Worker {
     /// other end of the bond is told of all that is not for a host: LACPDUs, announcements, questions.
     fn enter_by_device(&mut self, entry: Entry, now: Time, mut packet: Packet) {
         let Entry { key, port, .. } = entry;
-        let bytes = packet.bytes();
-        if bytes.len() <= VNET_HEADER || bytes.len() > self.plan.frame_limit() {
-            self.edge.refuse_of(key.host, |refused| &mut refused.malformed);
-            return self.edge.pool.put(packet);
-        }
         let tables = self.plan.tables();
         let to_far_end = Forwarding { to: tables.map.far_node(port), hash: FlowHash(0) };
         let is_in_bond = tables.map.bond(port).is_some();

@@ -30,7 +30,7 @@ impl Edge {
     }
 }
 
-/// What was decided last about a frame: another one of its burst that has the same addresses goes the same way.
+/// What was decided last about a frame: one of its burst that comes right behind it and has the same addresses goes the same way.
 #[derive(Debug)]
 pub(super) struct Lately {
     key: PortKey,
@@ -57,10 +57,15 @@ impl Worker {
         answer: &mut [u8; ANSWER_BYTES],
     ) -> Ingress {
         let usual = UsualHeaders::read(packet.ethernet()).filter(|headers| !headers.is_for_group());
-        let Some(headers) = usual else { return self.classify_anew(entry, now, packet, answer) };
+        let Some(headers) = usual else {
+            // It may say where somebody is.
+            self.lately = None;
+            return self.classify_anew(entry, now, packet, answer);
+        };
         if let Some(lately) = self.lately.as_ref().filter(|lately| lately.is_of(entry.key, now, &headers)) {
             return headers.ingress(lately.to);
         }
+        self.lately = None;
         let ingress = self.classify_anew(entry, now, packet, answer);
         let to = match ingress {
             Ingress::Forward(Forwarding { to, .. }) => Some(to),

@@ -56,7 +56,7 @@ impl Slab {
         // An odd number of lines, so that each buffer begins at another one.
         let stride = (buffer.div_ceil(LINE) | 1) * LINE;
         let len = stride.next_multiple_of(HUGE_PAGE);
-        let (start, pages) = match map(len, libc::MAP_HUGETLB) {
+        let (start, pages) = match map(len, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB) {
             Ok(start) => (start, Pages::Reserved),
             Err(_) => map_aligned(len)?,
         };

@@ -252,6 +252,48 @@ fn a_worker_that_is_held_keeps_no_other_one_from_going_over() {
     assert_eq!((counters.refused.removed, counters.refused.ring_full), (0, 0));
 }
 
+/// A datagram over IPv4, which is known by its length where it comes out.
+fn datagram(from: &str, to: &str, length: u8) -> (Given, u32) {
+    let mut bytes = [&mac(to)[..], &mac(from), &[0x08, 0, 0x45, 0, 0, length, 0, 0, 0, 0, 64, 17]].concat();
+    bytes.resize(14 + usize::from(length), 0);
+    (Given::Frame(bytes), 0x4500_0000 | u32::from(length))
+}
+
+/// What is decided about frames with the same addresses at once is decided anew behind one that says where somebody is.
+#[test]
+fn who_is_heard_within_a_burst_is_known_to_the_rest_of_it() {
+    let bed = Bed::new("");
+    let hosts = &bed.hosts;
+    send_until_heard(hosts, "a", "b");
+    let release = hosts["b"].hold();
+    let (before, first) = datagram("z", "x", 50);
+    let (behind, _) = datagram("z", "x", 51);
+    let (last, end) = datagram("a", "b", 52);
+    let everybody = [&[0xff; 6][..], &mac("x"), &[0x88, 0xb5], &7_u32.to_be_bytes(), &[0; 42]].concat();
+    for given in [before, Given::Frame(everybody), behind, last] {
+        hosts["a"].give(given);
+    }
+    hosts["a"].show();
+    drop(release);
+    let taken: Vec<u32> = hosts["b"].taken.iter().filter(|number| *number != 0).take(3).collect();
+    assert_eq!(taken, [first, 7, end], "the second datagram is for somebody at the port that it has come by");
+}
+
+/// What a port gives that has no Ethernet header goes nowhere, and harms nobody.
+#[test]
+fn what_is_no_frame_is_refused_before_anybody_looks_at_it() {
+    // Where switches speak RSTP, frames are looked at first of all.
+    let mut bed = Bed::new(" }\nswitches: { s1: { rstp: true }");
+    for length in 0..14 {
+        bed.hosts["a"].give(Given::Frame(vec![0x01; length]));
+    }
+    bed.hosts["a"].show();
+    let started = Instant::now();
+    while bed.counters().refused.malformed < 14 {
+        assert!(started.elapsed() < LONG, "they are counted");
+    }
+}
+
 /// What a worker hands over that has not gone over yet is of the network before.
 #[test]
 fn what_comes_from_the_network_before_is_renumbered() {
