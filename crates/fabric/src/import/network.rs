@@ -55,6 +55,8 @@ pub(super) struct Link {
     pub ends: (usize, usize),
     /// Keys and values as the fabric file has them.
     pub keys: Vec<(&'static str, String)>,
+    /// What is otherwise in the direction from the second node to the first.
+    pub back: Vec<(&'static str, String)>,
 }
 
 impl Network {
@@ -207,10 +209,14 @@ impl Network {
             };
         }
         text.push_str("links:\n");
-        for Link { ends: (a, b), keys } in &self.links {
+        for Link { ends: (a, b), keys, back } in &self.links {
             let _ = write!(text, "  - {{ between: [{}, {}]", quoted(&names[*a]), quoted(&names[*b]));
             for (key, value) in keys {
                 let _ = write!(text, ", {key}: {value}");
+            }
+            if !back.is_empty() {
+                let back: Vec<String> = back.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+                let _ = write!(text, ", back: {{ {} }}", back.join(", "));
             }
             text.push_str(" }\n");
         }
@@ -226,7 +232,7 @@ impl Network {
             let name = format!("h-{}", self.nodes[switch].name);
             let host = self.nodes.len();
             self.nodes.push(Node { name, is_host: true, keys: Vec::new() });
-            self.links.push(Link { ends: (host, switch), keys: Vec::new() });
+            self.links.push(Link { ends: (host, switch), ..Link::default() });
         }
         let said = "it has no hosts: each switch was given one, on a link without a rate";
         self.note_as(NoteKind::Converted, None, said);

@@ -80,7 +80,7 @@ impl Graph {
         }
         for link in &self.links {
             let [a, b] = link.ends;
-            network.add_link(Link { ends: (a, b), keys: link.keys.clone() });
+            network.add_link(Link { ends: (a, b), keys: link.keys.clone(), back: Vec::new() });
         }
     }
 
