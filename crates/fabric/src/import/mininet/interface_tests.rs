@@ -83,7 +83,7 @@ fn what_is_set_at_interfaces_is_there_or_noted() {
         "\
 net = Mininet(link=TCLink)
 h1, h2, s1 = net.addHost('h1'), net.addHost('h2'), net.addSwitch('s1')
-net.addLink(h1, s1, params1={'bw': 10, 'loss': 3}, params2={'bw': 20})
+net.addLink(h1, s1, params1={'bw': 10, 'delay': '5ms', 'jitter': '1ms', 'loss': 3}, params2={'bw': 20})
 l = net.addLink(h2, s1, bw=5, delay='1ms')
 l.intf2.config(delay='50ms', loss=5)
 h2.intf().config(bw=3)
@@ -111,7 +111,7 @@ print(h1.IP(), h1.intf().MAC(), l.intf1.node.name, h1.connectionsTo(s1)[0][1].na
     assert_eq!(
         links,
         [
-            "- { between: [h1, s1], rate: 10Mbit, loss: 3%, back: { rate: 20Mbit, loss: 0% } }",
+            "- { between: [h1, s1], rate: 10Mbit, delay: 5ms, jitter: 1ms, loss: 3%, back: { rate: 20Mbit, delay: 0ms, jitter: 0ms, loss: 0% } }",
             "- { between: [s1, h2], delay: 50ms, loss: 5%, back: { rate: 3Mbit, delay: 0ms, loss: 0% } }",
         ]
     );
