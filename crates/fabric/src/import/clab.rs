@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::network::{Link, Network, text_of};
-use super::{NoteKind, ReadFile, frr, line_of};
+use super::{NoteKind, ReadFile, frr, line_of, refuse_fabric};
 use crate::addresses::Subnet;
 use crate::error::Problems;
 use crate::host_addresses::unusable;
@@ -32,6 +32,9 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
     let mut network = Network::default();
     if let Some(Node { value: Value::Scalar(name), .. }) = get(&root, "name") {
         network.name = Some(name.clone());
+    }
+    if refuse_fabric(&root, source, problems) {
+        return None;
     }
     let Some(topology) = get(&root, "topology") else {
         expected(&root, "a topology of containerlab, with `topology:`", problems);
@@ -505,7 +508,7 @@ fn read_link(link: &Node, lines: &Lines<'_>, network: &mut Network, problems: &m
     for key in entries(link).iter().filter(|entry| !["endpoints", "type", "labels"].contains(&entry.key.as_str())) {
         network.note(Some(line_of(lines, key.key_place)), format!("`{}` of a link", shown(&key.key)));
     }
-    network.add_link(Link { ends: (numbers[0], numbers[1]), keys: Vec::new() });
+    network.add_link(Link { ends: (numbers[0], numbers[1]), ..Link::default() });
 }
 
 fn entries(node: &Node) -> &[Entry] {

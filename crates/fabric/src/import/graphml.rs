@@ -1,10 +1,11 @@
 //! `GraphML` (<http://graphml.graphdrawing.org>), as the Internet Topology Zoo and graph editors write it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::network::{Link, Network};
+use super::directions::{self, Keys};
+use super::network::Network;
 use super::{NoteKind, line_of};
 use crate::error::Problems;
 use crate::source::{Lines, Place, Source};
@@ -91,6 +92,55 @@ impl DelaysByPlace {
     }
 }
 
+/// What is said of edges that a graph has both ways.
+const BOTH_DIRECTIONS: &str = "edges of both directions are one link, with `back:` where the second one differs";
+
+/// What is said of those that it has one way.
+const ONE_DIRECTION: &str =
+    "directions of edges that have none back: a link carries both ways, and does the same in both";
+
+/// An edge, and what the one back has, if both are directed.
+struct Edge {
+    ends: (usize, usize),
+    is_directed: bool,
+    keys: Keys,
+    back: Option<Keys>,
+    /// Its line, and what is said of it.
+    place: (Option<usize>, String),
+}
+
+#[derive(Default)]
+struct Edges {
+    all: Vec<Edge>,
+    /// Directed ones for which none back has come yet.
+    alone: BTreeMap<(usize, usize), VecDeque<usize>>,
+}
+
+impl Edges {
+    /// The edge whose other direction this one is: the first that has none.
+    fn other_direction(&mut self, (a, b): (usize, usize), is_directed: bool) -> Option<usize> {
+        self.alone.get_mut(&(b, a)).filter(|_| is_directed)?.pop_front()
+    }
+
+    fn add(&mut self, edge: Edge) {
+        if edge.is_directed {
+            self.alone.entry(edge.ends).or_default().push_back(self.all.len());
+        }
+        self.all.push(edge);
+    }
+
+    /// A link of each, or of each two.
+    fn fill(self, network: &mut Network) {
+        for Edge { ends, is_directed, keys, back, place: (line, name) } in self.all {
+            if is_directed && back.is_none() {
+                network.leave_out(ONE_DIRECTION, line, &name);
+            }
+            let back = back.unwrap_or_else(|| keys.clone());
+            network.add_link(directions::link(ends, keys, back));
+        }
+    }
+}
+
 pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Network> {
     let start = Place { offset: 0, len: 0 };
     if source.text.len() > LONGEST_TEXT {
@@ -167,21 +217,42 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
         }
     }
     let mut by_place = DelaysByPlace::default();
+    let mut edges = Edges::default();
+    let is_directed = graph.attribute("edgedefault") == Some("directed");
     for edge in graph.descendants().filter(|node| node.tag_name().name() == "edge") {
         let ends = ["source", "target"].map(|end| edge.attribute(end).and_then(|id| network.node(id)));
         match ends {
             [Some(a), Some(b)] if a != b => {
                 let of_edge = data(edge);
                 let mut keys = keys_of(&of_edge, line(edge), &mut network);
+                let is_directed = edge.attribute("directed").map_or(is_directed, |text| text == "true");
+                let other = edges.other_direction((a, b), is_directed);
                 if !DELAYS.iter().any(|key| of_edge.contains_key(*key)) {
+                    // Of both directions it is one link's.
+                    let mut counted_before = DelaysByPlace::default();
+                    let by_place = if other.is_some() { &mut counted_before } else { &mut by_place };
                     keys.extend(by_place.delay([places.get(&a), places.get(&b)]).map(|delay| ("delay", delay)));
                 }
-                network.add_link(Link { ends: (a, b), keys });
+                let names = ["source", "target"].map(|end| edge.attribute(end).unwrap_or_default());
+                match other {
+                    Some(other) => {
+                        edges.all[other].back = Some(keys);
+                        network.convert(BOTH_DIRECTIONS, line(edge), &names.join(" -> "));
+                    }
+                    None => edges.add(Edge {
+                        ends: (a, b),
+                        is_directed,
+                        keys,
+                        back: None,
+                        place: (line(edge), names.join(" -> ")),
+                    }),
+                }
             }
             [Some(_), Some(_)] => network.note_as(NoteKind::Mistake, line(edge), "an edge from a node to itself"),
             _ => network.note_as(NoteKind::Mistake, line(edge), "an edge to a node that is not there"),
         }
     }
+    edges.fill(&mut network);
     if let Some(said) = by_place.in_words() {
         network.note_as(NoteKind::Converted, None, &said);
     }
@@ -249,7 +320,7 @@ fn in_words(bps: f64) -> String {
 }
 
 /// What an edge says of its rate, where the unit is known.
-fn keys_of(data: &BTreeMap<String, String>, line: Option<usize>, network: &mut Network) -> Vec<(&'static str, String)> {
+fn keys_of(data: &BTreeMap<String, String>, line: Option<usize>, network: &mut Network) -> Keys {
     let mut keys = Vec::new();
     let raw = data.get("linkspeedraw").and_then(|text| text.parse::<f64>().ok());
     let in_units = || {

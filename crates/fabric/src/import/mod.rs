@@ -3,6 +3,7 @@
 //! What is here as there is written; what is not is left out, and said. Nothing of a file reaches the machine: programs are run as far as they make a network ([`python`]).
 
 mod clab;
+mod directions;
 mod frr;
 mod graphml;
 mod latin;
@@ -173,10 +174,27 @@ fn is_fabrics(entries: &[Entry], topology: &Node) -> bool {
     entries.iter().any(|entry| !CLAB.contains(&entry.key.as_str())) || below(topology).iter().any(of_topology)
 }
 
+/// Notes that a file is a fabric file as it is; false: it is none.
+fn refuse_fabric(root: &Node, source: &Source, problems: &mut Problems<'_>) -> bool {
+    let Value::Map(entries) = &root.value else { return false };
+    let at = |keys: &[&str]| entries.iter().find(|entry| keys.contains(&entry.key.as_str()));
+    let is_named = [".fabric.yaml", ".fabric.yml"].iter().any(|end| source.name.to_lowercase().ends_with(end));
+    // Nodes stand below `topology:` in containerlab's.
+    let known = if is_named { at(&["nodes", "links", "topology"]) } else { at(&["nodes", "links"]) };
+    let Some(known) = known.filter(|_| is_named || at(&["topology"]).is_none()) else { return false };
+    let hint = format!("`heddle up {}` builds its network; nothing is to be imported", in_shell(&source.name));
+    problems.add(known.key_place, "this is a fabric file already", "Heddle's own", hint);
+    true
+}
+
 fn refuse(source: &Source, place: Place, (what, label): (&str, &str), problems: &mut Problems<'_>) {
-    let name = if source.name.contains(' ') { format!("'{}'", source.name) } else { source.name.clone() };
-    let hint = format!("`heddle import {name}` makes {}.fabric.yaml of it", source.stem());
+    let hint = format!("`heddle import {}` makes {}.fabric.yaml of it", in_shell(&source.name), source.stem());
     problems.add(place, format!("this is {what}, and no fabric file"), label, hint);
+}
+
+/// The name of a file as one word of a command.
+fn in_shell(name: &str) -> String {
+    if name.contains(' ') { format!("'{name}'") } else { name.to_owned() }
 }
 
 fn first_line(text: &str) -> Place {

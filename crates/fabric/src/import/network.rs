@@ -27,6 +27,8 @@ pub(super) struct Network {
     by_key: BTreeMap<String, usize>,
     links: Vec<Link>,
     notes: Vec<Note>,
+    /// Whether hosts that do not forward are known not to, and not only not to say so.
+    says_who_forwards: bool,
     /// What many nodes or links have and is left out: in which lines, and of which.
     left_out: BTreeMap<&'static str, LeftOut>,
 }
@@ -39,13 +41,21 @@ struct LeftOut {
     kind: NoteKind,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Node {
     /// Its name there.
     name: String,
     is_host: bool,
     /// Keys and values as the fabric file has them, of a host.
     keys: Vec<(&'static str, String)>,
+    /// Those that stand in the place of `interfaces`, if these do not fit.
+    without_interfaces: Vec<(&'static str, String)>,
+}
+
+impl Node {
+    fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|(other, _)| *other == key)
+    }
 }
 
 /// A link, as the file has it.
@@ -55,6 +65,8 @@ pub(super) struct Link {
     pub ends: (usize, usize),
     /// Keys and values as the fabric file has them.
     pub keys: Vec<(&'static str, String)>,
+    /// What is otherwise in the direction from the second node to the first.
+    pub back: Vec<(&'static str, String)>,
 }
 
 impl Network {
@@ -70,7 +82,7 @@ impl Network {
             return false;
         }
         self.by_key.insert(key.to_owned(), number);
-        self.nodes.push(Node { name: name.to_owned(), is_host, keys: Vec::new() });
+        self.nodes.push(Node { name: name.to_owned(), is_host, ..Node::default() });
         true
     }
 
@@ -82,10 +94,23 @@ impl Network {
     /// What else a host has, in the words of the fabric file. If they do not fit there, all nodes go without.
     pub fn add_key(&mut self, node: &str, key: &'static str, value: String) {
         if let Some(number) = self.node(node)
-            && !self.nodes[number].keys.iter().any(|(other, _)| *other == key)
+            && !self.nodes[number].has(key)
         {
             self.nodes[number].keys.push((key, value));
         }
+    }
+
+    /// The links of a host as interfaces of their own, and what it has if they do not fit.
+    pub fn add_interfaces(&mut self, node: &str, interfaces: String, instead: Vec<(&'static str, String)>) {
+        self.add_key(node, "interfaces", interfaces);
+        if let Some(number) = self.node(node) {
+            self.nodes[number].without_interfaces = instead;
+        }
+    }
+
+    /// Has hosts of several links forward only if they say so, or the network falls apart.
+    pub fn knows_who_forwards(&mut self) {
+        self.says_who_forwards = true;
     }
 
     pub fn add_link(&mut self, link: Link) {
@@ -132,6 +157,7 @@ impl Network {
         self.give_hosts();
         let names = self.names();
         self.leave_out_what_does_not_fit(source, &names);
+        self.note_who_forwards(&names);
         let text = self.text(source, &names);
         for (what, LeftOut { lines, who, kind }) in std::mem::take(&mut self.left_out) {
             let said = format!("{what} ({}{})", some_of(&who), further_lines(&lines));
@@ -161,6 +187,16 @@ impl Network {
                 return self.nodes.iter_mut().for_each(|node| node.keys.clear());
             }
             for (number, why) in wrong {
+                if let Some(at) = self.nodes[number].keys.iter().position(|(key, _)| *key == "interfaces")
+                    && !self.nodes[number].without_interfaces.is_empty()
+                {
+                    let instead = std::mem::take(&mut self.nodes[number].without_interfaces);
+                    let was: Vec<_> = self.nodes[number].keys.splice(at..=at, instead).collect();
+                    let was = was.into_iter().map(|(_, interfaces)| interfaces).collect::<String>();
+                    let instead = "it has the address of the first one, by all its links";
+                    self.note(None, format!("of `{}`, `interfaces: {was}` ({instead}): {why}", names[number]));
+                    continue;
+                }
                 let keys = std::mem::take(&mut self.nodes[number].keys);
                 if !keys.is_empty() {
                     let keys: Vec<String> = keys.iter().map(|(key, value)| format!("`{key}: {value}`")).collect();
@@ -176,19 +212,14 @@ impl Network {
         let name = self.name.clone().unwrap_or_else(|| source.stem());
         let name = cleaned(&name, "network");
         let _ = writeln!(text, "name: {}\nnodes:", quoted(&name));
-        let mut number_of_links = vec![BTreeSet::new(); self.nodes.len()];
-        for Link { ends: (a, b), .. } in &self.links {
-            number_of_links[*a].insert(*b);
-            number_of_links[*b].insert(*a);
-        }
+        let neighbours = self.neighbours();
+        let may_route = self.may_route();
         for (at, (node, name)) in self.nodes.iter().zip(names).enumerate() {
             let mut keys = Vec::new();
-            let says_it = node.keys.iter().any(|(key, _)| *key == "forward");
-            // With one link there is nobody to pass anything on to.
+            // With one link there is nobody to pass anything on to, but for a host of another subnet.
             let is_end = |link: &&Link| link.ends.0 == at || link.ends.1 == at;
-            let may_forward = says_it && self.links.iter().filter(is_end).count() > 1;
-            if node.is_host && number_of_links[at].len() > 1 && !says_it {
-                // It may be a router.
+            let may_forward = node.has("addresses") || self.links.iter().filter(is_end).count() > 1;
+            if node.is_host && neighbours[at].len() > 1 && !node.has("forward") && may_route {
                 keys.push(("forward", "true"));
             }
             keys.extend(
@@ -207,14 +238,73 @@ impl Network {
             };
         }
         text.push_str("links:\n");
-        for Link { ends: (a, b), keys } in &self.links {
+        for Link { ends: (a, b), keys, back } in &self.links {
             let _ = write!(text, "  - {{ between: [{}, {}]", quoted(&names[*a]), quoted(&names[*b]));
             for (key, value) in keys {
                 let _ = write!(text, ", {key}: {value}");
             }
+            if !back.is_empty() {
+                let back: Vec<String> = back.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+                let _ = write!(text, ", back: {{ {} }}", back.join(", "));
+            }
             text.push_str(" }\n");
         }
         text
+    }
+
+    /// The nodes to which each one has a link.
+    fn neighbours(&self) -> Vec<BTreeSet<usize>> {
+        let mut neighbours = vec![BTreeSet::new(); self.nodes.len()];
+        for Link { ends: (a, b), .. } in &self.links {
+            neighbours[*a].insert(*b);
+            neighbours[*b].insert(*a);
+        }
+        neighbours
+    }
+
+    /// Whether hosts of several links that do not say that they forward may do so.
+    fn may_route(&self) -> bool {
+        !self.says_who_forwards || self.falls_apart()
+    }
+
+    /// Whether there are hosts between which no way leads, unless others forward that do not say so.
+    fn falls_apart(&self) -> bool {
+        let joins = |node: usize| {
+            let node = &self.nodes[node];
+            !node.is_host || node.has("forward") || node.has("interfaces")
+        };
+        let mut part: Vec<usize> = (0..self.nodes.len()).collect();
+        for Link { ends: (a, b), .. } in self.links.iter().filter(|link| joins(link.ends.0) && joins(link.ends.1)) {
+            let (a, b) = (root(&mut part, *a), root(&mut part, *b));
+            part[a.max(b)] = a.min(b);
+        }
+        let neighbours = self.neighbours();
+        let mut hosts = Vec::new();
+        for node in (0..self.nodes.len()).filter(|node| self.nodes[*node].is_host) {
+            let near = neighbours[node].iter().copied().chain([node]).filter(|near| joins(*near));
+            let parts: BTreeSet<usize> =
+                near.collect::<Vec<_>>().into_iter().map(|near| root(&mut part, near)).collect();
+            hosts.push((node, parts));
+        }
+        let common = |one: &BTreeSet<usize>, other: &BTreeSet<usize>| one.intersection(other).copied().collect();
+        let all = hosts.iter().map(|(_, parts)| parts.clone()).reduce(|all, parts| common(&all, &parts));
+        let are_apart = |(a, of_a): &(usize, BTreeSet<usize>), (b, of_b): &(usize, BTreeSet<usize>)| {
+            of_a.is_disjoint(of_b) && !neighbours[*a].contains(b)
+        };
+        all.is_some_and(|all| all.is_empty())
+            && hosts.iter().enumerate().any(|(at, a)| hosts[at + 1..].iter().any(|b| are_apart(a, b)))
+    }
+
+    /// Says which hosts forward without saying so.
+    fn note_who_forwards(&mut self, names: &[String]) {
+        let neighbours = self.neighbours();
+        let forwards = |(at, node): &(usize, &Node)| node.is_host && neighbours[*at].len() > 1 && !node.has("forward");
+        let who: BTreeSet<String> =
+            self.nodes.iter().enumerate().filter(forwards).map(|(at, _)| names[at].clone()).collect();
+        if self.says_who_forwards && self.may_route() && !who.is_empty() {
+            let said = format!("hosts have `forward: true`, since the network falls apart without: {}", some_of(&who));
+            self.note_as(NoteKind::Converted, None, &said);
+        }
     }
 
     /// A network of switches alone has nobody who sends.
@@ -225,8 +315,8 @@ impl Network {
         for switch in 0..self.nodes.len() {
             let name = format!("h-{}", self.nodes[switch].name);
             let host = self.nodes.len();
-            self.nodes.push(Node { name, is_host: true, keys: Vec::new() });
-            self.links.push(Link { ends: (host, switch), keys: Vec::new() });
+            self.nodes.push(Node { name, is_host: true, ..Node::default() });
+            self.links.push(Link { ends: (host, switch), ..Link::default() });
         }
         let said = "it has no hosts: each switch was given one, on a link without a rate";
         self.note_as(NoteKind::Converted, None, said);

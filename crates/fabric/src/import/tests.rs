@@ -325,6 +325,62 @@ fn coordinates_are_delays() {
     assert!(notes.iter().any(|note| note == said), "{notes:?}");
 }
 
+/// Two edges between the same nodes, one each way, were two parallel links.
+#[test]
+fn directed_edges_are_directions_of_a_link() {
+    let edge = |a: &str, b: &str, rate: &str, more: &str| {
+        format!("<edge source='{a}' target='{b}'{more}><data key='r'>{rate}</data><data key='d'>2ms</data></edge>\n")
+    };
+    let graph = |kind: &str, edges: &[String]| {
+        let nodes = "<node id='a'/><node id='b'/><node id='c'/>";
+        let text = format!(
+            "<graphml><key id='r' attr.name='rate'/><key id='d' attr.name='delay'/><graph edgedefault='{kind}'>{nodes}\n{}</graph></graphml>",
+            edges.concat()
+        );
+        let (made, notes) = imported("x.graphml", &text);
+        let links = made.lines().filter(|line| line.contains("between") && !line.contains("h-"));
+        (links.map(|line| line.trim().to_owned()).collect::<Vec<_>>(), notes.join("\n"))
+    };
+    let both = [
+        edge("a", "b", "1Gbit", ""),
+        edge("b", "c", "1Gbit", ""),
+        edge("b", "a", "2Gbit", ""),
+        edge("c", "b", "1Gbit", ""),
+    ];
+    let (links, notes) = graph("directed", &both);
+    let expected = [
+        "- { between: [a, b], rate: 1Gbit, delay: 2ms, back: { rate: 2Gbit } }",
+        "- { between: [b, c], rate: 1Gbit, delay: 2ms }",
+    ];
+    assert_eq!(links, expected);
+    assert!(notes.contains("4: edges of both directions are one link, with `back:` where the second one differs (b -> a, c -> b; also in line 5)"), "{notes}");
+    assert!(!notes.contains("none back"), "{notes}");
+    // Parallel ones stay so, and one alone carries both ways.
+    let parallel = [
+        edge("a", "b", "1Gbit", ""),
+        edge("a", "b", "3Gbit", ""),
+        edge("b", "a", "1Gbit", ""),
+        edge("b", "c", "1Gbit", " directed='false'"),
+    ];
+    let (links, notes) = graph("directed", &parallel);
+    let expected = [
+        "- { between: [a, b], rate: 1Gbit, delay: 2ms }",
+        "- { between: [a, b], rate: 3Gbit, delay: 2ms }",
+        "- { between: [b, c], rate: 1Gbit, delay: 2ms }",
+    ];
+    assert_eq!(links, expected);
+    assert!(
+        notes.contains(
+            "3: directions of edges that have none back: a link carries both ways, and does the same in both (a -> b)"
+        ),
+        "{notes}"
+    );
+    // Without a direction, two edges are two links.
+    let (links, notes) = graph("undirected", &both);
+    assert_eq!(links.len(), 4);
+    assert!(!notes.contains("direction"), "{notes}");
+}
+
 #[test]
 fn a_program_of_mininet_is_run_as_far_as_it_makes_a_network() {
     let text = "\
@@ -441,6 +497,22 @@ fn another_tools_file_is_to_be_imported() {
         let error = parse(&Source { name: name.to_owned(), text: text.to_owned() }).expect_err(name);
         let [only] = error.problems() else { panic!("{error:?}") };
         assert!(only.message.starts_with(message) && only.hint.starts_with(hint) && only.line == line, "{only:?}");
+    }
+}
+
+/// It was said to be no topology of containerlab.
+#[test]
+fn a_fabric_file_is_not_to_be_imported() {
+    let nodes = "nodes: { h1: host, h2: host }\nlinks: [{ between: [h1, h2] }]\n";
+    for (name, text, line) in [
+        ("my.fabric.yaml", format!("name: x\n{nodes}"), 2),
+        ("my.yaml", nodes.to_owned(), 1),
+        ("my.fabric.yaml", "topology: { fat-tree: { k: 4 } }\n".to_owned(), 1),
+    ] {
+        let error = import(&Source { name: name.to_owned(), text: text.clone() }).expect_err(name);
+        let [only] = error.problems() else { panic!("{error:?}") };
+        assert_eq!((only.line, only.message.as_str()), (line, "this is a fabric file already"), "{text}");
+        assert!(only.hint.starts_with(&format!("`heddle up {name}`")), "{only:?}");
     }
 }
 

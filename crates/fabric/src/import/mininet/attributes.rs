@@ -5,6 +5,52 @@ use super::graph::Graph;
 use crate::names::nearest;
 use crate::read::shown;
 
+/// Mininet's names: classes and functions.
+pub const NAMES: &[&str] = &[
+    "Topo",
+    "Mininet",
+    "MininetWithControlNet",
+    "Containernet",
+    "Node",
+    "Host",
+    "CPULimitedHost",
+    "HostWithPrivateDirs",
+    "NAT",
+    "LinuxRouter",
+    "Docker",
+    "Switch",
+    "OVSSwitch",
+    "OVSKernelSwitch",
+    "OVSBridge",
+    "UserSwitch",
+    "KernelSwitch",
+    "IVSSwitch",
+    "LinuxBridge",
+    "Controller",
+    "OVSController",
+    "RemoteController",
+    "NOX",
+    "Ryu",
+    "DefaultController",
+    "NullController",
+    "Link",
+    "TCLink",
+    "TCULink",
+    "OVSLink",
+    "Intf",
+    "TCIntf",
+    "CLI",
+    "custom",
+    "dumpNodeConnections",
+    "dumpNetConnections",
+    "dumpNodes",
+    "makeTerms",
+    "makeTerm",
+    "iperf",
+    "cleanup",
+    "waitListening",
+];
+
 /// What a network has.
 const OF_NETWORK: &str = "topo switch host controller link intf ipBase ipBaseNum prefixLen nextIP inNamespace xterms \
     cleanup autoSetMacs autoStaticArp autoPinCpus numCores nextCore listenPort waitConn waitConnected hosts switches \

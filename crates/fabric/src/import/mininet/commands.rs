@@ -1,6 +1,7 @@
 //! Commands that a program of Mininet runs in its hosts: those that set up a host are keys of it, those that go on are its programs.
 
-use super::graph::Node;
+use super::graph::{Change, Node};
+use crate::addresses::Mac;
 
 /// Whether what a command does is in the file.
 pub fn apply(node: &mut Node, command: &str) -> bool {
@@ -54,12 +55,13 @@ fn program_name(node: &Node, command: &str) -> String {
 fn set_up(node: &mut Node, command: &str) -> bool {
     let words: Vec<&str> = command.split_whitespace().filter(|word| !["sudo", "-w", "-q"].contains(word)).collect();
     match words[..] {
-        []
-        | ["ifconfig", _, "up" | "0"]
-        | ["ip", "link", "set", _, "up"]
-        | ["ip", "link", "set", "dev", _, "up"]
-        | ["ip", "a" | "addr" | "address", "flush", "dev", _]
-        | ["ip", "a" | "addr" | "address", "flush", _] => {}
+        [] | ["ifconfig", _, "up"] | ["ip", "link", "set", _, "up"] | ["ip", "link", "set", "dev", _, "up"] => {}
+        ["ifconfig", device, "0"]
+        | ["ip", "a" | "addr" | "address", "flush", "dev", device]
+        | ["ip", "a" | "addr" | "address", "flush", device] => node.changes.push((device.to_owned(), Change::Flush)),
+        ["ifconfig", device, "hw", "ether", mac]
+        | ["ip", "link", "set", device, "address", mac]
+        | ["ip", "link", "set", "dev", device, "address", mac] => return set_mac(node, device, mac),
         ["sysctl", setting] => {
             let Some((key, value)) = setting.split_once('=').filter(|(key, _)| key.starts_with("net.")) else {
                 return false;
@@ -81,13 +83,18 @@ fn set_up(node: &mut Node, command: &str) -> bool {
                 _ => return false,
             };
             let Some(address) = with_prefix(address, prefix) else { return false };
-            set_address(node, device, address);
+            // A device's second name is for a second address.
+            let change = match device.split_once(':') {
+                Some((device, _)) => (device.to_owned(), Change::Further(address)),
+                None => (device.to_owned(), Change::Address(address)),
+            };
+            node.changes.push(change);
         }
         ["ip", "a" | "addr" | "address", "add" | "replace", address, "dev", device]
         | ["ip", "a" | "addr" | "address", "add" | "replace", address, "brd" | "broadcast", _, "dev", device]
             if !address.contains(':') =>
         {
-            set_address(node, device, address.to_owned());
+            node.changes.push((device.to_owned(), Change::Further(address.to_owned())));
         }
         ["ip", "r" | "route", "add" | "replace", to, "via", gateway]
         | ["ip", "r" | "route", "add" | "replace", to, "via", gateway, "dev", _] => add_route(node, to, gateway),
@@ -108,10 +115,12 @@ fn set_up(node: &mut Node, command: &str) -> bool {
     true
 }
 
-fn set_address(node: &mut Node, device: &str, address: String) {
-    let device = device.trim_end_matches(":0").to_owned();
-    node.device_addresses.retain(|(other, _)| *other != device);
-    node.device_addresses.push((device, address));
+/// False: it is no MAC address.
+pub fn set_mac(node: &mut Node, device: &str, mac: &str) -> bool {
+    let mac = mac.to_lowercase();
+    let is_one = mac.parse::<Mac>().is_ok();
+    node.changes.extend(is_one.then(|| (device.to_owned(), Change::Mac(mac))));
+    is_one
 }
 
 /// Adds a route; the second way to the same place takes the first one's.

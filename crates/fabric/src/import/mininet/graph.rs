@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use super::super::network::{Link, Network, text_of};
-use crate::addresses::{Mac, Subnet};
-use crate::host_addresses::unusable;
+use super::super::directions::{self, Keys};
+use super::super::network::Network;
 
 /// Hosts have addresses of this network where nothing else is said, there and here.
-const NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 0, 0, 0), 8);
+pub const NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 0, 0, 0), 8);
 
 #[derive(Clone, Debug)]
 pub struct Graph {
@@ -18,15 +17,24 @@ pub struct Graph {
     /// Of which hosts that have no address of their own get one.
     pub base: (Ipv4Addr, u8),
     /// Options that each link has that has none of its own.
-    pub link_keys: Vec<(&'static str, String)>,
+    pub link_keys: Keys,
     /// Hosts' MAC addresses count from 1.
     pub has_counted_macs: bool,
+    /// So many nodes are a topology's: Mininet adds them in the order of their names.
+    pub of_topology: usize,
 }
 
 impl Default for Graph {
     fn default() -> Self {
-        let (nodes, by_name) = (Vec::new(), BTreeMap::new());
-        Graph { nodes, by_name, links: Vec::new(), base: NETWORK, link_keys: Vec::new(), has_counted_macs: false }
+        Graph {
+            nodes: Vec::new(),
+            by_name: BTreeMap::new(),
+            links: Vec::new(),
+            base: NETWORK,
+            link_keys: Vec::new(),
+            has_counted_macs: false,
+            of_topology: 0,
+        }
     }
 }
 
@@ -44,8 +52,20 @@ pub struct Node {
     pub sysctls: Vec<(String, String)>,
     /// Commands that go on.
     pub programs: Vec<(String, String)>,
-    /// Addresses of devices, by their names.
-    pub device_addresses: Vec<(String, String)>,
+    /// What is done to devices, by their names, one after the other.
+    pub changes: Vec<(String, Change)>,
+}
+
+/// What is done to a device.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// It has this address in place of its first one.
+    Address(String),
+    /// It has one more, which is its first if it has none.
+    Further(String),
+    Mac(String),
+    /// Its addresses are taken away.
+    Flush,
 }
 
 /// A link, and what its ends are called.
@@ -53,117 +73,82 @@ pub struct Node {
 pub struct Wire {
     pub ends: [usize; 2],
     pub devices: [Option<String>; 2],
+    pub ports: [Option<i64>; 2],
     pub addresses: [Option<String>; 2],
-    pub keys: Vec<(&'static str, String)>,
+    pub macs: [Option<String>; 2],
+    /// What it does to what each end sends.
+    pub keys: [Keys; 2],
 }
 
 impl Graph {
+    /// A node's ends of links, in their order: the link's number and the side.
+    pub fn ends(&self, node: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let all = self.links.iter().enumerate().flat_map(|(link, wire)| (0..2).map(move |side| (link, side, wire)));
+        all.filter(move |(_, side, wire)| wire.ends[*side] == node).map(|(link, side, _)| (link, side))
+    }
+
     /// The names of a node's devices, in the order of its links.
     pub fn devices(&self, node: usize) -> Vec<String> {
-        let ends = self.links.iter().flat_map(|link| (0..2).map(move |side| (link, side)));
-        let own = ends.filter(|(link, side)| link.ends[*side] == node);
-        let name = &self.nodes[node].name;
-        own.enumerate()
-            .map(|(number, (link, side))| link.devices[side].clone().unwrap_or_else(|| format!("{name}-eth{number}")))
-            .collect()
+        let Node { name, is_host, .. } = &self.nodes[node];
+        // A switch's first device is `lo`.
+        let first = i64::from(!is_host);
+        let device = |(number, (link, side)): (i64, (usize, usize))| {
+            let wire = &self.links[link];
+            let port = wire.ports[side].unwrap_or(number);
+            wire.devices[side].clone().unwrap_or_else(|| format!("{name}-eth{port}"))
+        };
+        (first..).zip(self.ends(node)).map(device).collect()
+    }
+
+    /// The end of a link that is a node's device.
+    pub fn end_of(&self, node: usize, device: &str) -> Option<(usize, usize)> {
+        let number = self.devices(node).iter().position(|other| other == device)?;
+        self.ends(node).nth(number)
+    }
+
+    /// Nodes in the order in which Mininet adds them, which sorts the first `number`; hosts get their addresses in it. Where a switch stands in the file, there is one.
+    pub fn order(&self, number: usize) -> Vec<usize> {
+        let of_kind = |is_host: bool| {
+            let mut nodes: Vec<usize> = (0..number).filter(|node| self.nodes[*node].is_host == is_host).collect();
+            nodes.sort_by_cached_key(|node| natural(&self.nodes[*node].name));
+            nodes.into_iter()
+        };
+        let (mut hosts, mut switches) = (of_kind(true), of_kind(false));
+        let of_topology = self.nodes[..number].iter();
+        let sorted = of_topology.filter_map(|node| if node.is_host { hosts.next() } else { switches.next() });
+        sorted.chain(number..self.nodes.len()).collect()
     }
 
     /// The whole network, in the words of the fabric file.
     pub fn fill(&self, network: &mut Network) {
-        for node in &self.nodes {
-            network.add_node(&node.name, &node.name, node.is_host);
+        let order = self.order(self.of_topology);
+        let mut numbers = vec![0; order.len()];
+        for (number, node) in order.iter().enumerate() {
+            let Node { name, is_host, .. } = &self.nodes[*node];
+            network.add_node(name, name, *is_host);
+            numbers[*node] = number;
         }
-        let mut host = 0_u32;
-        for (number, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_host) {
-            host += 1;
-            self.fill_host(number, node, host, network);
+        let hosts = order.into_iter().filter(|node| self.nodes[*node].is_host);
+        for (host, node) in (1..).zip(hosts) {
+            self.fill_host(node, host, network);
         }
-        for link in &self.links {
-            let [a, b] = link.ends;
-            network.add_link(Link { ends: (a, b), keys: link.keys.clone() });
+        for Wire { ends: [a, b], keys: [forth, back], .. } in &self.links {
+            network.add_link(directions::link((numbers[*a], numbers[*b]), forth.clone(), back.clone()));
         }
     }
+}
 
-    fn fill_host(&self, number: usize, node: &Node, host: u32, network: &mut Network) {
-        let mut addresses = self.device_addresses(number, network);
-        if addresses.is_empty() {
-            addresses.push(None);
-        }
-        let own = node.address.as_deref().and_then(|text| self.address(node, text, network));
-        let (base, prefix) = self.base;
-        let counted =
-            (self.base != NETWORK).then(|| format!("{}/{prefix}", Ipv4Addr::from(u32::from(base).wrapping_add(host))));
-        if addresses[0].is_none() {
-            addresses[0] = own.or(counted);
-        }
-        if addresses[1..].iter().any(Option::is_some) {
-            let keys = addresses.iter().enumerate().map(|(number, address)| match address {
-                Some(address) => format!("{number}: {{ ipv4: {} }}", text_of(address)),
-                None => format!("{number}: {{}}"),
-            });
-            let keys = keys.collect::<Vec<_>>().join(", ");
-            network.add_key(&node.name, "interfaces", format!("{{ {keys} }}"));
-        } else if let Some(address) = &addresses[0] {
-            network.add_key(&node.name, "ipv4", text_of(address));
-        }
-        let counted = self.has_counted_macs.then(|| {
-            let [_, a, b, c] = host.to_be_bytes();
-            Mac([0, 0, 0, a, b, c]).to_string()
-        });
-        if let Some(mac) = node.mac.clone().or(counted) {
-            network.add_key(&node.name, "mac", text_of(&mac));
-        }
-        if node.forwards {
-            network.add_key(&node.name, "forward", "true".to_owned());
-        }
-        let listed = |all: Vec<String>| all.join(", ");
-        if !node.routes.is_empty() {
-            let routes = listed(node.routes.iter().map(|route| text_of(route)).collect());
-            network.add_key(&node.name, "routes", format!("[{routes}]"));
-        }
-        if !node.sysctls.is_empty() {
-            let all = node.sysctls.iter().map(|(key, value)| format!("{}: {}", text_of(key), text_of(value)));
-            network.add_key(&node.name, "sysctls", format!("{{ {} }}", listed(all.collect())));
-        }
-        if !node.programs.is_empty() {
-            let all = node.programs.iter().map(|(name, command)| {
-                format!("{}: {{ run: [sh, \"-c\", {}], restart: never }}", text_of(name), text_of(command))
-            });
-            network.add_key(&node.name, "programs", format!("{{ {} }}", listed(all.collect())));
-        }
+/// What names are sorted by: numbers in them count as such.
+fn natural(name: &str) -> Vec<(&str, Option<(usize, &str)>)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (text, digits) = rest.split_at(start);
+        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        let number = digits[..end].trim_start_matches('0');
+        parts.push((text, Some((number.len(), number))));
+        rest = &digits[end..];
     }
-
-    /// The addresses of a node's devices, in the order of its links.
-    fn device_addresses(&self, number: usize, network: &mut Network) -> Vec<Option<String>> {
-        let node = &self.nodes[number];
-        let devices = self.devices(number);
-        let given = self.links.iter().flat_map(|link| (0..2).map(move |side| (link, side)));
-        let given = given.filter(|(link, side)| link.ends[*side] == number);
-        let mut texts: Vec<Option<&str>> = given.map(|(link, side)| link.addresses[side].as_deref()).collect();
-        for (device, address) in &node.device_addresses {
-            let at = devices.iter().position(|other| other == device);
-            match at.and_then(|at| texts.get_mut(at)) {
-                Some(text) => *text = Some(address),
-                None => network.note(node.line, format!("`{}` has no device `{device}`: its address", node.name)),
-            }
-        }
-        texts.into_iter().map(|text| self.address(node, text?, network)).collect()
-    }
-
-    /// An address with its prefix, which is left out if all hosts have it by themselves.
-    fn address(&self, node: &Node, text: &str, network: &mut Network) -> Option<String> {
-        let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
-        let prefix = if prefix.is_empty() { self.base.1.to_string() } else { prefix.to_owned() };
-        let whole = format!("{}/{prefix}", address.trim());
-        let Ok(Subnet(read)) = whole.parse::<Subnet>() else {
-            network.note(node.line, format!("the address `{text}` of `{}` is none", node.name));
-            return None;
-        };
-        if let Some(why) = unusable(read) {
-            network.note(node.line, format!("the address {whole} of `{}` is not a host's: {why}", node.name));
-            return None;
-        }
-        let in_network = matches!(read.address, std::net::IpAddr::V4(own) if own.octets()[0] == NETWORK.0.octets()[0]);
-        Some(if in_network && read.prefix == NETWORK.1 { read.address.to_string() } else { whole })
-    }
+    parts.push((rest, None));
+    parts
 }

@@ -23,54 +23,11 @@ pub const PARTS_MAX: usize = 20_000;
 const ABOUT: &[&str] =
     &["addHost(", "addSwitch(", "addLink(", "addNode(", "addNAT(", "linkTo(", "addController(", "Mininet("];
 
-/// Mininet's names: classes and functions.
-const NAMES: &[&str] = &[
-    "Topo",
-    "Mininet",
-    "MininetWithControlNet",
-    "Containernet",
-    "Node",
-    "Host",
-    "CPULimitedHost",
-    "HostWithPrivateDirs",
-    "NAT",
-    "LinuxRouter",
-    "Docker",
-    "Switch",
-    "OVSSwitch",
-    "OVSKernelSwitch",
-    "OVSBridge",
-    "UserSwitch",
-    "KernelSwitch",
-    "IVSSwitch",
-    "LinuxBridge",
-    "Controller",
-    "OVSController",
-    "RemoteController",
-    "NOX",
-    "Ryu",
-    "DefaultController",
-    "NullController",
-    "Link",
-    "TCLink",
-    "TCULink",
-    "OVSLink",
-    "Intf",
-    "TCIntf",
-    "CLI",
-    "custom",
-    "dumpNodeConnections",
-    "dumpNetConnections",
-    "dumpNodes",
-    "makeTerms",
-    "makeTerm",
-    "iperf",
-    "cleanup",
-    "waitListening",
-];
-
 /// Names that stand for a network where a file does not say what they are.
 const NETWORKS: [&str; 6] = ["self", "net", "topo", "mn", "network", "mininet"];
+
+/// Methods that set something of nodes and their interfaces, and that nothing else has.
+const OF_PARTS: [&str; 6] = ["setIP", "setMAC", "setARP", "setDefaultRoute", "setHostRoute", "ifconfig"];
 
 /// Classes of networks.
 const NETWORK_CLASSES: [&str; 3] = ["Mininet", "MininetWithControlNet", "Containernet"];
@@ -81,7 +38,8 @@ pub enum Item {
     Node(usize, usize),
     /// A device of a node.
     Device(usize, usize, String),
-    Link,
+    /// A link of a graph, by its number.
+    Link(usize, usize),
 }
 
 pub struct Mininet<'a> {
@@ -189,7 +147,21 @@ impl<'a> Mininet<'a> {
     /// The network that the file is about.
     pub fn chosen(&self) -> Option<Graph> {
         let made = self.networks.iter().map(|(graph, _)| &self.graphs[*graph]);
-        made.chain(&self.graphs).find(|graph| !graph.links.is_empty()).cloned()
+        if let Some(made) = made.into_iter().find(|graph| !graph.links.is_empty()) {
+            return Some(made.clone());
+        }
+        let number = self.graphs.iter().position(|graph| !graph.links.is_empty())?;
+        let mut graph = self.graphs[number].clone();
+        // `mn` makes a network of a topology.
+        if !self.is_loose(number) {
+            graph.of_topology = graph.nodes.len();
+        }
+        Some(graph)
+    }
+
+    /// Whether it stands for a network that the file does not make.
+    fn is_loose(&self, graph: usize) -> bool {
+        matches!(self.loose, Some(Value::Object(at)) if self.of_object.get(&at) == Some(&graph))
     }
 
     fn new_graph(&mut self) -> usize {
@@ -232,6 +204,13 @@ impl<'a> Mininet<'a> {
         Value::Item(self.items.len() - 1)
     }
 
+    /// Pays for the look at a graph's links that a thing costs.
+    fn spend(&self, heap: &Heap, item: &Item) -> bool {
+        const LINKS_A_STEP: usize = 100;
+        let (Item::Node(graph, _) | Item::Device(graph, ..) | Item::Link(graph, _)) = item;
+        heap.spend(self.graphs[*graph].links.len() / LINKS_A_STEP)
+    }
+
     /// Whether it is a network, whose nodes are things, or a topology, whose nodes are names.
     fn is_network(heap: &Heap, object: &Value) -> bool {
         let Value::Object(at) = object else { return false };
@@ -261,11 +240,13 @@ impl<'a> Mininet<'a> {
         let graph = graph.unwrap_or_else(|| self.new_graph());
         self.of_object.insert(*number, graph);
         self.networks.push((graph, at));
+        self.graphs[graph].of_topology = self.graphs[graph].nodes.len();
         if let Some(Value::Bound(link)) = arguments.by_name("link") {
             let options = heap.bound[*link].arguments.clone();
             let keys = self.link_keys(heap, &options.named, at);
-            for link in self.graphs[graph].links.iter_mut().filter(|link| link.keys.is_empty()) {
-                link.keys.clone_from(&keys);
+            let links = self.graphs[graph].links.iter_mut();
+            for link in links.filter(|link| link.keys.iter().all(Vec::is_empty)) {
+                link.keys = [keys.clone(), keys.clone()];
             }
             self.graphs[graph].link_keys = keys;
         }
@@ -442,6 +423,14 @@ impl<'a> Mininet<'a> {
                 self.leave_out(COMMAND_LINE, call.at, call.name);
                 Value::Unknown
             }
+            "linksBetween" => {
+                let Some(graph) = self.graph_of(heap, object) else { return Outcome::Value(Value::Unknown) };
+                let ends = [0, 1].map(|at| arguments.get(at, "").and_then(|node| self.node_of(graph, node)));
+                match ends {
+                    [Some(a), Some(b)] => self.links_between(heap, graph, Some([a, b])).unwrap_or(Value::Unknown),
+                    _ => Value::Unknown,
+                }
+            }
             "configLinkStatus" => {
                 let words: Vec<String> = (0..3).filter_map(|at| text_of(arguments.get(at, ""))).collect();
                 match &words[..] {
@@ -505,8 +494,10 @@ impl<'a> Mininet<'a> {
             "switches" => !node.is_host,
             _ => true,
         };
-        let nodes: Vec<usize> =
-            (0..self.graphs[graph].nodes.len()).filter(|at| is_wanted(&self.graphs[graph].nodes[*at])).collect();
+        let is_topology = !Self::is_network(heap, object) && !self.is_loose(graph);
+        let known = &self.graphs[graph];
+        let nodes = known.order(if is_topology { known.nodes.len() } else { known.of_topology });
+        let nodes: Vec<usize> = nodes.into_iter().filter(|at| is_wanted(&self.graphs[graph].nodes[*at])).collect();
         if !heap.spend(nodes.len()) {
             return None;
         }
@@ -562,6 +553,14 @@ impl<'a> Mininet<'a> {
             }
             "Node" | "Host" | "CPULimitedHost" => self.loose_node(heap, call, false),
             name if name.contains("Switch") || name.contains("Bridge") => self.loose_node(heap, call, true),
+            "Intf" | "TCIntf" => {
+                if let Some(Value::Item(at)) = arguments.by_name("node").or(arguments.positional.get(1))
+                    && matches!(self.items[*at], Item::Node(..))
+                {
+                    self.note_attached(call);
+                }
+                Value::Unknown
+            }
             "Link" | "TCLink" if arguments.positional.len() >= 2 => {
                 let of = match first {
                     Some(Value::Item(at)) => {
@@ -599,7 +598,7 @@ const COMMAND_LINE: &str = "Mininet's command line: the network stays up, and an
 
 impl Library for Mininet<'_> {
     fn name(&mut self, heap: &mut Heap, name: &str) -> Option<Value> {
-        if NAMES.contains(&name) {
+        if attributes::NAMES.contains(&name) {
             return Some(Value::Named(name.into()));
         }
         if NETWORKS.contains(&name) {
@@ -618,25 +617,19 @@ impl Library for Mininet<'_> {
             Value::Object(_) if ["hosts", "switches"].contains(&name) && Self::is_network(heap, of) => {
                 self.nodes(heap, of, name)
             }
+            Value::Object(_) if name == "links" && Self::is_network(heap, of) => {
+                let graph = self.graph_of(heap, of)?;
+                self.links_between(heap, graph, None)
+            }
             Value::Object(_)
                 if ["lopts", "hopts", "sopts", "nameToNode", "links", "controllers", "topo"].contains(&name) =>
             {
                 Some(Value::Unknown)
             }
-            Value::Item(at) => match (&self.items[*at], name) {
-                (Item::Node(graph, node), "name") => {
-                    Some(Value::Text(self.graphs[*graph].nodes[*node].name.as_str().into()))
-                }
-                (Item::Device(_, _, device), "name") => Some(Value::Text(device.as_str().into())),
-                (Item::Device(graph, node, _), "node") => {
-                    let node = Item::Node(*graph, *node);
-                    Some(self.item(node))
-                }
-                (_, "params" | "intfs" | "nameToIntf" | "ports" | "intf1" | "intf2" | "pid" | "shell") => {
-                    Some(Value::Unknown)
-                }
-                _ => None,
-            },
+            Value::Item(at) => {
+                let item = self.items[*at].clone();
+                self.spend(heap, &item).then(|| self.attribute_of_item(heap, item, name))?
+            }
             _ => None,
         }
     }
@@ -647,6 +640,9 @@ impl Library for Mininet<'_> {
             Value::Object(_) | Value::Unknown => {
                 let makes = ABOUT.iter().any(|about| about.trim_end_matches('(') == call.name);
                 if matches!(receiver, Value::Unknown) && !makes {
+                    if OF_PARTS.contains(&call.name) {
+                        self.note_call(call);
+                    }
                     return Outcome::Value(Value::Unknown);
                 }
                 match self.graph_of(heap, &receiver) {
@@ -658,9 +654,16 @@ impl Library for Mininet<'_> {
                     None => Outcome::Value(Value::Unknown),
                 }
             }
+            Value::Item(at) if !self.spend(heap, &self.items[*at]) => Outcome::Value(Value::Unknown),
             Value::Item(at) => match self.items[*at].clone() {
                 Item::Node(graph, node) => Outcome::Value(self.call_node(heap, (graph, node), call)),
-                Item::Device(..) | Item::Link => Outcome::Value(Value::Unknown),
+                Item::Device(graph, node, device) => {
+                    Outcome::Value(self.call_device(heap, (graph, node, &device), call))
+                }
+                Item::Link(..) => {
+                    self.note_call(call);
+                    Outcome::Value(Value::Unknown)
+                }
             },
             _ => Outcome::Value(Value::Unknown),
         }

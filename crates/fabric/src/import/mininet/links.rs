@@ -2,16 +2,31 @@
 
 use std::rc::Rc;
 
+use super::super::directions::Keys;
 use super::super::python::{Heap, LibraryCall, Value, whole, written};
-use super::graph::Wire;
+use super::graph::{Node, Wire};
 use super::library::{Item, Mininet, PARTS_MAX, text_of};
 use super::options::{is_known_to_mininet, is_option, link_key};
+use crate::addresses::Mac;
 use crate::read::shown;
 
 const DEVICES: &str = "names of interfaces (`intfName1`, `intfName2`): those of hosts are eth0, eth1, .. and ports of switches 0, 1, .. in the order of their links";
 
+/// What is said of addresses of interfaces.
+pub const UNKNOWN_ADDRESSES: &str = "addresses of interfaces that are not known here: `interfaces: { 0: { ipv4: ADDRESS, mac: ADDRESS } }` of a host sets them";
+pub const OF_SWITCHES: &str = "addresses of switches' ports: a switch forwards, and has none";
+
+/// What is said of one end of a link.
+#[derive(Default)]
+struct EndOptions {
+    address: Option<String>,
+    mac: Option<String>,
+    /// Options of what it sends.
+    keys: Vec<(Rc<str>, Value)>,
+}
+
 impl Mininet<'_> {
-    pub fn link_keys(&mut self, heap: &Heap, options: &[(Rc<str>, Value)], at: usize) -> Vec<(&'static str, String)> {
+    pub fn link_keys(&mut self, heap: &Heap, options: &[(Rc<str>, Value)], at: usize) -> Keys {
         let mut keys = Vec::new();
         for (option, value) in options {
             match link_key(heap, option, value) {
@@ -88,14 +103,17 @@ impl Mininet<'_> {
         if let Some(Value::Bound(class)) = arguments.by_name("cls") {
             options.extend(heap.bound[*class].arguments.named.iter().cloned());
         }
-        let mut keys = self.link_keys(heap, &options, call.at);
-        if keys.is_empty() {
-            keys.clone_from(&self.graphs[graph].link_keys);
+        let own = self.own_options(heap, (&options, [a, b]), graph, call);
+        let [forth, back] = own.each_ref().map(|own| {
+            // What is of both ends goes before.
+            let is_own = |(name, _): &&(Rc<str>, Value)| options.iter().all(|(other, _)| other != name);
+            options.iter().chain(own.keys.iter().filter(is_own)).cloned().collect::<Vec<_>>()
+        });
+        let mut keys = [self.link_keys(heap, &forth, call.at), self.link_keys(heap, &back, call.at)];
+        if keys.iter().all(Vec::is_empty) {
+            let default = &self.graphs[graph].link_keys;
+            keys = [default.clone(), default.clone()];
         }
-        let parameter = |name: &str| match arguments.by_name(name) {
-            Some(Value::Dict(dict)) => text_of(heap.lookup(*dict, &Value::Text("ip".into())).as_ref()),
-            _ => None,
-        };
         let devices = [text_of(arguments.by_name("intfName1")), text_of(arguments.by_name("intfName2"))];
         for (device, node) in devices.iter().zip([a, b]) {
             if device.is_some() {
@@ -103,8 +121,67 @@ impl Mininet<'_> {
                 self.leave_out(DEVICES, call.at, &name);
             }
         }
-        let addresses = [parameter("params1"), parameter("params2")];
-        self.graphs[graph].links.push(Wire { ends: [a, b], devices, addresses, keys });
-        self.item(Item::Link)
+        let ports = [(2, "port1"), (3, "port2")].map(|(at, name)| arguments.get(at, name).and_then(whole));
+        let [first, second] = own;
+        let addresses = [first.address, second.address];
+        let macs = [first.mac, second.mac];
+        self.graphs[graph].links.push(Wire { ends: [a, b], devices, ports, addresses, macs, keys });
+        let number = self.graphs[graph].links.len() - 1;
+        self.item(Item::Link(graph, number))
+    }
+
+    /// What is said of each end: `params1={ 'bw': 10 }`, `addr2='02:..'`.
+    fn own_options(
+        &mut self,
+        heap: &Heap,
+        (options, ends): (&[(Rc<str>, Value)], [usize; 2]),
+        graph: usize,
+        call: &LibraryCall<'_>,
+    ) -> [EndOptions; 2] {
+        let names = [("params1", "addr1"), ("params2", "addr2")];
+        [0, 1].map(|side| {
+            let ((params, addr), node) = (names[side], ends[side]);
+            let mut own = EndOptions::default();
+            let named = |name: &str| options.iter().find(|(other, _)| **other == *name).map(|(_, value)| value);
+            let mut given: Vec<(Rc<str>, Value)> = Vec::new();
+            match named(params) {
+                Some(Value::Dict(dict)) => {
+                    let pairs = heap.dicts[*dict].iter();
+                    given.extend(pairs.filter_map(|(key, value)| Some((text_of(Some(key))?.into(), value.clone()))));
+                }
+                None | Some(Value::None) => {}
+                Some(_) => {
+                    let statement = self.statement(call.at);
+                    self.note(call.at, format!("`{statement}`: options of the link that are not known here"));
+                }
+            }
+            given.extend(named(addr).map(|mac| (Rc::from("mac"), mac.clone())));
+            let Node { name, is_host, .. } = &self.graphs[graph].nodes[node];
+            let (name, is_host) = (name.clone(), *is_host);
+            for (option, value) in given {
+                let text = text_of(Some(&value)).filter(|_| is_host);
+                match (&*option, text) {
+                    (_, _) if matches!(value, Value::None) => {}
+                    ("ip", Some(address)) => own.address = Some(address),
+                    ("mac", Some(mac)) if mac.to_lowercase().parse::<Mac>().is_ok() => {
+                        own.mac = Some(mac.to_lowercase());
+                    }
+                    ("ip" | "mac", _) if is_host => self.leave_out(UNKNOWN_ADDRESSES, call.at, &name),
+                    ("ip" | "mac", _) => self.leave_out(OF_SWITCHES, call.at, &name),
+                    _ => own.keys.push((option, value)),
+                }
+            }
+            own
+        })
+    }
+
+    /// The links of a graph, or those between two nodes.
+    pub fn links_between(&mut self, heap: &mut Heap, graph: usize, ends: Option<[usize; 2]>) -> Option<Value> {
+        let is_meant = |wire: &Wire| ends.is_none_or(|[a, b]| wire.ends == [a, b] || wire.ends == [b, a]);
+        let links = self.graphs[graph].links.iter().enumerate().filter(|(_, wire)| is_meant(wire));
+        let links: Vec<usize> = links.map(|(number, _)| number).collect();
+        let is_paid = heap.spend(links.len());
+        let links = is_paid.then(|| links.into_iter().map(|link| self.item(Item::Link(graph, link))).collect())?;
+        Some(heap.list(links))
     }
 }

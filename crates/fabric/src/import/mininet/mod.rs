@@ -3,7 +3,9 @@
 mod attributes;
 mod choice;
 mod commands;
+mod devices;
 mod graph;
+mod hosts;
 mod library;
 mod links;
 mod nodes;
@@ -64,6 +66,7 @@ pub(super) fn read(source: &Source, topology: Option<&str>, problems: &mut Probl
     mininet.note_number();
     let graph = mininet.chosen();
     let mut network = mininet.network;
+    network.knows_who_forwards();
     graph.unwrap_or_default().fill(&mut network);
     Some(network)
 }
@@ -103,5 +106,7 @@ fn refuse_fault(at: usize, fault: &Fault, source: &Source, problems: &mut Proble
     problems.add(place, format!("Python would end here with {message}"), "here", hint.trim());
 }
 
+#[cfg(test)]
+mod interface_tests;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 //! Nodes of Mininet: their options, and what is done with them once they are there.
 
-use super::super::python::{Heap, LibraryCall, Value, whole, written};
+use super::super::python::{Heap, LibraryCall, Value, written};
 use super::commands;
+use super::devices::address_of;
 use super::graph::Wire;
 use super::library::{Item, Mininet, text_of};
 use super::options::{SPANNING_TREE, switch_option};
@@ -12,6 +13,30 @@ use crate::read::shown;
 
 /// What is said of commands that are in the file.
 const GOES_ON: &str = "commands that go on (`&`, `popen`) are `programs:` of the host, which start with the network, and whose output `heddle logs` shows";
+
+const NEIGHBOURS: &str = "MAC addresses of neighbours (`setARP`): hosts ask for them; `programs:` of a host may set one, as in `ip neigh replace ADDRESS lladdr MAC dev eth0`";
+
+/// Methods of a node that change nothing, or begin and end what does so by itself here.
+const ASK: [&str; 18] = [
+    "start",
+    "terminate",
+    "cleanup",
+    "MAC",
+    "intfIsUp",
+    "connected",
+    "waitOutput",
+    "waitReadable",
+    "monitor",
+    "read",
+    "readline",
+    "sendInt",
+    "newPort",
+    "defaultDpid",
+    "controllerUUIDs",
+    "checkListening",
+    "isListening",
+    "cfsInfo",
+];
 
 impl Mininet<'_> {
     /// An option of a node: a key of a host, or what is left out.
@@ -129,64 +154,62 @@ impl Mininet<'_> {
                 }
             }
             "setIP" => {
-                if let Some(Value::Text(address)) = arguments.get(0, "ip") {
-                    let prefix = arguments
-                        .get(1, "prefixLen")
-                        .and_then(whole)
-                        .map_or(String::new(), |prefix| format!("/{prefix}"));
-                    let address =
-                        if address.contains('/') { address.to_string() } else { format!("{address}{prefix}") };
-                    let device = match arguments.get(2, "intf") {
-                        Some(Value::Text(device)) => Some(device.to_string()),
-                        Some(Value::Item(at)) => match &self.items[*at] {
-                            Item::Device(_, _, device) => Some(device.clone()),
-                            _ => None,
-                        },
-                        _ => None,
-                    };
-                    let node = &mut self.graphs[graph].nodes[number];
-                    match device {
-                        Some(device) => node.device_addresses.push((device, address)),
-                        None => node.address = Some(address),
-                    }
+                let (address, intf) = (address_of(arguments), arguments.get(2, "intf"));
+                let device = self.device_of(of, intf);
+                let node = &mut self.graphs[graph].nodes[number];
+                if intf.is_none() && node.is_host && address.is_some() {
+                    node.address.clone_from(&address);
+                }
+                if device.is_some() || intf.is_some() || address.is_none() {
+                    self.set_address((graph, number, &device.unwrap_or_default()), address, call.at);
                 }
             }
-            "setMAC" => {
-                if let Some(Value::Text(mac)) = first {
-                    self.node_option(graph, number, "mac", &Value::Text(mac.clone()), call.at);
-                }
-            }
+            "setMAC" => match self.device_of(of, arguments.get(1, "intf")) {
+                Some(device) => self.set_mac((graph, number, &device), text_of(first), call.at),
+                None => self.node_option(graph, number, "mac", first.unwrap_or(&Value::Unknown), call.at),
+            },
             "setDefaultRoute" => {
-                if let Some(route @ Value::Text(_)) = first {
-                    self.node_option(graph, number, "defaultRoute", route, call.at);
+                let route = first.cloned().unwrap_or(Value::Unknown);
+                self.node_option(graph, number, "defaultRoute", &route, call.at);
+            }
+            "config" => {
+                for (option, value) in arguments.named.iter().filter(|(option, _)| **option != *"lo") {
+                    self.node_option(graph, number, option, value, call.at);
                 }
             }
+            "setARP" => self.leave_out(NEIGHBOURS, call.at, &name),
+            "attach" | "addIntf" => self.note_attached(call),
             "setHostRoute" => {
                 self.leave_out("routes to one host: `routes: [\"ADDRESS/32 via ADDRESS\"]` of a host", call.at, &name);
             }
-            "linkTo" => {
-                if let Some(Value::Item(other)) = first
-                    && let Item::Node(_, other) = self.items[*other]
-                    && other != number
-                {
-                    self.graphs[graph].links.push(Wire { ends: [number, other], ..Wire::default() });
-                }
-            }
+            "linkTo" => match first.and_then(|other| self.node_of(graph, other)).filter(|other| *other != number) {
+                Some(other) => self.graphs[graph].links.push(Wire { ends: [number, other], ..Wire::default() }),
+                None => self.note_call(call),
+            },
             "IP" => {
                 let address = self.graphs[graph].nodes[number].address.clone();
                 let address = address.as_deref().and_then(|address| address.split('/').next());
                 return address.map_or(Value::Unknown, |address| Value::Text(address.into()));
             }
             "defaultIntf" | "intf" => {
-                let devices = self.graphs[graph].devices(number);
-                let device = text_of(first).or_else(|| devices.first().cloned());
+                let device = self.device_of(of, first);
                 return device.map_or(Value::Unknown, |device| self.item(Item::Device(graph, number, device)));
             }
             "intfNames" => {
                 let devices = self.graphs[graph].devices(number);
                 return heap.list(devices.into_iter().map(|device| Value::Text(device.into())).collect());
             }
-            _ => {}
+            "intfList" => {
+                let devices = self.graphs[graph].devices(number).into_iter();
+                let devices = devices.map(|device| self.item(Item::Device(graph, number, device))).collect();
+                return heap.list(devices);
+            }
+            "connectionsTo" => {
+                let other = first.and_then(|other| self.node_of(graph, other));
+                return other.map_or(Value::Unknown, |other| self.connections(heap, of, other));
+            }
+            name if ASK.contains(&name) => {}
+            _ => self.note_call(call),
         }
         Value::Unknown
     }

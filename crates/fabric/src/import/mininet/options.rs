@@ -12,6 +12,8 @@ const KEYS: [&str; 5] = ["bw", "delay", "jitter", "loss", "max_queue_size"];
 
 /// Options that `TCLink` takes, and nothing here stands for.
 const OF_MININET: [&str; 15] = [
+    "ifconfig",
+    "disable_gro",
     "speedup",
     "gro",
     "latency_ms",
@@ -19,8 +21,6 @@ const OF_MININET: [&str; 15] = [
     "enable_red",
     "txo",
     "rxo",
-    "addr1",
-    "addr2",
     "intf1",
     "intf2",
     "ip1",
@@ -68,8 +68,10 @@ pub fn link_key(heap: &Heap, option: &str, value: &Value) -> Option_ {
             Some(packets @ 1..=1_000_000) => Some(("queue", packets.to_string())),
             _ => return Err("it is no number of packets from 1 to 1000000".to_owned()),
         },
-        "cls" | "cls1" | "cls2" | "intf" | "port1" | "port2" | "intfName1" | "intfName2" | "use_htb" | "use_hfsc"
-        | "use_tbf" | "params1" | "params2" | "node1" | "node2" | "fast" => None,
+        // `params1` and the like are said of one end.
+        "params1" | "params2" | "addr1" | "addr2" | "cls" | "cls1" | "cls2" | "intf" | "port1" | "port2"
+        | "intfName1" | "intfName2" | "use_htb" | "use_hfsc" | "use_tbf" | "node1" | "node2" | "port" | "up"
+        | "fast" => None,
         _ if is_known_to_mininet(option) => return Err("nothing here stands for it".to_owned()),
         _ => {
             let all = KEYS.into_iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");

@@ -2,7 +2,7 @@ use super::super::{NoteKind, import};
 use crate::{Source, parse};
 
 /// The lines of the fabric file that is made, and what is said to be left out.
-fn imported(text: &str) -> (Vec<String>, String) {
+pub fn imported(text: &str) -> (Vec<String>, String) {
     let source = Source { name: "lab.py".to_owned(), text: text.to_owned() };
     let imported = import(&source).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)));
     let made = Source { name: "made".to_owned(), text: imported.text.clone() };
@@ -181,10 +181,10 @@ if __name__ == '__main__':
 ",
     );
     let expected = [
-        "r0: { kind: host, interfaces: { 0: { ipv4: \"192.168.1.1/24\" }, 1: { ipv4: \"172.16.0.1/12\" }, 2: { ipv4: \"10.0.0.1\" } }, forward: true }",
         "h1: { kind: host, ipv4: \"192.168.1.100/24\", routes: [\"default via 192.168.1.1\"] }",
         "h2: { kind: host, ipv4: \"172.16.0.100/12\", routes: [\"default via 172.16.0.1\"] }",
         "h3: { kind: host, ipv4: \"10.0.0.100\", routes: [\"default via 10.0.0.1\"] }",
+        "r0: { kind: host, interfaces: { 0: { ipv4: \"192.168.1.1/24\" }, 1: { ipv4: \"172.16.0.1/12\" }, 2: { ipv4: \"10.0.0.1\" } }, forward: true }",
         "links:",
         "- { between: [h1, r0] }",
         "- { between: [h2, r0] }",
