@@ -448,7 +448,7 @@ services: { web: { address: '10.1.0.80:80', servers: [h2, h3, h4] } }
     assert!(said.contains("h1 - s1 - h3\n") && said.contains("h3 gets it, for web: no other server of it"), "{said}");
     assert!(said.contains("h2 is draining") && said.contains("h4 is draining"), "{said}");
     let (stdout, _) = desk.expect(0, &["service", "weight", "web", "h4", "3"]);
-    assert_eq!(stdout, "web: h4 has weight 3\n");
+    assert_eq!(stdout, "web: h4 has weight 3; `lc` gives all servers the same, `wlc` looks at weights\n");
     assert!(path(0).contains("one of h3, h4 (weight 3)"), "{}", path(0));
     let rows = json(&desk.expect(0, &["path", "h1", "web", "-o", "json"]).0);
     let states: Vec<(&str, &str)> = (rows["servers"].as_array().expect("rows").iter())
