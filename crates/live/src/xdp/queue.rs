@@ -6,6 +6,7 @@ use std::mem;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::time::Duration;
 
 use super::memory::{CHUNK_BYTES, Memory};
 use super::ring::{RING_PLACES, Ring};
@@ -21,6 +22,9 @@ const IDLE_CALLS_MAX: u32 = 8;
 const SEND_BUFFER: libc::c_int = 32 << 20;
 /// Frames that one call sends (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17; 32 otherwise).
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+/// How often, and how far apart, it is tried again to bind a socket to a queue that is in use.
+const BIND_TRIES: u32 = 50;
+const BIND_PAUSE: Duration = Duration::from_millis(10);
 
 /// A queue.
 #[derive(Debug)]
@@ -81,7 +85,7 @@ impl Queue {
         // Both are only for speed, and a kernel may know neither.
         let _ = set(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
         let _ = set(&socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &RING_PLACES);
-        bind(&socket, device, number)?;
+        bind_soon(&socket, device, number)?;
         let mut options = libc::xdp_options { flags: 0 };
         get(&socket, libc::XDP_OPTIONS, &mut options)?;
         Ok(Self {
@@ -250,6 +254,17 @@ impl AsFd for Queue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Binds a socket to a queue. One that another socket has just let go is free a moment later: the kernel clears that one's memory away by itself.
+fn bind_soon(socket: &OwnedFd, device: u32, number: u32) -> io::Result<()> {
+    for _ in 0..BIND_TRIES {
+        match bind(socket, device, number) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(BIND_PAUSE),
+            done => return done,
+        }
+    }
+    bind(socket, device, number)
 }
 
 fn bind(socket: &OwnedFd, device: u32, queue: u32) -> io::Result<()> {
