@@ -49,6 +49,7 @@ mod net_device;
 mod network;
 mod owner;
 pub mod packet;
+mod pages;
 pub mod pings;
 pub mod port;
 mod process;

@@ -6,11 +6,11 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
-/// Bytes of a huge page.
-const HUGE_PAGE: usize = 2 << 20;
+use crate::pages::{HUGE_PAGE, RESERVED, map};
+
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 
@@ -56,7 +56,7 @@ impl Slab {
         // An odd number of lines, so that each buffer begins at another one.
         let stride = (buffer.div_ceil(LINE) | 1) * LINE;
         let len = stride.next_multiple_of(HUGE_PAGE);
-        let (start, pages) = match map(len, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB) {
+        let (start, pages) = match map(len, RESERVED) {
             Ok(start) => (start, Pages::Reserved),
             Err(_) => map_aligned(len)?,
         };
@@ -73,18 +73,7 @@ impl Slab {
     }
 }
 
-/// Pages of this process alone.
-fn map(len: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
-    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping at an address of the kernel's choice touches no memory of this process.
-    let memory = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-    if memory == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(NonNull::new(memory.cast()).expect("a mapping is not at address 0"))
-}
-
-/// The same from where a huge page may begin: what is mapped before and behind that is given back.
+/// Memory from where a huge page may begin on: what is mapped before and behind that is given back.
 fn map_aligned(len: usize) -> io::Result<(NonNull<u8>, Pages)> {
     let mapped = map(len + HUGE_PAGE, 0)?;
     let before = mapped.addr().get().next_multiple_of(HUGE_PAGE) - mapped.addr().get();

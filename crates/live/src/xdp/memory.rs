@@ -2,14 +2,14 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
+
+use crate::pages::{HUGE_PAGE, RESERVED, map};
 
 /// Bytes of a chunk, which holds one frame: a page, as the kernel wants it at most.
 pub const CHUNK_BYTES: usize = 4_096;
 /// What the kernel keeps free in front of a frame that comes in (`XDP_PACKET_HEADROOM`).
 pub const HEADROOM: usize = 256;
-/// A huge page.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Chunks, by their number.
 #[derive(Debug)]
@@ -35,9 +35,11 @@ impl Memory {
     /// If there is not enough memory.
     pub fn new(chunks: usize) -> io::Result<Self> {
         let bytes = chunks * CHUNK_BYTES;
-        let is_huge = bytes.is_multiple_of(HUGE_PAGE_BYTES);
-        let start = is_huge.then(|| map(bytes, libc::MAP_HUGETLB).ok()).flatten();
-        let start = start.map_or_else(|| map(bytes, 0), Ok)?;
+        // Pages that are there at once.
+        let there = |flags| map(bytes, flags | libc::MAP_POPULATE);
+        let is_huge = bytes.is_multiple_of(HUGE_PAGE);
+        let start = is_huge.then(|| there(RESERVED).ok()).flatten();
+        let start = start.map_or_else(|| there(0), Ok)?;
         Ok(Self { start, chunks })
     }
 
@@ -73,15 +75,4 @@ impl Memory {
         // SAFETY: within the mapping by the check above, borrowed as long as all of it, and not the kernel's at present: the queue hands out numbers that came back.
         unsafe { &mut *self.start.as_ptr().add(number as usize * CHUNK_BYTES).cast() }
     }
-}
-
-/// Pages of this process alone, which are there at once.
-fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
-    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches no memory of this process.
-    let memory = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-    if memory == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(NonNull::new(memory.cast()).expect("a mapping is not at address 0"))
 }
