@@ -10,15 +10,16 @@ use super::tuple::Tuple;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Lifetime {
+    // They are over: nobody misses them. A gateway of short connections is full of these, and what has just begun must not make room for the next before it is answered.
+    TcpClose,
+    TcpTimeWait,
     // Nobody has answered them: whoever makes up addresses makes these.
     TcpSynSent,
     TcpUnreplied,
     UdpUnreplied,
     IcmpUnreplied,
     OtherUnreplied,
-    // They are over, or have not begun yet.
-    TcpClose,
-    TcpTimeWait,
+    // They are almost over, or have not begun yet.
     TcpLastAck,
     TcpCloseWait,
     TcpFinWait,

@@ -273,6 +273,28 @@ fn what_nobody_answers_makes_room_first() {
     assert_eq!(table.counters().full, 100, "their time has come");
 }
 
+/// A table that is full of connections that are over keeps each that has just begun until it is answered, however many others begin meanwhile.
+#[test]
+fn what_is_over_makes_room_before_what_has_just_begun() {
+    let mut table = Conntrack::new(1, 100);
+    for port in 0..100 {
+        let (a, b) = ((1, port), (2, 80));
+        for (from, to, flags) in [(a, b, SYN), (b, a, SYN | ACK), (a, b, ACK), (a, b, FIN | ACK), (b, a, FIN | ACK)] {
+            table.process(at(0), &tcp(from, to, flags), if from == a { &COMMIT } else { &LOOK });
+        }
+        table.process(at(0), &tcp(a, b, ACK), &LOOK);
+    }
+    assert_eq!(shown(&table, at(1)).iter().filter(|line| line.contains("state=TIME_WAIT")).count(), 100);
+    for port in 0..100 {
+        assert_eq!(table.process(at(1), &tcp((3, port), (2, 80), SYN), &COMMIT).state, NEW | TRACKED);
+    }
+    for port in 0..100 {
+        let answer = table.process(at(2), &tcp((2, 80), (3, port), SYN | ACK), &LOOK);
+        assert_eq!(answer.state, ESTABLISHED | REPLY | TRACKED, "{port}");
+    }
+    assert_eq!((table.counters().connections, table.counters().evicted), (100, 100));
+}
+
 #[test]
 fn zones_marks_and_force() {
     let mut table = Conntrack::new(1, 10);
