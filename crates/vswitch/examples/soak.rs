@@ -24,7 +24,7 @@ use wire::{Coverage, EthernetRepr, Ipv4Repr, TcpRepr, UdpRepr, ethertype, protoc
 const PACKETS: u64 = 10_000_000_000;
 /// So often it is checked.
 const STEPS: u64 = 10;
-const TALKS: usize = 1 << 15;
+const TALKS: usize = 1 << 12;
 const RULES: u16 = 1_000;
 /// So many packets, and the tables change.
 const CHANGE_EVERY: u64 = 1 << 16;
