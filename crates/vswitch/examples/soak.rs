@@ -1,8 +1,8 @@
 //! Very many packets through flow tables, caches, connection tracking, address translation and changes of the tables: whether every counter adds up and memory stays as it was.
 //!
 //! `cargo run --release -p heddle-vswitch --example soak -- [PACKETS [SEED [THREADS]]]` (10^10 and as many threads as there are processors, if not said). Each thread has tables of its own
-//! and its share of the packets. Conversations of TCP begin, talk and end behind a firewall that translates addresses; other packets meet one of a thousand flows, one of which is taken away
-//! or put back every 65,536 packets, so that everything cached is decided anew. Packets come 100 ns apart. Every tenth of the way it is checked that
+//! and its share of the packets, which come in trains of eight. Every fourth train is of a conversation of TCP, which begins, talks and ends behind a firewall that translates addresses; the others meet one of a
+//! thousand flows, one of which is taken away or put back every 65,536 packets, so that everything cached is decided anew. Packets come 100 ns apart. Every tenth of the way it is checked that
 //!
 //! - each packet has met one flow of the first table, and each one that went on has met one of the second;
 //! - as many have left, and were dropped, as the flows say;
@@ -24,7 +24,9 @@ use wire::{Coverage, EthernetRepr, Ipv4Repr, TcpRepr, UdpRepr, ethertype, protoc
 const PACKETS: u64 = 10_000_000_000;
 /// So often it is checked.
 const STEPS: u64 = 10;
-const TALKS: usize = 1 << 12;
+const TALKS: usize = 1 << 15;
+/// So many packets of a conversation, or of what meets one of the flows, come in a row, as hosts send them. The changes of the tables are a multiple of it apart.
+const TRAIN: u64 = 8;
 const RULES: u16 = 1_000;
 /// So many packets, and the tables change.
 const CHANGE_EVERY: u64 = 1 << 16;
@@ -156,12 +158,17 @@ impl Soak {
     /// Goes on until so many packets have been sent. The error is text, since it goes to another thread.
     fn run(&mut self, packets: u64) -> Result<(), String> {
         while self.sent < packets {
-            if self.rng.bits().is_multiple_of(4) {
-                self.send_to_rule();
-            } else {
-                self.talk();
+            let of_a_talk = self.rng.bits().is_multiple_of(4);
+            let number = self.rng.bits() as usize;
+            let src_port = self.rng.bits() as u16;
+            for _ in 0..TRAIN {
+                if of_a_talk {
+                    self.talk(number % TALKS);
+                } else {
+                    self.send_to_rule(number, src_port);
+                }
+                self.now += APART;
             }
-            self.now += APART;
             if self.sent.is_multiple_of(CHANGE_EVERY) {
                 self.change().map_err(|error| error.to_string())?;
             }
@@ -175,20 +182,18 @@ impl Soak {
     }
 
     /// A packet for one of the rules.
-    fn send_to_rule(&mut self) {
-        let number = (self.rng.bits() % u64::from(RULES)) as u16;
-        let ports = UdpRepr { src_port: self.rng.bits() as u16, dst_port: number, payload_len: 0 };
-        let from = Ipv4Addr::from(0x0a03_0000 | (self.rng.bits() as u32 & 0xff));
+    fn send_to_rule(&mut self, number: usize, src_port: u16) {
+        let ports = UdpRepr { src_port, dst_port: (number % usize::from(RULES)) as u16, payload_len: 0 };
+        let from = Ipv4Addr::from(0x0a03_0000 | (number as u32 >> 16 & 0xff));
         let length = HEADERS - 12;
         ipv4(&mut self.frame, from, [10, 4, 0, 1].into(), protocol::UDP, 8);
         ports.emit(&mut self.frame[34..length]);
         self.send(PortId(1), length);
     }
 
-    /// The next packet of one of the conversations.
-    fn talk(&mut self) {
+    /// The next packet of a conversation.
+    fn talk(&mut self, number: usize) {
         use tcp_flags::{ACK, FIN, PSH, SYN};
-        let number = (self.rng.bits() % TALKS as u64) as usize;
         let talk = &mut self.talks[number];
         let last = 3 + ROUNDS;
         if talk.step > last + 2 {
