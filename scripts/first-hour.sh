@@ -94,7 +94,7 @@ say heddle ping --all -- "12/12 received"
 say heddle link up leaf1 spine1 -- "is up"
 say heddle link set h1 leaf1 delay=20ms loss=0.1% -- "the file says delay=100us"
 say heddle link show h1 leaf1 -- "delay=20ms"
-say heddle up lab.fabric.yaml -- "changed h1 - leaf1"
+say heddle up lab.fabric.yaml -- "changed link h1-leaf1"
 
 # A look inside.
 heddle exec h1 ping -4 -i 0.02 h3 >/dev/null 2>&1 &

@@ -185,6 +185,12 @@ pub(crate) struct Contents(String);
 
 impl Read for Contents {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        if matches!(node.value, Value::Map(_) | Value::List(_)) {
+            let message = "the text of this file is expected here";
+            let hint = "write it as in `/etc/motd: Hello`, several lines behind `|`; what this machine has at other paths, its hosts see there";
+            problems.add(node.place, message, "no text", hint);
+            return None;
+        }
         let mut text = plain_text(node, problems)?;
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');

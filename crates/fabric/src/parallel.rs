@@ -173,6 +173,8 @@ bonds: [{ host: h1 }]
             let (a, b, number) = link_ends(&topology, &name).unwrap();
             assert_eq!(find_links(&topology, a, b, number).unwrap(), [link], "{name}");
         }
+        // As names were printed before.
+        assert_eq!(link_ends(&topology, "h1-s1 2"), Some(("h1", "s1", Some(2))));
         assert_eq!(link_ends(&topology, "h1-s1:x"), Some(("h1", "s1", Some(0))));
         assert_eq!([link_ends(&topology, "h1"), link_ends(&topology, "-h1"), link_ends(&topology, "a-b-c")], [None; 3]);
     }

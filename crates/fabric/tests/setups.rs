@@ -64,6 +64,10 @@ fn what_is_wrong_is_shown_with_what_to_do() {
         ("files: { etc/a: x }", "[etc/a] `etc/a` is not a path from the root on; begin it with `/`"),
         ("files: { /etc/../a: x }", "is not the path of a file"),
         ("files: { /etc/hosts: x }", "names the hosts of the network"),
+        (
+            "files: { /etc/x: { from: x } }",
+            "[{] the text of this file is expected here; write it as in `/etc/motd: Hello`",
+        ),
         ("files: { /proc/sys/net/x: x }", "/proc is the kernel's; `sysctls:` sets"),
         ("files: { /a: x, /a/b: x }", "`/a` is a file, and the folder of `/a/b`"),
         ("sysctls: { kernel.hostname: x }", "[kernel.hostname] `kernel.hostname` belongs to the whole machine"),

@@ -196,6 +196,7 @@ pub enum Command {
     /// With -o json or -o csv, one row a pair: the address that was asked, sent, received, the shortest, mean and longest round-trip time, and what kept answers away.
     /// The exit status is 1 if a pair got no answer.
     #[command(
+        override_usage = "heddle ping [OPTIONS] <FROM> <TO>\n       heddle ping [OPTIONS] --all",
         after_help = "Examples:\n  heddle ping --all\n  heddle ping h1 h2 -c 10\n  heddle ping --all -o json | jq '.[] | select(.received == 0)'"
     )]
     Ping(Ping),

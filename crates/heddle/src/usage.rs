@@ -22,7 +22,8 @@ pub fn explain(error: &clap::Error, line: &[OsString]) -> Option<Report> {
     let value = word(ContextKind::InvalidValue);
     let (message, hint) = match error.kind() {
         ErrorKind::MissingRequiredArgument => {
-            let missing = words(ContextKind::InvalidArg).join(" and ");
+            let missing = words(ContextKind::InvalidArg).iter().map(|word| choice(word)).collect::<Vec<_>>();
+            let missing = missing.join(" and ");
             (format!("`{command}` needs {missing}"), format!("`{usage}`; `{command} --help` says more"))
         }
         ErrorKind::InvalidSubcommand => {
@@ -316,10 +317,21 @@ fn one_of(words: &[String]) -> String {
     format!("there are {}", words.join(", "))
 }
 
-/// The line of usage, and the command that it is of.
+/// One of several in words: `<FILE|--topo <TOPOLOGY>>` is `FILE or --topo TOPOLOGY`.
+fn choice(argument: &str) -> String {
+    let Some(inner) = argument.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).filter(|it| it.contains('|'))
+    else {
+        return argument.to_owned();
+    };
+    inner.replace(['<', '>'], "").split('|').collect::<Vec<_>>().join(" or ")
+}
+
+/// The line of usage, and the command that it is of. It is the same whichever network is named.
 fn usage(text: &str) -> (String, String) {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && *line != "Usage:").unwrap_or_default();
-    let line = line.strip_prefix("Usage: ").unwrap_or(line).to_owned();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "Usage:");
+    let lines = lines.map(|line| line.strip_prefix("Usage: ").unwrap_or(line));
+    let lines = lines.map(|line| line.replace(" --name <NETWORK>", "").replace(" [OPTIONS]", ""));
+    let line = lines.collect::<Vec<_>>().join("` or `");
     let is_command = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
     let command = line.split_whitespace().take_while(is_command).collect::<Vec<_>>().join(" ");
     let command = if command.is_empty() { env!("CARGO_PKG_NAME").to_owned() } else { command };
@@ -361,6 +373,14 @@ mod tests {
             ("heddle show links -o", "`--output <OUTPUT>` has no value", "there are table, json, csv"),
             ("heddle ping h1 h2 --count x", "`x` can't be `--count <N>`: ", ""),
             ("heddle run f.yaml --sim --live", "`--sim` cannot be used with `--live`", "leave one of them out"),
+            ("heddle up", "`heddle up` needs FILE or --topo TOPOLOGY", "`heddle up --help` says more"),
+            (
+                "heddle ping -n lab",
+                "`heddle ping` needs <FROM>",
+                "`heddle ping <FROM> <TO>` or `heddle ping --all`; `heddle ping --help`",
+            ),
+            ("heddle ping h1", "`heddle ping` needs <TO>", "`heddle ping <FROM> <TO>` or `heddle ping --all`; "),
+            ("heddle exec -n lab h1", "`heddle exec` needs <COMMAND>", "`heddle exec <HOST> <COMMAND>...`"),
             ("heddle exec h1", "`heddle exec` needs <COMMAND>", "`heddle exec <HOST> <COMMAND>...`"),
             ("heddle program list", "there is no command `list`", "`heddle show programs`"),
             ("heddle program status", "there is no command `status`", "`heddle show programs`"),

@@ -235,6 +235,31 @@ fn the_recipe_of_built_in_functions_does_what_it_says() {
     }
 }
 
+/// What is for an address that only a function has is another packet when a switch sees it.
+#[test]
+fn a_trace_translates_as_functions_do() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &up(&BUILT_IN.replace("[count, fw, wall, nat, tap]", "[count, wall, nat]"));
+    let trace = |packet: &str| desk.expect(0, &["trace", "s2", packet]).0;
+    let traced = trace("in_port=h2,tcp,nw_src=h2,nw_dst=10.0.9.1,tp_dst=8080");
+    assert!(
+        traced.contains("The function `nat` has translated it where it left h2: nw_dst=10.0.0.1, tp_dst=80"),
+        "{traced}"
+    );
+    assert!(
+        traced.contains("The chain `all` (reverse) takes it where it leaves h2: nat (nat), wall (firewall)"),
+        "{traced}"
+    );
+    assert!(traced.contains("NORMAL, to h1 by port") && traced.contains("h1 gets it"), "{traced}");
+    // No port of its is forwarded but that one.
+    let traced = trace("in_port=h2,tcp,nw_dst=10.0.9.1,tp_dst=8081");
+    assert!(traced.contains("It does not come here: nat (nat) drops it"), "{traced}");
+    let traced = trace("tcp,nw_dst=10.0.9.1,tp_dst=8080");
+    assert!(traced.contains("10.0.9.1 is an address of a function of a chain"), "{traced}");
+}
+
 /// What the sender's own link loses, no function has lost.
 #[test]
 fn a_function_is_not_blamed_for_what_is_lost_before_it() {

@@ -152,7 +152,10 @@ fn values(list: &Value) -> Vec<(String, String)> {
 fn values_are_written_read_listed_and_taken_away() {
     let cluster = Cluster::start(1);
     let path = "/car:cars/car-entry=17";
-    assert_eq!(cluster.expect(1, &["get", path]), (String::new(), format!("There is nothing at {path} of config\n")));
+    let absent = format!(
+        "There is no value at {path} in the datastore `config`; `heddle cluster list /car:` shows those of `car`\n"
+    );
+    assert_eq!(cluster.expect(1, &["get", path]), (String::new(), absent));
     let etag = cluster.json(&["put", path, "red"])["etag"].as_u64().expect("an entity tag");
     assert_eq!(cluster.run(&["get", path]), "red", "not a byte more");
     assert_eq!(cluster.run(&["get", path, "--stale"]), "red");

@@ -117,6 +117,64 @@ fn a_load_that_is_broken_off_takes_away_what_it_wrote() {
     assert_eq!(written(), 0);
 }
 
+/// A load on a controller, begun; and how long a request takes at most.
+fn load(desk: &Desk, node: &Node, timeout: &str, what: &[&str]) -> Child {
+    let access = ["cluster", "--endpoints", &node.address, "--timeout", timeout];
+    let mut load = desk.command(&[&access, what].concat());
+    load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started")
+}
+
+/// Waits until a load has written below a path.
+fn await_writes(desk: &Desk, node: &Node, below: &str) {
+    let begun = Instant::now();
+    while ask(desk, node, &["list", "--limit", "10", below]).1.as_array().is_none_or(|rows| rows.len() < 10) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it writes nothing");
+    }
+}
+
+#[test]
+fn a_load_ends_though_its_controllers_have_gone() {
+    let desk = Desk::new();
+    let node = Node::start(controller(&desk, "c1", &[]));
+    let check = ["check", "perf", "--load", "s", "--duration", "5s"];
+    let load = load(&desk, &node, "1s", &check);
+    await_writes(&desk, &node, "/heddle-check:");
+    drop(node);
+    let output = load.wait_with_output().expect("it ends");
+    let (rows, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{rows}{errors}");
+    for failed in ["failed requests", "clearing up"] {
+        let is_judged = |row: &str| row.contains("FAIL") && row.contains(failed);
+        assert!(rows.lines().any(is_judged), "{failed}: {rows}{errors}");
+    }
+}
+
+#[test]
+fn a_load_whose_controllers_have_gone_can_be_broken_off() {
+    let desk = Desk::new();
+    let node = Node::start(controller(&desk, "c1", &[]));
+    let load = load(&desk, &node, "10m", &["check", "perf", "--load", "s", "--duration", "10m"]);
+    await_writes(&desk, &node, "/heddle-check:");
+    drop(node);
+    assert!(Command::new("kill").args(["-INT", &load.id().to_string()]).status().expect("kill is there").success());
+    let output = load.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("below /heddle-check:perf is still there"));
+}
+
+#[test]
+fn a_bench_that_nobody_answers_is_given_up() {
+    let desk = Desk::new();
+    let node = Node::start(controller(&desk, "c1", &[]));
+    let bench = ["bench", "--requests", "10000000", "--repeat", "1", "--operations", "create"];
+    let load = load(&desk, &node, "1s", &bench);
+    await_writes(&desk, &node, "/heddle-bench:");
+    drop(node);
+    let output = load.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("create: given up, since nothing was answered for 10s"));
+}
+
 #[test]
 fn a_server_that_is_away_is_found() {
     let desk = Desk::new();

@@ -330,6 +330,21 @@ fn a_topology_of_another_tool_becomes_a_file() {
 }
 
 #[test]
+fn a_drawing_is_no_file_of_a_network() {
+    let desk = Desk::new();
+    desk.expect(0, &["new", "lab"]);
+    let (drawn, _) = desk.expect(0, &["graph", "lab.fabric.yaml", "--format", "svg"]);
+    desk.write("lab.svg", &drawn);
+    desk.write("other.svg", "<?xml version='1.0'?>\n<!-- Inkscape -->\n<svg\n width='1'/>\n");
+    for command in ["check", "up", "import"] {
+        for file in ["lab.svg", "other.svg"] {
+            let (_, stderr) = desk.expect(2, &[command, file]);
+            assert!(stderr.contains("this is a drawing (SVG), and no fabric file"), "{command} {file}: {stderr}");
+        }
+    }
+}
+
+#[test]
 fn what_can_not_be_read_is_an_answer_as_data_too() {
     let desk = Desk::new();
     let (stdout, _) = desk.expect(2, &["check", "-o", "json", "none.yaml"]);

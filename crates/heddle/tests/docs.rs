@@ -178,3 +178,26 @@ fn the_comparison_counts_the_lines_that_are_there() {
         assert_eq!(counts, ["heddle", "mininet", "containerlab"].map(|tool| lines_of(&task, tool)), "{title}");
     }
 }
+
+/// What the recipe says of the service is what the unit has.
+#[test]
+fn the_recipe_of_services_is_of_the_unit_that_is_packed() {
+    let unit = include_str!("../../../packaging/heddle-controller@.service");
+    let recipes = page("recipes.md");
+    let (_, section) = recipes.split_once("\n## Controllers as services\n").expect("there is the section");
+    let (section, _) = section.split_once("\n## ").expect("it ends");
+    for of_unit in [
+        "EnvironmentFile=-/etc/heddle/controller-%i.conf",
+        "--node %i --data /var/lib/heddle/%i $HEDDLE_CONTROLLER_OPTIONS $HEDDLE_TLS_OPTIONS",
+    ] {
+        assert!(unit.lines().any(|line| line.ends_with(of_unit)), "{of_unit}");
+    }
+    let drop_in = unit.lines().filter_map(|line| line.strip_prefix("#     "));
+    let drop_in = drop_in.skip_while(|line| *line != "[Service]").collect::<Vec<_>>().join("\n");
+    assert!(drop_in.lines().count() == 5 && section.contains(&drop_in), "{drop_in}");
+    for said in
+        ["/etc/heddle/controller-c1.conf", "--node c1", "--data /var/lib/heddle/c1", "HEDDLE_CONTROLLER_OPTIONS="]
+    {
+        assert!(section.contains(said), "{said}");
+    }
+}

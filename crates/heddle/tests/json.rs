@@ -147,6 +147,14 @@ fn keys_of_files_and_results_are_on_the_page() {
         hold(file, &desk.read(&format!("a/{file}")));
     }
     hold("summary.json", &desk.read("a/summary.json"));
+    // Both say which commit the program is of, and so does the page.
+    let (version, _) = desk.expect(0, &["--version"]);
+    let version = version.trim().strip_prefix("heddle ").expect("its name");
+    for file in ["machine.json", "summary.json"] {
+        let value: Value = serde_json::from_str(&desk.read(&format!("a/{file}"))).expect("it is JSON");
+        assert_eq!(value["version"], version, "{file}");
+    }
+    assert!(desk.read("a/report.html").contains(&format!("<dt>heddle</dt><dd>{version}</dd>")));
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn up_exec_show_change_down() {
     assert!(same.contains("nothing to change"), "{same}");
     desk.write("pair.fabric.yaml", &PAIR.replacen("delay: 1ms", "delay: 5ms", 1));
     let (plan, _) = desk.expect(0, &["plan", "pair.fabric.yaml"]);
-    assert!(plan.contains("change h1"), "{plan}");
+    assert!(plan.contains("change link h1"), "{plan}");
     let (changed, _) = desk.expect(0, &["up", "pair.fabric.yaml"]);
     assert!(changed.contains("changed"), "{changed}");
     let (links, _) = desk.expect(0, &["show", "links", "-o", "csv"]);

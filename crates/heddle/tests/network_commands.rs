@@ -309,7 +309,7 @@ fn links_are_changed_while_the_network_runs() {
     let row = first_link(desk);
     assert_eq!((&row["loss-percent"], &row["queue-packets"]), (&100.0.into(), &100.into()), "{row}");
     let (plan, _) = desk.expect(0, &["plan", "lab.fabric.yaml", "-o", "json"]);
-    assert_eq!(json(&plan)["up"]["changed"], serde_json::json!(["h1 - leaf1"]), "{plan}");
+    assert_eq!(json(&plan)["up"]["changed"], serde_json::json!(["link h1-leaf1"]), "{plan}");
     // Without carrier in between, it stays changed.
     desk.expect(0, &["link", "down", "h1", "leaf1"]);
     let (said, _) = desk.expect(0, &["link", "set", "h1", "leaf1", "loss=none", "delay=30ms"]);
@@ -320,7 +320,7 @@ fn links_are_changed_while_the_network_runs() {
     assert!(rows.lines().nth(1).is_some_and(|row| row.starts_with("h1-leaf1,h1,0,leaf1,0,,30000000,,")), "{rows}");
     // The file as it is brings back what it says.
     let (said, _) = desk.expect(0, &["up", "lab.fabric.yaml"]);
-    assert!(said.contains("changed h1 - leaf1"), "{said}");
+    assert!(said.contains("changed link h1-leaf1"), "{said}");
     assert_eq!(desk.expect(0, &["link", "set", "h1", "leaf1"]).0, "h1-leaf1 is up: as fast as the machine goes\n");
     round_trips(desk);
     let (plan, _) = desk.expect(0, &["plan", "lab.fabric.yaml", "-o", "json"]);

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::live::{Guard, may_run, up};
 use crate::program::Desk;
 
 /// Hosts at two switches, and what else stands in the file.
@@ -182,4 +183,85 @@ names:
     let rows: Value = serde_json::from_str(&of("h1", &["10.0.0.53", "-o", "json"]).0).expect("it is JSON");
     let end = &rows["end"];
     assert_eq!((&end["at"], &end["state"]), (&"name server".into(), &"answered".into()), "{rows}");
+}
+
+/// Two hosts, each by two links at a switch, which are one.
+fn with_bonds(options: &str) -> String {
+    let bond = |host: &str| format!("{{ between: [{host}, s1], members: 2, {options} }}");
+    let nodes = "nodes: { h1: host, h2: host, s1: switch }\nlinks: [{ between: [h1, s1] }, { between: [h2, s1] }]";
+    format!("{nodes}\nbonds: [{}, {}]\n", bond("h1"), bond("h2"))
+}
+
+fn bonded(options: &str) -> Desk {
+    let desk = Desk::new();
+    desk.write("lab.fabric.yaml", &with_bonds(options));
+    desk
+}
+
+/// The links by which a flow leaves h1, and what is said besides.
+fn leaves(desk: &Desk, ports: &[&str]) -> (String, String) {
+    let (rows, said) = desk.expect(0, &[&["path", "h1", "h2", "lab.fabric.yaml", "-o", "json"], ports].concat());
+    let rows: Value = serde_json::from_str(&rows).expect("it is JSON");
+    (rows["hops"][0]["by"].as_str().expect("links").to_owned(), said)
+}
+
+#[test]
+fn a_path_names_the_member_that_a_hash_chooses() {
+    let desk = bonded("mode: 802.3ad, xmit_hash_policy: layer3+4");
+    let of_port = |port: u16| leaves(&desk, &["--port", "80", "--source-port", &port.to_string()]);
+    let members: std::collections::BTreeSet<String> = (4_000..4_008).map(|port| of_port(port).0).collect();
+    assert!(members.iter().eq(["h1-s1:1", "h1-s1:2"]), "{members:?}");
+    assert!(!of_port(4_000).1.contains("bond"));
+    let (all, said) = leaves(&desk, &[]);
+    assert_eq!(all, "h1-s1:1, h1-s1:2");
+    assert!(said.contains("h1-s1:1, h1-s1:2 are a bond: a hash (layer3+4) chooses one of them"), "{said}");
+    // Ports have no part in this one, and turns have nothing to do with flows.
+    assert!(["h1-s1:1", "h1-s1:2"].contains(&&*leaves(&bonded("mode: balance-xor"), &[]).0));
+    let (all, said) = leaves(&bonded("mode: balance-rr"), &["--port", "80", "--source-port", "4000"]);
+    assert_eq!(all, "h1-s1:1, h1-s1:2");
+    assert!(said.contains("they take turns, packet by packet (balance-rr)"), "{said}");
+}
+
+#[test]
+fn packets_take_the_member_that_a_path_names() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &up(&with_bonds("mode: 802.3ad, xmit_hash_policy: layer3+4"));
+    let bytes = || -> Vec<(String, u64)> {
+        let rows: Value =
+            serde_json::from_str(&desk.expect(0, &["show", "counters", "-o", "json"]).0).expect("it is JSON");
+        let leave = rows.as_array().expect("rows").iter().filter(|row| row["from"] == "h1" && row["link"].is_string());
+        leave
+            .map(|row| (row["link"].as_str().unwrap_or_default().to_owned(), row["bytes"].as_u64().unwrap_or(0)))
+            .collect()
+    };
+    for port in ["4000", "4001", "4002", "4003"] {
+        let mut server = desk.command(&["exec", "h2", "iperf3", "-s", "-1"]);
+        let mut server = server.stdout(std::process::Stdio::null()).spawn().expect("it starts");
+        let before = bytes();
+        let send = || desk.heddle(&["exec", "h1", "iperf3", "-c", "h2", "--cport", port, "-n", "2M"]).status.success();
+        while !send() {}
+        server.wait().expect("it ends");
+        let grown = bytes().into_iter().zip(before).map(|((link, now), (_, before))| (now - before, link));
+        let (_, link) = grown.max().expect("links");
+        let (said, _) = desk.expect(0, &["path", "h1", "h2", "--port", "5201", "--source-port", port, "-o", "json"]);
+        let said: Value = serde_json::from_str(&said).expect("it is JSON");
+        assert_eq!(said["hops"][0]["by"], link, "port {port}");
+    }
+    // Links are known by those names elsewhere, too.
+    let (bonds, _) = desk.expect(0, &["show", "bonds", "-o", "json"]);
+    let bonds: Value = serde_json::from_str(&bonds).expect("it is JSON");
+    let of_h1 = bonds.as_array().expect("rows").iter().filter(|row| row["node"] == "h1");
+    let links: Vec<_> = of_h1.map(|row| (&row["link"], &row["state"])).collect();
+    assert_eq!(links, [(&"h1-s1:1".into(), &"up".into()), (&"h1-s1:2".into(), &"up".into())]);
+    let (table, _) = desk.expect(0, &["show", "counters"]);
+    assert!(table.contains("h1-s1:2"), "{table}");
+    desk.expect(0, &["link", "down", "h1-s1:2"]);
+    for port in ["4000", "4001", "4002", "4003"] {
+        let (said, _) = desk.expect(0, &["path", "h1", "h2", "--port", "5201", "--source-port", port]);
+        assert!(said.contains("h1-s1:1") && !said.contains("h1-s1:2"), "{said}");
+    }
+    let (changed, _) = desk.expect(0, &["link", "set", "h1-s1 2", "delay=1ms"]);
+    assert!(changed.contains("h1-s1:2"), "{changed}");
 }

@@ -95,7 +95,7 @@ pub fn calibrate(options: &Options, rounds: u32) -> Result<Calibration, Error> {
     let journal = Journal::in_memory();
     network.run(&plan, &runs, &journal)?;
     let records: Vec<Record> = journal.take_measured().into_iter().map(|(record, _)| record).collect();
-    let mut environment = Environment::look(Some(iperf3));
+    let mut environment = Environment::look(Some(iperf3), &options.version);
     let (costs, measured) = evaluate(&records, environment.cores as u32);
     environment.hosts = Some(costs);
     Ok(Calibration { environment, busy_before_cores, measured })

@@ -3,6 +3,7 @@
 mod doubt;
 mod hosts;
 mod names;
+mod rates;
 mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +39,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
         found.extend(rounded(experiment));
         found.extend(tiny_window(fabric, experiment));
         found.extend(no_round_trips(experiment));
+        found.extend(rates::expected_in_vain(fabric, experiment, CASES_MAX));
         found.extend(hosts::served_twice(fabric, experiment));
         found.extend(requests::kept_connections(fabric, experiment));
     }

@@ -24,6 +24,8 @@ pub struct Options {
     pub cases: Vec<String>,
     /// The `heddle` program, which live runs start as the network's process.
     pub program: PathBuf,
+    /// Which version of the program it is, with the commit that it is made of.
+    pub version: String,
     /// Whether runs are recorded over time where the file names no step for it.
     pub time_series: bool,
     /// What simulated hosts cost the machine that all of them are on; `None`: nothing.
@@ -42,6 +44,7 @@ impl Default for Options {
             only: Vec::new(),
             cases: Vec::new(),
             program: PathBuf::from("heddle"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             time_series: false,
             hosts: None,
             progress: false,

@@ -60,6 +60,7 @@ impl Results {
         let environment = Environment { simulator, timings, ..environment };
         let planned_runs = plan.runs.len();
         Self {
+            version: environment.version.clone(),
             network: Network::of(fabric),
             seed: plan.seed,
             drivers,
@@ -88,6 +89,7 @@ impl Network {
             description: fabric.description.clone(),
             hosts: fabric.topology.hosts,
             function_ports: fabric.topology.function_ports,
+            functions: fabric.chains.functions.len() as u32,
             interfaces: fabric.topology.interfaces.len() as u32,
             nodes: fabric
                 .topology

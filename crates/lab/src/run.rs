@@ -40,7 +40,7 @@ pub fn run(source: &Source, fabric: &Fabric, options: &Options, journal: &Journa
             let is_simulated = plan.runs.iter().any(|run| run.driver == DriverKind::Sim);
             let hosts = options.hosts.filter(|_| is_simulated);
             let made_from = fingerprint(source, options);
-            let environment = Environment { made_from, hosts, ..Environment::look(iperf3) };
+            let environment = Environment { made_from, hosts, ..Environment::look(iperf3, &options.version) };
             let results = Results::new(fabric, &plan, measured, environment);
             let left_out = plan.runs.iter().filter(|run| journal.is_enough(run)).count();
             let file = source.text.clone();

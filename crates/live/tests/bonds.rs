@@ -26,7 +26,7 @@ fn overrides(mode: &str, reorder: Reordering) -> Overrides {
 /// Takes the member of `host`'s bond with this number down, or up.
 fn set_member(network: &Instance, host: &str, number: u32, up: bool) {
     let set = network.set_link(host, "s1", Some(number), up).unwrap();
-    assert_eq!((set.links, set.changed, set.up), (vec![format!("{host}-s1 {number}")], 1, up));
+    assert_eq!((set.links, set.changed, set.up), (vec![format!("{host}-s1:{number}")], 1, up));
 }
 
 /// A cable is pulled, then the other one instead, while a connection sends: it goes on, and both ends of the bond know at once.

@@ -191,7 +191,7 @@ fn packets_go_on_while_links_are_changed() {
     }
     assert_eq!(network.status().unwrap().changed_links, status.changed_links);
     let applied = network.apply(&source(text), &Overrides::default()).unwrap();
-    assert_eq!(applied.changed, ["h5 - s1", "h5 - s1 (2)", "s1 - s2"]);
+    assert_eq!(applied.changed, ["link h5-s1:1", "link h5-s1:2", "link s1-s2"]);
     assert_eq!(network.status().unwrap().changed_links, []);
 }
 

@@ -93,7 +93,10 @@ fn a_host_gets_a_second_link_and_loses_it_again_while_a_connection_lasts() {
     let client = bed::Running::start(network.command("h1", "iperf3", ["-c", "h2", "-n", "5M", "-b", "5M"]));
     bed::wait_until("the connection carries data", || carried(&network, "h1", "a") > 20);
     let applied = network.apply(&source(DUAL_HOMED), &Overrides::default()).unwrap();
-    assert_eq!((applied.created, applied.changed), (vec!["h1 - b".to_owned()], vec!["b".to_owned(), "h1".to_owned()]));
+    assert_eq!(
+        (applied.created, applied.changed),
+        (vec!["link h1-b".to_owned()], vec!["b".to_owned(), "h1".to_owned()])
+    );
     bed::wait_until("it is used", || carried(&network, "h1", "b") > 20);
     network.apply(&source(&single), &Overrides::default()).unwrap();
     assert!(client.wait().success() && server.wait().success());

@@ -116,12 +116,12 @@ fn a_connection_survives_a_change_of_everything_around_it() {
         .replace("s1: switch", "s1: switch, s2: switch, h3: host")
         .replace("links: [", "links: [ { between: [h3, s2] }, { between: [s2, s1] },");
     let applied = network.apply(&source(&more), &Overrides::default()).unwrap();
-    assert_eq!(applied.created, ["h3", "s2", "h3 - s2", "s2 - s1"]);
-    assert_eq!(applied.changed, ["s1", "h1 - s1", "s1 - h2"]);
+    assert_eq!(applied.created, ["h3", "s2", "link h3-s2", "link s2-s1"]);
+    assert_eq!(applied.changed, ["s1", "link h1-s1", "link s1-h2"]);
     output(network.command("h3", "ping", ["-c", "1", "-W", "60", "h1"]));
     let sleeping = bed::Running::start(network.command("h3", "sleep", ["600"]));
     let applied = network.apply(&source(PAIR), &Overrides::default()).unwrap();
-    assert_eq!(applied.removed, ["h3", "s2", "h3 - s2", "s2 - s1"]);
+    assert_eq!(applied.removed, ["h3", "s2", "link h3-s2", "link s2-s1"]);
     assert!(!sleeping.wait().success(), "a process in a removed host is ended");
     assert!(client.wait().success() && server.wait().success());
     assert!(network.apply(&source(PAIR), &Overrides::default()).unwrap().is_empty());

@@ -14,6 +14,9 @@ use super::caller::{Caller, Tokens};
 use super::clock::{BootClock, random_bits};
 use super::{Error, Tls};
 
+/// A script is asked at least so often whether it is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// What a client of a script connects to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -23,7 +26,7 @@ pub struct Target {
     pub client: ClientConfig,
 }
 
-/// Lets so many clients follow the script until all are done.
+/// Lets so many clients follow the script until all are done, or it leaves what is under way.
 ///
 /// Times are those of `clock`. A client has a connection of its own to each target that it asks.
 ///
@@ -56,14 +59,13 @@ pub fn drive(
         if answered {
             touched.extend((0..clients).filter(|&index| workers[index].state == State::Waiting));
         }
-        if workers.iter().all(|worker| worker.state == State::Done) {
+        if workers.iter().all(|worker| worker.state == State::Done) || script.is_left(clock.now()) {
             return Ok(());
         }
         let wake = wakes.iter().min().copied().unwrap_or(Time::NEVER);
         let span = if touched.is_empty() { wake.since(clock.now()) } else { Span::ZERO };
         let timeout = Duration::from_nanos(span.as_ns().saturating_add(u64::from(touched.is_empty())));
-        let timeout = (wake != Time::NEVER || !touched.is_empty()).then_some(timeout);
-        match poll.poll(&mut events, timeout) {
+        match poll.poll(&mut events, Some(timeout.min(LOOK_EVERY))) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             outcome => outcome.map_err(Error::system("wait for events"))?,
         }

@@ -67,7 +67,7 @@ pub use clock::BootClock;
 pub use contest::{Inbox, Releaser, Turn, contend, queue, random_lease};
 pub use drive::{Target, drive};
 pub use error::Error;
-pub use load::load;
+pub use load::{Course, load};
 pub use parent_watch::end_with_stdin;
 pub use run::{ControllerOptions, DEFAULT_PORT, Ready, check_name, run};
 pub use tls::{Tls, TlsFiles};

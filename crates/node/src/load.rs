@@ -10,9 +10,19 @@ use super::clock::BootClock;
 use super::drive::{Target, drive};
 use super::{Error, Tls};
 
+/// How a load goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// As before.
+    GoOn,
+    /// Nothing more is asked; what is under way is waited for.
+    AskNoMore,
+    /// It ends with what has been answered.
+    Leave,
+}
+
 /// Puts the load on a cluster; returns when the last request has its answer. Each client begins at another of the endpoints. `progress` is
-/// told how many requests have been answered, again and again, and says whether to go on: if not, what is under way is waited for, and
-/// nothing more asked.
+/// shown what has been answered, again and again, and says how to go on.
 ///
 /// # Errors
 /// [`Error::System`] if the event loop fails. Requests that fail are counted.
@@ -20,7 +30,7 @@ pub fn load(
     config: &LoadConfig,
     on: &Target,
     tls: Option<&Tls>,
-    progress: impl FnMut(u64) -> bool,
+    progress: impl FnMut(&Tally) -> Course,
 ) -> Result<Tally, Error> {
     let from = |first: usize| {
         let mut endpoints = on.endpoints.clone();
@@ -30,7 +40,7 @@ pub fn load(
     let targets: Vec<Target> = (0..on.endpoints.len()).map(from).collect();
     let clock = BootClock::start();
     let load = Load::new(config.clone(), targets.len().max(1), clock.now());
-    let mut watched = Watched { load, progress };
+    let mut watched = Watched { load, progress, is_left: false };
     drive(&clock, config.clients as usize, &targets, tls, &mut watched)?;
     Ok(watched.load.finish(clock.now()))
 }
@@ -39,17 +49,20 @@ pub fn load(
 struct Watched<F> {
     load: Load,
     progress: F,
+    is_left: bool,
 }
 
-impl<F: FnMut(u64) -> bool> Watched<F> {
+impl<F: FnMut(&Tally) -> Course> Watched<F> {
     fn look(&mut self) {
-        if !(self.progress)(self.load.done()) {
-            self.load.stop();
+        match (self.progress)(self.load.tally()) {
+            Course::GoOn => {}
+            Course::AskNoMore => self.load.stop(),
+            Course::Leave => self.is_left = true,
         }
     }
 }
 
-impl<F: FnMut(u64) -> bool> Script for Watched<F> {
+impl<F: FnMut(&Tally) -> Course> Script for Watched<F> {
     fn next(&mut self, client: usize, now: Time) -> Next {
         self.look();
         self.load.next(client, now)
@@ -58,5 +71,10 @@ impl<F: FnMut(u64) -> bool> Script for Watched<F> {
     fn answered(&mut self, client: usize, now: Time, result: Result<Answer, RequestError>) {
         self.load.answered(client, now, result);
         self.look();
+    }
+
+    fn is_left(&mut self, _now: Time) -> bool {
+        self.look();
+        self.is_left
     }
 }

@@ -11,7 +11,7 @@ use crate::controllers::{
 };
 use machine::nanos::Span;
 use nix::sys::signal::Signal;
-use node::{Client, Error, Target, Tls, certificates};
+use node::{Client, Course, Error, Target, Tls, certificates};
 use store::client::ClientConfig;
 use store::protocol::Error as Refused;
 use workload::{LoadConfig, Operation};
@@ -534,9 +534,9 @@ fn load_is_measured() {
     ] {
         config.operation = operation;
         let mut seen = 0;
-        let tally = node::load(&config, &on, None, |answered| {
-            seen = answered;
-            true
+        let tally = node::load(&config, &on, None, |tally| {
+            seen = tally.answered();
+            Course::GoOn
         });
         let tally = tally.unwrap();
         assert_eq!(tally.failures.count, failed, "{operation:?}: {:?}", tally.failures.first);

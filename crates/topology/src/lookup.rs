@@ -290,7 +290,7 @@ impl Topology {
         format!("{}-{}", self.nodes[a.node].name, self.nodes[b.node].name)
     }
 
-    /// Its ends, like `h1-s1`; where there are several, with its number among them, like `h1-s1 2`.
+    /// Its ends, like `h1-s1`; where there are several, with its number among them, like `h1-s1:2`.
     ///
     /// # Panics
     /// If the id is another topology's.
@@ -298,7 +298,7 @@ impl Topology {
         let Link { a, b, .. } = &self.links[id];
         let name = self.link_name(id);
         match self.links_between(a.node, b.node).nth(1) {
-            Some(_) => format!("{name} {}", self.link_number(id)),
+            Some(_) => format!("{name}:{}", self.link_number(id)),
             None => name,
         }
     }
@@ -354,7 +354,7 @@ mod tests {
     fn parallel_links_have_numbers_and_others_have_none() {
         let topology = square();
         let names: Vec<String> = topology.links.keys().map(|id| topology.numbered_link_name(id)).collect();
-        assert_eq!(names, ["h1-s1", "h2-s2", "s1-s2 1", "s2-s1 2"]);
+        assert_eq!(names, ["h1-s1", "h2-s2", "s1-s2:1", "s2-s1:2"]);
         assert_eq!(topology.links_between(NodeId(3), NodeId(2)).collect::<Vec<_>>(), [LinkId(2), LinkId(3)]);
         assert_eq!(topology.peers(NodeId(2)).collect::<Vec<_>>(), [NodeId(0), NodeId(3), NodeId(3)]);
     }

@@ -108,9 +108,9 @@ impl Load {
         self.is_over = true;
     }
 
-    /// How many requests have been answered.
-    pub const fn done(&self) -> u64 {
-        self.tally.answered()
+    /// What has been answered.
+    pub const fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// What came of it, if it ends now.
@@ -257,6 +257,6 @@ mod tests {
         assert!(matches!(load.next(1, Time::ZERO), Next::Done));
         load.answered(0, Time::ZERO, Err(Error::Busy(1)));
         assert!(matches!(load.next(0, Time::ZERO), Next::Done));
-        assert_eq!(load.done(), 1);
+        assert_eq!(load.tally().answered(), 1);
     }
 }

@@ -30,4 +30,9 @@ pub trait Script {
 
     /// A client has the answer to what it asked last.
     fn answered(&mut self, client: usize, now: Time, result: Result<Answer, Error>);
+
+    /// Whether to leave what is under way, and end. It is asked again and again, also while no answer comes.
+    fn is_left(&mut self, _now: Time) -> bool {
+        false
+    }
 }

@@ -92,6 +92,10 @@ pub fn import_with(source: &Source, topology: Option<&str>, read: ReadFile<'_>) 
         problems.add(first_line(&source.text), message, "here", "leave `--topo` out; it is of Mininet's programs");
         return Err(problems.into_error());
     }
+    if is_drawing(source.text.trim_start_matches('\u{feff}').trim_start()) {
+        refuse_drawing(source, &mut problems);
+        return Err(problems.into_error());
+    }
     let network = match format(source) {
         Format::Containerlab => clab::read(source, read, &mut problems),
         Format::GraphMl => graphml::read(source, &mut problems),
@@ -121,6 +125,10 @@ pub(crate) fn refuse_text(source: &Source, problems: &mut Problems<'_>) -> bool 
     let is_python = text.starts_with("from mininet") || text.starts_with("import mininet");
     let is_python = is_python || (text.starts_with("#!") && text.lines().next().is_some_and(|l| l.contains("python")));
     let is_named = Path::new(&source.name).extension().is_some_and(|end| end.eq_ignore_ascii_case("py"));
+    if is_drawing(text) {
+        refuse_drawing(source, problems);
+        return true;
+    }
     let (what, label) = if is_named || is_python {
         ("a program of Python (Mininet's?)", "Python")
     } else if text.starts_with('<') {
@@ -131,6 +139,23 @@ pub(crate) fn refuse_text(source: &Source, problems: &mut Problems<'_>) -> bool 
     refuse(source, first_line(&source.text), (what, label), problems);
     true
 }
+
+fn refuse_drawing(source: &Source, problems: &mut Problems<'_>) {
+    let hint = "a drawing does not say how fast links are, nor what hosts do: name the file that it was drawn from";
+    problems.add(first_line(&source.text), "this is a drawing (SVG), and no fabric file", "SVG", hint);
+}
+
+/// Whether a text is a picture, as `heddle graph` draws networks.
+fn is_drawing(text: &str) -> bool {
+    // Comments and a declaration may stand before its element.
+    text.starts_with('<')
+        && text.split('<').skip(1).take(ELEMENTS_MAX).find(|part| !part.starts_with(['?', '!'])).is_some_and(|part| {
+            part.strip_prefix("svg").is_some_and(|rest| rest.starts_with([' ', '>', '\n', '\r', '\t']))
+        })
+}
+
+/// So many elements of a file are looked at.
+const ELEMENTS_MAX: usize = 20;
 
 /// The same of what is YAML: a topology of containerlab has nodes.
 pub(crate) fn refuse_tree(root: &Node, source: &Source, problems: &mut Problems<'_>) -> bool {

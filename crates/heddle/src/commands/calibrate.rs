@@ -11,7 +11,8 @@ use crate::output::put;
 /// Measures it, prints it, and writes it into a file. Nothing is measured that could not be written.
 pub fn calibrate(args: &Calibrate, format: Format) -> Result<(), Report> {
     check_place(&args.file)?;
-    let options = Options { program: this_program()?, progress: !args.quiet, ..Options::default() };
+    let version = env!("HEDDLE_VERSION").to_owned();
+    let options = Options { program: this_program()?, version, progress: !args.quiet, ..Options::default() };
     let calibration = measure(&options, args.rounds)?;
     calibration.write(&args.file)?;
     put(&match format {

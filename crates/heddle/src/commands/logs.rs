@@ -153,8 +153,16 @@ impl Tail {
         if is_last && !self.line.is_empty() {
             lines.push(text(&mut self.line));
         }
+        if self.program == fabric::UPLINK {
+            lines.retain(|line| !is_of_syslog(line));
+        }
         Ok(lines)
     }
+}
+
+/// What pasta says before each line of its own where there is no syslog, whatever it is asked to log to besides.
+fn is_of_syslog(line: &str) -> bool {
+    line.strip_prefix("Failed to send ").is_some_and(|rest| rest.ends_with(" bytes to syslog"))
 }
 
 fn inode(file: Option<&File>) -> Option<u64> {
@@ -213,5 +221,24 @@ impl Printer {
 
     fn take_rows(&mut self) -> Rows {
         std::mem::replace(&mut self.rows, Rows::new(&COLUMNS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_uplink_says_nothing_of_a_syslog() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("output");
+        std::fs::write(&path, "Failed to send 51 bytes to syslog\nNo routable interface for IPv6\n")
+            .expect("it is written");
+        let said = |program: &str| {
+            let (host, program, path) = ("h1".to_owned(), program.to_owned(), path.to_string_lossy().into_owned());
+            Tail { host, program, path, file: None, line: Vec::new() }.begin(None, false).expect("it is read")
+        };
+        assert_eq!(said("uplink"), ["No routable interface for IPv6"]);
+        assert_eq!(said("web").len(), 2, "another program may say what it likes");
     }
 }

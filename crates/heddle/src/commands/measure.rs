@@ -341,6 +341,7 @@ pub(super) fn options_of(drivers: Vec<DriverKind>, choice: &Choice) -> Result<Op
         only: choice.experiments.clone(),
         cases: choice.cases.clone(),
         program,
+        version: env!("HEDDLE_VERSION").to_owned(),
         ..Options::default()
     })
 }

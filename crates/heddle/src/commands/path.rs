@@ -1,12 +1,14 @@
 //! `path`: which nodes and links packets of a flow take, and what becomes of them on the way, by the decisions of the machines themselves.
 
 mod course;
+mod members;
 mod network;
 mod packet;
 mod routed;
 mod rows;
 mod site;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
@@ -285,10 +287,24 @@ fn notes(args: &Path, network: &Network, way: &RoutedPath<'_>, is_known: bool) {
             "Flows, functions and services may look at ports: this is a packet from port {src_port} to port {dst_port}; --source-port and --port name others."
         );
     }
+    for (links, why) in of_bonds(network, way, is_known) {
+        eprintln!("{links} are a bond: {why}.");
+    }
     let has_state = network.has_flows() || !fabric.chains.chains.is_empty() || !fabric.services.is_empty();
     if network.is_running() && has_state {
         eprintln!("Connections that exist are not looked at: this is the first packet of a new one.");
     }
+}
+
+/// Links of bonds of which it is not known which one packets take, and why not.
+fn of_bonds(network: &Network, way: &RoutedPath<'_>, is_known: bool) -> BTreeMap<String, String> {
+    let legs = way.stages.iter().flat_map(|stage| &stage.course.legs);
+    let several = legs.flat_map(|leg| &leg.trace.hops).filter(|hop| hop.links.len() > 1);
+    let why = |hop: &vswitch::Hop| {
+        let why = members::why_any(network, (hop.from, hop.port), is_known)?;
+        Some((rows::links(&network.fabric.topology, hop), why))
+    };
+    several.filter_map(why).collect()
 }
 
 /// What all of it comes to, in a line or a few.

@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(said(&[0], &[0, 1], follow), ["the link h1-s1 is down (hint: heddle link up h1-s1)"]);
         // Both ends may be cut off.
         assert_eq!(said(&[0, 1], &[0, 1], follow).len(), 2);
-        let between = ["s1-s2 1", "s1-s2 2"].map(|it| format!("the link {it} is down (hint: heddle link up {it})"));
+        let between = ["s1-s2:1", "s1-s2:2"].map(|it| format!("the link {it} is down (hint: heddle link up {it})"));
         assert_eq!(said(&[4, 5], &[0, 2], follow), between);
         // All of a network's hosts.
         assert_eq!(said(&[0, 1, 2, 3], &[0, 1, 2, 3], follow)[3], "so are 1 more (hint: heddle show links)");

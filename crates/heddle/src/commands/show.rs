@@ -152,7 +152,7 @@ fn text(
         ShowTopic::Caches => caches(&instance.flows(switch, NO_ENTRIES).map_err(explain)?),
         ShowTopic::Macs => mac_rows(&instance.macs(switch).map_err(explain)?),
         ShowTopic::Rstp => bridges(instance, switch, format)?,
-        ShowTopic::Bonds => bonds(&counters()?),
+        ShowTopic::Bonds => bonds(&fabric.topology, &counters()?),
         ShowTopic::Counters => counters_rows(&fabric.topology, &counters()?, format),
         ShowTopic::Chains => chains(instance)?,
         ShowTopic::Services => services(instance, format)?,
@@ -211,12 +211,15 @@ fn routes(fabric: &Fabric, counters: &live::Counters) -> Rows {
 }
 
 /// One row for each member of each end of a bond.
-fn bonds(counters: &live::Counters) -> Rows {
-    let columns = ["node", "bond", "mode", "member", "to", "link", "sends", "why", "accepted", "held", "wait-mean-us"];
+fn bonds(topology: &Topology, counters: &live::Counters) -> Rows {
+    let columns =
+        ["node", "bond", "mode", "member", "to", "link", "state", "sends", "why", "accepted", "held", "wait-mean-us"];
     let mut rows = Rows::new(&columns)
         .or_say("No bonds: `bonds: [{ between: [h1, s1], members: 2, mode: 802.3ad }]` in the file makes one.")
-        .with_spare(&["wait-mean-us", "held", "accepted", "link", "mode"]);
+        .with_spare(&["wait-mean-us", "held", "accepted", "to", "mode", "state"]);
     for bond in &counters.bonds {
+        let is_it = |end: &topology::BondEnd| topology.nodes[end.node].name == bond.node && end.name == bond.name;
+        let mut links = topology.bonds.position(is_it).into_iter().flat_map(|end| topology.bond_links(end));
         let held = bond.reordering.map(|counters| (counters.held, counters.hold_mean().as_ns() as f64 / 1e3));
         for member in &bond.members {
             rows.push([
@@ -225,6 +228,7 @@ fn bonds(counters: &live::Counters) -> Rows {
                 json!(bond.mode),
                 json!(member.name),
                 json!(member.to),
+                json!(links.next().map(|link| topology.numbered_link_name(link))),
                 json!(member.link),
                 json!(if member.sends { "yes" } else { "no" }),
                 json!(member.why),
@@ -240,7 +244,7 @@ fn bonds(counters: &live::Counters) -> Rows {
 /// One row for each direction of each link, one for what each host's port took and one for what is wrong with it, one for each reason for which a host's frames went nowhere, and
 /// the same of all hosts together.
 fn counters_rows(topology: &Topology, counters: &live::Counters, format: Format) -> Rows {
-    const LINK: usize = 12;
+    const LINK: usize = 13;
     let mut rows = Rows::new(&[
         "from",
         "to",
@@ -254,9 +258,13 @@ fn counters_rows(topology: &Topology, counters: &live::Counters, format: Format)
         "corruptions",
         "overtakes",
         "queue-peak",
+        "link",
     ])
-    .with_rare(&["marks", "cut", "losses", "duplicates", "corruptions", "overtakes", "queue-peak"]);
-    for link in &counters.links {
+    .with_rare(&["link", "marks", "cut", "losses", "duplicates", "corruptions", "overtakes", "queue-peak"]);
+    for (id, link) in topology.links.keys().zip(&counters.links) {
+        // Where no other one has the same ends, people see which it is.
+        let name = topology.numbered_link_name(id);
+        let name = (format != Format::Table || name != topology.link_name(id)).then_some(name);
         for (from, to, counted) in [(&link.a, &link.b, link.forward), (&link.b, &link.a, link.backward)] {
             rows.push([
                 json!(from),
@@ -271,6 +279,7 @@ fn counters_rows(topology: &Topology, counters: &live::Counters, format: Format)
                 json!(counted.corruptions),
                 json!(counted.overtakes),
                 json!(counted.queue_peak),
+                json!(name),
             ]);
         }
     }

@@ -1,6 +1,7 @@
 //! `trace`: which entries of a switch's tables a packet meets and why, what the switch does without any, and what becomes of the packet from there on.
 
 pub mod host_names;
+mod translated;
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -18,6 +19,7 @@ use vswitch::{FlowKey, Spread};
 use wire::{ethertype, is_group};
 
 use self::host_names::with_addresses;
+use self::translated::{Outcome, Translated, translated};
 use super::explain;
 use super::instance::{connect, definition, running};
 use super::path::{
@@ -69,6 +71,7 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             value["chain"] = json!(chain);
             value["lost-before"] = json!(before);
             value["routed"] = json!(known.routed);
+            value["translated"] = with_hyphens(json!(known.translated));
             value["balanced"] = json!(balanced);
             value["path"] = way.map_or(Value::Null, |way| data(&now.topology, &way));
             print_json(&value)
@@ -94,6 +97,9 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             let mut text = format!("{table}Done: {actions}{to}\n{}", same(now, because_of, is_normal));
             if let Some(routed) = &known.routed {
                 text.push_str(&routed.words());
+            }
+            if let Some(translated) = &known.translated {
+                text.push_str(&translated.words());
             }
             if let Some(balanced) = &balanced {
                 text.push_str(&balanced.words());
@@ -148,6 +154,8 @@ struct Known {
     key: FlowKey,
     /// What routers have to do with it, if its IP addresses are in two subnets.
     routed: Option<Routed>,
+    /// What a function of a chain has written into it before any switch sees it.
+    translated: Option<Translated>,
     hop_limit: u8,
     /// Why nobody sends it to there.
     unsent: Option<String>,
@@ -191,12 +199,16 @@ impl Known {
             learned_s: None,
             key: fields.flow_key(),
             routed: None,
+            translated: None,
             hop_limit: HOP_LIMIT,
             unsent: None,
         };
         // Whoever names a MAC address says himself who is to get it.
         if let (None, Some(ip)) = sent_to {
             known.route((network, routing), switch, (fields, ip));
+            if known.to.is_none() && known.unsent.is_none() {
+                known.translate((network, routing), switch, (fields, ip))?;
+            }
         }
         let mac = |host: Option<NodeId>| host.and_then(|host| topology.address(host)).map(|address| address.mac);
         if known.key.eth_src == [0; 6] {
@@ -213,6 +225,25 @@ impl Known {
             known.learned_s = found.and_then(|entry| entry.age_s);
         }
         Ok(known)
+    }
+
+    /// Has a function of a chain translate it where it leaves its host, if it is for an address of that function.
+    fn translate(
+        &mut self,
+        (network, routing): (&Network, &Routing<'_>),
+        switch: NodeId,
+        (fields, to): (&Match, IpAddr),
+    ) -> Result<(), Report> {
+        let topology = &network.fabric.topology;
+        let sender = fields.in_port().and_then(|port| peer_host(topology, switch, port)).or(self.from);
+        match translated((network, routing), (sender, to), &self.key)? {
+            Some(Outcome::To(host, key, written)) => {
+                (self.to, self.key, self.translated) = (Some(host), key, Some(written));
+            }
+            Some(Outcome::Lost(why) | Outcome::Unclear(why)) => self.unsent = Some(why),
+            None => {}
+        }
+        Ok(())
     }
 
     /// Finds between which routers a packet is that crosses a switch, if its sender and the address that it is for are in two subnets.
@@ -274,6 +305,8 @@ impl Known {
     /// The packet as tables of flows are asked about it: with what a router has written into it.
     fn packet(&self, written: &str, fields: &Match) -> String {
         let is_ip = matches!(self.key.ethertype, ethertype::IPV4 | ethertype::IPV6);
+        let with_translation = self.translated.as_ref().map(|it| it.packet(written));
+        let written = with_translation.as_deref().unwrap_or(written);
         let Some(Routed { dl_src, dl_dst, nw_ttl, .. }) = &self.routed else {
             // As its way from here has it, and as hosts send it.
             let ttl = if is_ip && !written.contains("ttl") { format!(",nw_ttl={HOP_LIMIT}") } else { String::new() };
@@ -304,6 +337,9 @@ fn before(network: &Network, switch: NodeId, (fields, known): (&Match, &Known)) 
     }
     if let Some(why) = unsent(&network.fabric, fields, known) {
         return Ok(Some(why));
+    }
+    if known.translated.is_some() {
+        return Ok(None);
     }
     let sender = fields.in_port().and_then(|port| peer_host(topology, switch, port)).or(known.from);
     let Some(from) = sender.filter(|_| is_whole(&known.key)) else { return Ok(None) };

@@ -24,7 +24,7 @@ pub struct Environment {
     pub memory_bytes: u64,
     /// Name and release of the kernel.
     pub kernel: String,
-    /// This program's version.
+    /// This program's version, with the commit that it is made of.
     pub version: String,
     /// What carried live traffic: iperf3's first line about itself, or which of heddle's own programs; only with live runs.
     pub iperf3: Option<String>,
@@ -74,7 +74,7 @@ pub struct SimulatorSpeed {
 
 impl Environment {
     /// Looks at this machine. What cannot be found out stays empty.
-    pub fn look(iperf3: Option<String>) -> Self {
+    pub fn look(iperf3: Option<String>, version: &str) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self {
             date: date(SystemTime::now()),
@@ -82,7 +82,7 @@ impl Environment {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: memory_bytes(&read("/proc/meminfo")),
             kernel: format!("{} {}", read("/proc/sys/kernel/ostype").trim(), read("/proc/sys/kernel/osrelease").trim()),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: version.to_owned(),
             iperf3,
             command: std::env::args().collect(),
             made_from: String::new(),
@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn this_machine_has_cores_and_a_kernel() {
-        let here = Environment::look(None);
+        let here = Environment::look(None, "0.1.0 (abc1234, 2026-11-26)");
+        assert_eq!(here.version, "0.1.0 (abc1234, 2026-11-26)");
         assert!(here.cores > 0 && here.kernel.len() > 5 && here.memory_bytes > 0, "{here:?}");
     }
 }

@@ -232,7 +232,7 @@ fn links(links: &[ComparedLink]) -> Option<MostApart> {
     let share = (Unit::Share, Scale::of(Unit::Share, 0.0));
     let count = (Unit::Count, Scale::of(Unit::Count, 0.0));
     let row = |link: &ComparedLink| {
-        let number = link.number.map_or_else(String::new, |number| format!(" {number}"));
+        let number = link.number.map_or_else(String::new, |number| format!(":{number}"));
         let way = format!("{} > {}{number}", link.from, link.to);
         let figures = figures(share, link.utilisation).chain(figures(count, Some(link.drops)));
         part_row(link.experiment, link.labels, way, figures)

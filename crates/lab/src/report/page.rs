@@ -70,10 +70,10 @@ impl Results {
             let _ = writeln!(html, "<div class=\"tile\"><b>{}</b><span>{}</span></div>", escape(value), escape(what));
         };
         if !network.nodes.is_empty() {
-            let functions = match network.function_ports / 2 {
+            let functions = match network.functions {
                 0 => String::new(),
-                1 => ", 1 function of chains".to_owned(),
-                several => format!(", {several} functions of chains"),
+                1 => ", 1 function".to_owned(),
+                several => format!(", {several} functions"),
             };
             let hosts = network.hosts.saturating_sub(network.function_ports + network.interfaces);
             let links = network.links.len();
@@ -319,14 +319,19 @@ impl Results {
             row("simulator", &text);
         }
         html.push_str("</dl></div>\n</section>\n");
-        html.push_str(
+        let of_live = if self.drivers.contains(&DriverKind::Live) {
+            "With <code>ecmp</code>, live flows hash the ports that the kernel gave them: single flows take other paths than simulated ones. "
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            html,
             "<footer><p>Intervals are 99 % confidence intervals of the mean by Student’s t. Percentiles are of all packets, transfers or requests \
              of a run, and shown is their mean over the runs; distributions are of all runs together. Differences are paired: live and \
              simulated runs, and the values of a policy, share their seed and their pairs of hosts. Goodput is payload that \
              reached the receiving program while measured; streams of one pair of hosts are one flow here. Reordering after RFC 4737; \
-             its extent counts from the flow’s start in live runs, from the end of the warm-up in simulated ones. With <code>ecmp</code>, \
-             live flows hash the ports that the kernel gave them: single flows take other paths than simulated ones. Raw samples: \
-             <code>samples.jsonl</code> beside this page.</p></footer>\n",
+             its extent counts from the flow’s start in live runs, from the end of the warm-up in simulated ones. {of_live}Raw samples: \
+             <code>samples.jsonl</code> beside this page.</p></footer>"
         );
         html
     }

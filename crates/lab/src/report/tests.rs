@@ -42,6 +42,20 @@ fn folders_of_other_drivers_are_compared_by_another_command() {
 }
 
 #[test]
+fn a_page_says_of_live_flows_what_concerns_some() {
+    let says = |drivers: &[DriverKind]| results(drivers).html().contains("live flows hash the ports");
+    assert_eq!([says(&BOTH), says(&[DriverKind::Live]), says(&[DriverKind::Sim])], [true, true, false]);
+}
+
+#[test]
+fn functions_without_ports_count_as_the_others() {
+    let mut results = results(&[DriverKind::Sim]);
+    assert!(!results.html().contains(" function"));
+    (results.network.functions, results.network.function_ports) = (6, 2);
+    assert!(results.html().contains("links, 6 functions<"), "{}", results.html());
+}
+
+#[test]
 fn a_missed_expectation_fails_the_results() {
     let mut fabric = tree(2, 2, 2, true);
     fabric.experiments = vec![experiment(200e6)];

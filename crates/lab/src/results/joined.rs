@@ -48,6 +48,7 @@ impl Results {
             ..live.environment.clone()
         };
         Some(Self {
+            version: live.version.clone(),
             network: live.network.clone(),
             seed: live.seed,
             drivers,

@@ -21,6 +21,9 @@ const NOTES_MAX: usize = 10;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Results {
+    /// Which version of the program has measured, with the commit that it is made of; empty: an earlier one.
+    #[serde(default)]
+    pub version: String,
     /// The network that was measured.
     pub network: Network,
     /// Where chance started.
@@ -56,6 +59,9 @@ pub struct Network {
     /// How many of those, the last ones, are ports of functions of chains: two an instance.
     #[serde(default)]
     pub function_ports: u32,
+    /// Functions of chains, those without ports among them. What earlier versions have written has none.
+    #[serde(default)]
+    pub functions: u32,
     /// How many of them are further interfaces of others.
     #[serde(default)]
     pub interfaces: u32,

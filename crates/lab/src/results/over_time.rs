@@ -53,6 +53,14 @@ impl Quantity {
         }
     }
 
+    /// What is counted, where its name does not say so.
+    pub const fn counted(self) -> &'static str {
+        match self {
+            Self::Cwnd | Self::Retransmits => "segments",
+            Self::Goodput | Self::RoundTrip | Self::Reordered | Self::Queue | Self::Marks => "",
+        }
+    }
+
     /// What it is measured in.
     pub const fn unit(self) -> Unit {
         match self {
@@ -217,7 +225,7 @@ fn parting<'a>(
     let name = |part: Part<'_>| match part {
         Part::Flow(from, to) => format!("{from} > {to}"),
         Part::Link(at) => {
-            let number = number_among_parallel(links, at).map_or_else(String::new, |number| format!(" {number}"));
+            let number = number_among_parallel(links, at).map_or_else(String::new, |number| format!(":{number}"));
             format!("{} > {}{number}", links[at].from, links[at].to)
         }
     };

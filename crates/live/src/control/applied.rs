@@ -19,7 +19,7 @@ fn counted(names: &[String]) -> String {
     ];
     let kind = |name: &String| match name.split_once(' ') {
         None => 0,
-        Some((_, rest)) if rest.starts_with("- ") => 1,
+        Some(("link", _)) => 1,
         Some(("chain", _)) => 3,
         Some(("service", _)) => 4,
         Some(("name", _)) => 5,
@@ -33,7 +33,7 @@ fn counted(names: &[String]) -> String {
     words.map(|(count, words)| format!("{count} {}", words[usize::from(*count > 1)])).collect::<Vec<_>>().join(", ")
 }
 
-/// What applying a file did. Links are named `a - b`.
+/// What applying a file did. What is no node is named with what it is: `link h1-s1:2`, `chain all`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
     /// Nodes and links that were not there before.
@@ -99,17 +99,17 @@ mod tests {
     #[test]
     fn many_parts_are_counted_by_what_they_are() {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let few = Applied { created: names(&["h1", "h1 - s1"]), kept: 3, ..Applied::default() };
+        let few = Applied { created: names(&["h1", "link h1-s1"]), kept: 3, ..Applied::default() };
         assert_eq!(
             (few.to_string().as_str(), few.plan().as_str()),
-            ("created h1, h1 - s1, 3 kept", "create h1, h1 - s1, keep 3")
+            ("created h1, link h1-s1, 3 kept", "create h1, link h1-s1, keep 3")
         );
         let created = names(&[
             "h1",
             "h2",
             "s1",
-            "h1 - s1",
-            "h2 - s1 (2)",
+            "link h1-s1",
+            "link h2-s1:2",
             "b1 of h1",
             "chain c1",
             "service web",

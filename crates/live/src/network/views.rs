@@ -46,7 +46,7 @@ type HostView<'a> = (u32, KernelUse, Option<&'a HostSetup>);
 pub fn difference(old: Option<&Fabric>, new: &Fabric) -> Applied {
     let mut applied = Applied::default();
     compare(old.map_or_else(BTreeMap::new, node_views), node_views(new), &mut applied);
-    compare(old.map_or_else(BTreeMap::new, link_views), link_views(new), &mut applied);
+    compare_links(old, new, &mut applied);
     compare(old.map_or_else(BTreeMap::new, bond_views), bond_views(new), &mut applied);
     compare(old.map_or_else(BTreeMap::new, chain_views), chain_views(new), &mut applied);
     compare(old.map_or_else(BTreeMap::new, service_views), service_views(new), &mut applied);
@@ -171,15 +171,33 @@ fn node_views(fabric: &Fabric) -> BTreeMap<String, Vec<NodeView<'_>>> {
     views
 }
 
-fn link_views(fabric: &Fabric) -> BTreeMap<String, (LinkSpec, Option<LinkSpec>)> {
+/// A link by its ends, and which of parallel ones it is. It keeps that when another one is laid beside it, which its name does not.
+type LinkPlace<'a> = (&'a str, &'a str, u32);
+
+/// What distinguishes a link, and its name.
+fn link_views(fabric: &Fabric) -> BTreeMap<LinkPlace<'_>, ((LinkSpec, Option<LinkSpec>), String)> {
     let name = |id: NodeId| fabric.topology.nodes[id].name.as_str();
     let mut parallel = BTreeMap::new();
-    let links = fabric.topology.links.iter().map(|link| {
+    let links = fabric.topology.links.iter_enumerated().map(|(id, link)| {
         let ends = (name(link.a.node), name(link.b.node));
         let number = parallel.entry(ends).or_insert(0_u32);
         *number += 1;
-        let place = if *number > 1 { format!(" ({number})") } else { String::new() };
-        (format!("{} - {}{place}", ends.0, ends.1), (link.spec, link.back))
+        (
+            (ends.0, ends.1, *number),
+            ((link.spec, link.back), format!("link {}", fabric.topology.numbered_link_name(id))),
+        )
     });
     links.collect()
+}
+
+fn compare_links(old: Option<&Fabric>, new: &Fabric, applied: &mut Applied) {
+    let mut old = old.map_or_else(BTreeMap::new, link_views);
+    for (place, (view, name)) in link_views(new) {
+        match old.remove(&place) {
+            None => applied.created.push(name),
+            Some((was, _)) if was == view => applied.kept += 1,
+            Some(_) => applied.changed.push(name),
+        }
+    }
+    applied.removed.extend(old.into_values().map(|(_, name)| name));
 }

@@ -55,7 +55,12 @@ impl Access {
         Ok(Self { client, timeout, endpoints, tls, token, authority })
     }
 
-    /// The same by way of other controllers.
+    /// Fails at once if no controller takes connections any more.
+    pub fn knock(&self) -> Result<(), Report> {
+        knock(&self.endpoints, self.timeout.min(KNOCK_TIMEOUT))
+    }
+
+    /// What asks other controllers.
     pub fn by_way_of(&self, endpoints: &[String]) -> Result<Self, Report> {
         let client = Client::connect(endpoints, self.tls.as_ref()).map_err(explain)?;
         super::log_in(&client, self.token.as_ref())?;

@@ -1,10 +1,10 @@
 //! `cluster bench`: how long requests take, and how many there can be.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use machine::nanos::Span;
 use miette::{Report, miette};
-use node::{Call, Client, Target};
+use node::{Call, Client, Course, Target};
 use serde_json::{Value, json};
 use store::client::ClientConfig;
 use store::protocol::RequestBody;
@@ -54,7 +54,6 @@ pub fn bench(args: &Bench, connection: &actions::Access, format: Format) -> Resu
     // Also when it failed.
     let emptied = prefix::empty(&access, &args.prefix);
     let totals = measured?;
-    emptied?;
     let mut rows = Rows::new(&COLUMNS);
     let mut ending = Ending::Passed;
     for (operation, measured) in operations.iter().zip(totals) {
@@ -65,6 +64,7 @@ pub fn bench(args: &Bench, connection: &actions::Access, format: Format) -> Resu
         }
     }
     put(&rows.render(format))?;
+    emptied?;
     Ok(ending)
 }
 
@@ -170,7 +170,45 @@ fn load(args: &Bench, access: &Access, operation: Operation, clients: u32) -> Re
         every: Span::ZERO,
         timeout: span(access.timeout),
     };
-    node::load(&config, &Target { endpoints, client }, access.tls(), |_| true).map_err(explain)
+    let mut silence = Silence::begin(Instant::now(), access.timeout);
+    let on = Target { endpoints, client };
+    let measured = node::load(&config, &on, access.tls(), |tally| silence.course(tally, Instant::now()));
+    let measured = measured.map_err(explain)?;
+    if silence.is_too_long {
+        return Err(miette!(
+            help = "`heddle cluster check health` says which controllers answer",
+            "{}: given up, since nothing was answered for {:?}; the first request failed with: {}",
+            operation.name(),
+            silence.longest,
+            measured.failures.first.as_deref().unwrap_or_default()
+        ));
+    }
+    Ok(measured)
+}
+
+/// For how long no request has succeeded.
+struct Silence {
+    succeeded: usize,
+    since: Instant,
+    /// Nobody will answer who has not by then.
+    longest: Duration,
+    is_too_long: bool,
+}
+
+impl Silence {
+    fn begin(now: Instant, timeout: Duration) -> Self {
+        // Short time limits are for those who watch a cluster find a new leader.
+        Self { succeeded: 0, since: now, longest: timeout.max(TIMEOUT), is_too_long: false }
+    }
+
+    fn course(&mut self, tally: &Tally, now: Instant) -> Course {
+        let succeeded = tally.latencies_ns.len();
+        if succeeded > self.succeeded {
+            (self.succeeded, self.since) = (succeeded, now);
+        }
+        self.is_too_long |= tally.failures.count > 0 && now.duration_since(self.since) >= self.longest;
+        if self.is_too_long { Course::Leave } else { Course::GoOn }
+    }
 }
 
 pub(super) fn span(duration: Duration) -> Span {
@@ -208,4 +246,24 @@ fn provide(access: &Access, prefix: &Path) -> Result<Client, Report> {
     let offers = vec![(ADD_PERSON.to_owned(), Some(prefix.clone()))];
     provider.serve(offers, timeout, add_person).map_err(explain)?;
     Ok(provider)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_that_nobody_answers_is_given_up() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let mut silence = Silence::begin(begun, Duration::from_secs(1));
+        let mut tally = Tally::default();
+        assert_eq!(silence.course(&tally, at(11)), Course::GoOn, "nothing has failed yet");
+        tally.took(Span::from_secs(11));
+        tally.failures.count(|| "no leader".to_owned());
+        assert_eq!(silence.course(&tally, at(11)), Course::GoOn);
+        assert_eq!(silence.course(&tally, at(20)), Course::GoOn, "a new leader may take longer than a request");
+        assert_eq!(silence.course(&tally, at(21)), Course::Leave);
+        assert!(silence.is_too_long);
+    }
 }

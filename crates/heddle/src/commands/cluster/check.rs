@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use machine::ServerId;
 use machine::nanos::Span;
 use miette::Report;
-use node::Target;
+use node::{Course, Target};
 use serde_json::json;
 use store::client::ClientConfig;
 use store::status::{Health, Latencies};
@@ -27,6 +27,9 @@ use crate::output::{Rows, put};
 
 /// A request that takes longer has failed, unless `--timeout` says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is under way has so long to be answered when it is broken off: then it is taken away, too.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Bytes of a value, as etcd's check has them.
 const VALUE_BYTES: u32 = 1_024;
@@ -96,20 +99,40 @@ pub fn perf(args: &CheckPerf, connection: &actions::Access, format: Format) -> R
     let view = View::take(&access)?;
     let before = health::ask(&access, &view);
     let outcome = load(args, (&access, connection.timeout_or(TIMEOUT)), &view, &broken_off);
-    // Also when it failed.
-    let cleaned = prefix::empty(&access, &args.prefix);
+    // Also when it failed; at once where no controller is there any more.
+    let cleaned = access.knock().and_then(|()| prefix::empty(&access, &args.prefix));
+    let left = cleaned.err().map(|error| format!("what was written below {} is still there: {error}", args.prefix));
     if broken_off.load(Ordering::Relaxed) {
-        cleaned?;
-        eprintln!("Broken off: what was written below {} is taken away again", args.prefix);
+        let gone = format!("what was written below {} is taken away again", args.prefix);
+        eprintln!("Broken off: {}", left.unwrap_or(gone));
         std::process::exit(signals::INTERRUPTED);
     }
     let after = health::ask(&access, &view);
-    let measured = outcome?;
-    cleaned?;
     let mut verdicts = Verdicts::default();
-    judge(&measured, args.load.size().1, &mut verdicts);
+    judge(&outcome?, args.load.size().1, &mut verdicts);
     log_writes(&view, &before, &after, &mut verdicts);
+    if let Some(left) = left {
+        verdicts.judge(false, "clearing up", left);
+    }
     verdicts.put(format)
+}
+
+/// When a load asks no more, and when it leaves what is under way.
+struct Deadline<'a> {
+    broken_off: &'a AtomicBool,
+    at: Instant,
+    /// When it was first seen to be broken off.
+    seen: Option<Instant>,
+}
+
+impl Deadline<'_> {
+    fn course(&mut self, now: Instant) -> Course {
+        if self.broken_off.load(Ordering::Relaxed) {
+            let seen = *self.seen.get_or_insert(now);
+            return if now.duration_since(seen) < GRACE { Course::AskNoMore } else { Course::Leave };
+        }
+        if now < self.at { Course::GoOn } else { Course::AskNoMore }
+    }
 }
 
 fn load(
@@ -133,9 +156,10 @@ fn load(
     let endpoints = view.map.members().values().map(|member| member.address.clone()).collect();
     let on = Target { endpoints, client: ClientConfig::default() };
     let bar = progress(args.quiet, requests);
-    let measured = node::load(&config, &on, access.tls(), |answered| {
-        bar.set_position(answered);
-        !broken_off.load(Ordering::Relaxed)
+    let mut end = Deadline { broken_off, at: Instant::now() + args.duration, seen: None };
+    let measured = node::load(&config, &on, access.tls(), |tally| {
+        bar.set_position(tally.answered());
+        end.course(Instant::now())
     })
     .map_err(explain);
     bar.finish_and_clear();
@@ -237,5 +261,14 @@ mod tests {
         let spread: Vec<u64> = (0..100).map(|n| if n % 2 == 0 { 1 } else { 300 }).collect();
         assert_eq!(missed(&measured(&spread, 1, 0), 100), ["standard deviation"]);
         assert_eq!(missed(&measured(&[], 1, 3), 100).len(), 3);
+    }
+    #[test]
+    fn what_is_broken_off_waits_a_moment_for_answers() {
+        let (begun, broken_off) = (Instant::now(), AtomicBool::new(false));
+        let mut end = Deadline { broken_off: &broken_off, at: begun + Duration::from_secs(9), seen: None };
+        let mut at = |seconds| end.course(begun + Duration::from_secs(seconds));
+        assert_eq!([8, 9, 99].map(&mut at), [Course::GoOn, Course::AskNoMore, Course::AskNoMore]);
+        broken_off.store(true, Ordering::Relaxed);
+        assert_eq!([5, 6].map(&mut at), [Course::AskNoMore, Course::Leave]);
     }
 }

@@ -63,7 +63,7 @@ pub fn get(
     };
     let Answer::Value(found) = access.ask(body)? else { unreachable!("a value was asked for") };
     let Some((etag, value)) = found else {
-        eprintln!("There is nothing at {location}");
+        eprintln!("{}", absent(&location));
         return Ok(Ending::Missed);
     };
     match format {
@@ -325,10 +325,19 @@ pub fn is_no(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::ConditionFailed { .. } | Refusal::Exists { .. } | Refusal::Missing { .. })
 }
 
+/// That a location has no value, and what shows those that there are.
+fn absent(Location { datastore, path }: &Location) -> String {
+    let what = format!("There is no value at {path} in the datastore `{datastore}`");
+    match path.module() {
+        Some(module) => format!("{what}; `heddle cluster list /{module}:` shows those of `{module}`"),
+        None => format!("{what}; `heddle cluster list /` shows all"),
+    }
+}
+
 fn said(refusal: &Refusal, at: &Location) -> String {
     match refusal {
         Refusal::ConditionFailed { actual: Some(actual), .. } => format!("The value at {at} has entity tag {actual}"),
-        Refusal::ConditionFailed { actual: None, .. } | Refusal::Missing { .. } => format!("There is nothing at {at}"),
+        Refusal::ConditionFailed { actual: None, .. } | Refusal::Missing { .. } => absent(at),
         _ => format!("There is a value at {at} already"),
     }
 }

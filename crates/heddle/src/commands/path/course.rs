@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use datapath::{Loss, TraceEnd, TraceStep, TracedPacket, Tracer, VirtualAddress};
 use fabric::Fabric;
 use miette::{Report, miette};
-use topology::{NetPort, NodeId, PortId, Routes, Topology};
+use topology::{LinkId, NetPort, NodeId, PortId, Routes, Topology};
 use vswitch::chain::Function;
 use vswitch::spread::FlowHash;
 use vswitch::{Action, FlowKey, Hop, Trace, UNKNOWN};
 use wire::{EthernetPacket, ethertype, protocol};
 
+use super::members;
 use super::network::Network;
 use super::packet::{HOP_LIMIT, answer, answered, opening};
 
@@ -301,9 +302,10 @@ impl<'a> Follower<'a> {
         if let Some((to, hash)) = towards.filter(|(to, _)| usize::from(*to) < topology.nodes.len())
             && to != from
         {
-            let trace = self.network.along_routes(&self.routes, (from, to), self.is_known.then_some(hash));
+            let mut trace = self.network.along_routes(&self.routes, (from, to), self.is_known.then_some(hash));
             let is_of_it = |(a, b): &(NodeId, NodeId)| trace.hops.iter().any(|hop| (hop.from, hop.to) == (*a, *b));
             if crossed.iter().all(is_of_it) && (last == to || may_end_early) {
+                members::choose(self.network, &mut trace, &self.taken(tracer, &links), self.is_known);
                 return Leg { ends: (from, to), passed, trace };
             }
         }
@@ -325,6 +327,17 @@ impl<'a> Follower<'a> {
         let hops: Vec<Hop> = links.iter().enumerate().map(hop).collect();
         let trace = Trace { paths: 1, arrives: 1.0, hops, stuck: Vec::new() };
         Leg { ends: (from, last), passed, trace }
+    }
+
+    /// By which links a packet has gone, and between which nodes, if it has come to these ports.
+    fn taken(&self, tracer: &Tracer, links: &[NetPort]) -> Vec<(NodeId, NodeId, LinkId)> {
+        let map = &tracer.tables().map;
+        let taken = |port: &NetPort| {
+            let (from, to) = (map.far(*port), map.node(*port));
+            let (link, _) = self.network.fabric.topology.nodes[map.node(from)].ports[map.number(from)];
+            (map.node(from), to, link)
+        };
+        links.iter().map(taken).collect()
     }
 
     /// Why a packet that has come to a node goes no further.

@@ -6,10 +6,10 @@ use std::path::Path;
 use datapath::{BalancerRole, ServerState, Tracer};
 use fabric::{Fabric, FlowCommand, FlowInput, find_switch, table_changes};
 use live::Instance;
-use live::control::{BalancerStatus, FlowEntry, NameStatus, ServerStatus, ServiceStatus, SwitchFlows};
+use live::control::{BalancerStatus, BondState, FlowEntry, NameStatus, ServerStatus, ServiceStatus, SwitchFlows};
 use miette::Report;
 use rstp::PortState;
-use topology::{LinkId, NodeId, PortId, Rerouting, Routes};
+use topology::{BondEndId, LinkId, NodeId, PortId, Rerouting, Routes};
 use vswitch::flow_table::TableChange;
 use vswitch::spread::FlowHash;
 use vswitch::{Switch, Trace, trace};
@@ -28,6 +28,8 @@ pub struct Network {
     services: Vec<ServiceStatus>,
     /// How names stand. The same holds.
     names: Vec<NameStatus>,
+    /// How bonds are. The same holds.
+    bonds: Vec<BondState>,
     /// By switch: what its tables have. Only of a network that runs; else the file says it.
     tables: Option<BTreeMap<NodeId, Vec<TableChange>>>,
 }
@@ -37,7 +39,8 @@ impl Network {
     pub fn of_file(fabric: Fabric, folder: &Path) -> Result<Self, Report> {
         let fabric = live::with_countries(fabric, folder).map_err(explain)?;
         let (salts, functions_down, services, names) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { fabric, salts, down: BTreeSet::new(), functions_down, services, names, tables: None })
+        let bonds = Vec::new();
+        Ok(Self { fabric, salts, down: BTreeSet::new(), functions_down, services, names, bonds, tables: None })
     }
 
     /// As it is now: its links, its functions, the servers of its services, the flows in its switches. What connection tracking, firewalls and schedulers remember is not
@@ -63,8 +66,8 @@ impl Network {
             let switch = find_switch(topology, &flows.switch).map_err(|error| explain(error.into()))?;
             tables.insert(switch, changes((&fabric, switch), &flows)?);
         }
-        let (services, names) = (counters.services, counters.names);
-        Ok(Self { fabric, salts, down, functions_down, services, names, tables: Some(tables) })
+        let (services, names, bonds) = (counters.services, counters.names, counters.bonds);
+        Ok(Self { fabric, salts, down, functions_down, services, names, bonds, tables: Some(tables) })
     }
 
     /// Has services open connections at their first segments, be it one too many. Those that would not, by their numbers in the file.
@@ -98,6 +101,15 @@ impl Network {
     /// Whether a link carries anything.
     pub fn carries(&self, link: LinkId) -> bool {
         !self.down.contains(&link)
+    }
+
+    /// Whether an end of a bond sends on all members whose links carry, as far as anybody has asked.
+    pub fn all_send(&self, end: BondEndId) -> bool {
+        let topology = &self.fabric.topology;
+        let place = &topology.bonds[end];
+        let is_it = |bond: &&BondState| bond.node == topology.nodes[place.node].name && bond.name == place.name;
+        let members = self.bonds.iter().find(is_it).map_or(&[][..], |bond| &bond.members);
+        members.iter().zip(topology.bond_links(end)).all(|(member, link)| member.sends || !self.carries(link))
     }
 
     /// How packets are routed now.
