@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use topology::{DeviceName, NodeKind, VhostUserDevice};
+use topology::{DeviceName, NodeKind};
 
 use crate::document::{File, NodeText, NodeWord};
 use crate::error::Problems;
 use crate::graph::Graph;
 use crate::source::At;
+use crate::vm::VmText;
 
 /// Notes at each host the devices on which its links end. To be called when links are what they will be: bonds add some.
 pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_>) {
@@ -20,9 +21,9 @@ pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_
     };
     let mut taken: BTreeMap<String, String> = devices.filter_map(single).collect();
     for (name, text) in &nodes.value.0 {
-        let devices = match &text.value {
-            NodeText::Long(long) => long.devices.as_ref(),
-            NodeText::Short(_) => None,
+        let (devices, vm_device) = match &text.value {
+            NodeText::Long(long) => (long.devices.as_ref(), long.vm.device()),
+            NodeText::Short(_) => (None, VmText::default().device()),
         };
         let name = name.value.0.as_str();
         let is_vm = text.value.kind() == NodeWord::Vm;
@@ -31,7 +32,7 @@ pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_
         }
         let Some(node) = graph.topology.nodes.iter_mut().find(|node| node.name == name) else { continue };
         if is_vm {
-            node.devices = vec![VhostUserDevice::PREFIX.to_owned(); node.ports.len()];
+            node.devices = vec![vm_device; node.ports.len()];
         }
         let Some(At { value: devices, place, .. }) = devices else { continue };
         if is_vm {

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use topology::VhostUserDevice;
 
+use crate::controllers::Flag;
 use crate::error::Problems;
 use crate::escape::is_shown;
 use crate::host_setup::{Command, plain_text};
@@ -33,6 +35,8 @@ section! {
         "memory" => memory: Option<At<Memory>>,
         /// The guest's processors, for QEMU. 1 when not given.
         "cpus" => cpus: Option<At<Whole<1, 255>>>,
+        /// Whether QEMU runs the guest by KVM, or emulates its processors. By KVM where `/dev/kvm` can be opened, when not given.
+        "kvm" => kvm: Option<At<Flag>>,
         /// The guest's kernel: a file. User-Mode Linux is Debian's `linux.uml` when not given; QEMU starts what is in the image.
         "kernel" => kernel: Option<At<FilePath>>,
         /// What a kernel of QEMU's has in memory when it starts: a file.
@@ -123,8 +127,8 @@ impl Read for FilePath {
 impl Default for VmText {
     /// Nothing written.
     fn default() -> Self {
-        let (hypervisor, memory, cpus, kernel, initrd, image, run, append) = Default::default();
-        Self { hypervisor, memory, cpus, kernel, initrd, image, run, append }
+        let (hypervisor, memory, cpus, kvm, kernel, initrd, image, run, append) = Default::default();
+        Self { hypervisor, memory, cpus, kvm, kernel, initrd, image, run, append }
     }
 }
 
@@ -132,17 +136,27 @@ impl VmText {
     /// Where the first of its keys has its value that only machines have; `None`: nothing of this is written.
     pub fn place(&self) -> Option<Place> {
         // A host that is none may have an image, too: of a container.
-        let Self { hypervisor, memory, cpus, kernel, initrd, image: _, run, append } = self;
+        let Self { hypervisor, memory, cpus, kvm, kernel, initrd, image: _, run, append } = self;
         let places = [
             hypervisor.as_ref().map(|text| text.place),
             memory.as_ref().map(|text| text.place),
             cpus.as_ref().map(|text| text.place),
+            kvm.as_ref().map(|text| text.place),
             kernel.as_ref().map(|text| text.place),
             initrd.as_ref().map(|text| text.place),
             run.as_ref().map(|text| text.place),
             append.as_ref().map(|text| text.place),
         ];
         places.into_iter().flatten().min_by_key(|place| place.offset)
+    }
+
+    fn cpus(&self) -> u32 {
+        self.cpus.as_ref().map_or(1, |text| text.value.0 as u32)
+    }
+
+    /// The device behind which it is, of each of its links.
+    pub fn device(&self) -> String {
+        VhostUserDevice::unnamed(VhostUserDevice::queues_of(self.cpus()))
     }
 
     /// The machine, with what the file leaves out. Notes what does not go together.
@@ -164,6 +178,12 @@ impl VmText {
                     self.cpus.as_ref().map(|text| text.place),
                     "cpus",
                     "is QEMU's: User-Mode Linux has one",
+                    "remove it",
+                );
+                refuse(
+                    self.kvm.as_ref().map(|text| text.place),
+                    "kvm",
+                    "is QEMU's: User-Mode Linux is an ordinary process",
                     "remove it",
                 );
                 refuse(
@@ -211,7 +231,8 @@ impl VmText {
         Vm {
             hypervisor,
             memory_bytes: self.memory.as_ref().map_or(MEMORY_BYTES, |text| text.value.0),
-            cpus: self.cpus.as_ref().map_or(1, |text| text.value.0 as u32),
+            cpus: self.cpus(),
+            kvm: self.kvm.as_ref().map(|text| text.value.0),
             kernel: file(&self.kernel),
             initrd: file(&self.initrd),
             image: file(&self.image),

@@ -1,6 +1,7 @@
 //! Hosts that are virtual machines, as the file has them.
 
 use fabric::{Hypervisor, Source, Vm, parse};
+use topology::VhostUserDevice;
 
 use crate::network::said;
 
@@ -18,8 +19,13 @@ fn with(node: &str) -> Source {
 fn vm(node: &str) -> Vm {
     let fabric = parse(&with(node)).unwrap_or_else(|error| panic!("{:?}", miette::Report::new(error)));
     let host = fabric.topology.node("v").expect("it is there");
-    assert_eq!(fabric.topology.nodes[host].devices, ["vhost-user:"]);
-    fabric.setups["v"].vm.clone().expect("it is a virtual machine")
+    let vm = fabric.setups["v"].vm.clone().expect("it is a virtual machine");
+    let devices = &fabric.topology.nodes[host].devices;
+    assert_eq!(
+        devices.iter().map(|device| VhostUserDevice::of(device).map(|it| it.queues)).collect::<Vec<_>>(),
+        [Some(vm.queues())]
+    );
+    vm
 }
 
 #[test]
@@ -32,7 +38,9 @@ fn one_word_is_a_guest_that_needs_nothing() {
 #[test]
 fn an_image_is_qemu_s_unless_the_file_says_otherwise() {
     let is = vm("{ kind: vm, image: disk.qcow2, memory: 2G, cpus: 2 }");
-    assert_eq!((is.hypervisor, is.memory_bytes, is.cpus), (Hypervisor::Qemu, 2 << 30, 2));
+    assert_eq!((is.hypervisor, is.memory_bytes, is.cpus, is.queues()), (Hypervisor::Qemu, 2 << 30, 2, 2));
+    assert_eq!(vm("{ kind: vm, image: disk.qcow2, cpus: 64 }").queues(), 8);
+    assert_eq!([vm("{ kind: vm, image: i, kvm: false }").kvm, vm("{ kind: vm, image: i }").kvm], [Some(false), None]);
     let is = vm("{ kind: vm, image: disk.ext4, hypervisor: user-mode-linux, append: single }");
     assert_eq!((is.hypervisor, is.append.as_deref()), (Hypervisor::UserModeLinux, Some("single")));
 }
@@ -48,6 +56,7 @@ fn what_does_not_go_together_is_refused() {
         "{ kind: vm, memory: 16MiB }",
         "{ kind: vm, cpus: 2 }",
         "{ kind: vm, initrd: i, hypervisor: user-mode-linux }",
+        "{ kind: vm, kvm: false }",
         "{ kind: vm, memory: 2TiB }",
         "{ kind: vm, memory: 2000GiB }",
         "{ kind: vm, image: 'a,b' }",

@@ -68,7 +68,7 @@ impl Guest<'_> {
         }
         let run = match self.vm.hypervisor {
             Hypervisor::UserModeLinux => self.user_mode_linux(),
-            Hypervisor::Qemu => self.qemu(Path::new("/dev/kvm").exists()),
+            Hypervisor::Qemu => self.qemu(self.vm.kvm.unwrap_or_else(can_have_kvm)),
         };
         Ok((Program { name: PROGRAM.to_owned(), run, restart: Restart::OnFailure }, files))
     }
@@ -165,7 +165,7 @@ impl Guest<'_> {
         line
     }
 
-    fn qemu(&self, has_kvm: bool) -> Vec<String> {
+    fn qemu(&self, by_kvm: bool) -> Vec<String> {
         let Vm { memory_bytes, cpus, .. } = self.vm;
         let mut line = started(QEMU_PACKAGE, "", QEMU.to_owned());
         line.extend(["-name", self.name, "-nodefaults", "-display", "none", "-serial", "stdio"].map(str::to_owned));
@@ -173,9 +173,10 @@ impl Guest<'_> {
         // The other side maps it: it has to be shared.
         add("-object", format!("memory-backend-memfd,id=memory,size={memory_bytes},share=on"));
         let machine = if cfg!(target_arch = "aarch64") { "virt" } else { "q35" };
-        let accelerator = if has_kvm { "kvm" } else { "tcg" };
+        let accelerator = if by_kvm { "kvm" } else { "tcg" };
         add("-machine", format!("{machine},accel={accelerator},memory-backend=memory"));
-        add("-cpu", if has_kvm { "host" } else { "max" }.to_owned());
+        // All that the processor has, or can be emulated.
+        add("-cpu", "max".to_owned());
         add("-m", format!("{}M", memory_bytes >> 20));
         add("-smp", cpus.to_string());
         for (at, socket) in self.sockets.iter().enumerate() {
@@ -185,8 +186,16 @@ impl Guest<'_> {
             // Commas stand twice in values of options.
             let path = socket.to_string_lossy().replace(',', ",,");
             add("-chardev", format!("socket,id=socket{at},path={path},reconnect=1"));
-            add("-netdev", format!("vhost-user,id=net{at},chardev=socket{at}"));
-            add("-device", format!("virtio-net-pci,netdev=net{at},mac={}", mac_text(mac)));
+            let queues = self.vm.queues();
+            let (pairs, several) = match queues {
+                1 => (String::new(), ""),
+                queues => (format!(",queues={queues}"), ",mq=on"),
+            };
+            // An interrupt for each queue, one for changes of the card and one for its commands; where it emulates, QEMU 7.2 ends by SIGSEGV as the guest sets the first one, so
+            // that all have one line.
+            let vectors = if by_kvm { 2 * queues + 2 } else { 0 };
+            add("-netdev", format!("vhost-user,id=net{at},chardev=socket{at}{pairs}"));
+            add("-device", format!("virtio-net-pci,netdev=net{at},mac={}{several},vectors={vectors}", mac_text(mac)));
         }
         if let Some(image) = &self.vm.image {
             let path = self.file(image);
@@ -233,6 +242,11 @@ pub fn lacks_ipv6(fabric: &Fabric, host: &str) -> bool {
     vm.is_some_and(|vm| vm.hypervisor == Hypervisor::UserModeLinux && vm.kernel.is_none())
 }
 
+/// Whether this process may use KVM.
+fn can_have_kvm() -> bool {
+    fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
+}
+
 /// Whether an image is of QEMU's own format; another one is taken as it is.
 fn is_qcow(path: &Path) -> bool {
     let mut beginning = [0; 4];
@@ -258,6 +272,7 @@ mod tests {
         hypervisor: Hypervisor::Qemu,
         memory_bytes: 512 << 20,
         cpus: 2,
+        kvm: None,
         kernel: None,
         initrd: None,
         image: None,

@@ -47,6 +47,16 @@ impl<'a> VhostUserDevice<'a> {
         Self::parse(name)?.ok()
     }
 
+    /// Pairs of queues for a guest with so many processors: each can send and receive by itself.
+    pub fn queues_of(cpus: u32) -> u8 {
+        cpus.clamp(1, Self::QUEUES_MAX.into()) as u8
+    }
+
+    /// The name of a device whose socket the network makes in its runtime folder, with so many pairs of queues.
+    pub fn unnamed(queues: u8) -> String {
+        if queues == 1 { Self::PREFIX.to_owned() } else { format!("{},queues={queues}", Self::PREFIX) }
+    }
+
     fn options(text: &'a str) -> Result<Self, NotVhostUser<'a>> {
         let mut options = text.split(',');
         let socket = options.next().filter(|socket| !socket.is_empty());

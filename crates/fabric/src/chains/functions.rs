@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use link::LinkSpec;
 use machine::Span;
-use topology::{DeviceName, HostAddress, NodeId, VhostUserDevice};
+use topology::{DeviceName, HostAddress, NodeId};
 use vswitch::chain::{Function, FunctionKind};
 
 use super::built_in::{built_in, note_keys_of_kinds};
@@ -114,9 +114,9 @@ impl Functions {
         let mut taken: BTreeSet<String> = BTreeSet::new();
         for (name, text) in texts {
             let Some(function) = self.all.iter().find(|function| function.name == name.value.0) else { continue };
-            if text.vm.is_some() {
+            if let Some(vm) = &text.vm {
                 for port in function.instances().iter().flatten() {
-                    graph.topology.nodes[*port].devices = vec![VhostUserDevice::PREFIX.to_owned()];
+                    graph.topology.nodes[*port].devices = vec![vm.value.device()];
                 }
             }
             let devices = text.devices.iter().flat_map(|devices| &devices.value);

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use serde::Serialize;
+use topology::VhostUserDevice;
 
 /// What a host has of its own, beside its first addresses. Live only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -126,6 +127,9 @@ pub struct Vm {
     pub memory_bytes: u64,
     /// Its processors.
     pub cpus: u32,
+    /// Whether QEMU has KVM run it; `None`: where that can be had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kvm: Option<bool>,
     /// Its kernel, if it is not the usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
@@ -141,6 +145,13 @@ pub struct Vm {
     /// More of the kernel's command line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub append: Option<String>,
+}
+
+impl Vm {
+    /// Pairs of queues that each of its network cards has: one for each processor, as far as there may be so many.
+    pub fn queues(&self) -> u8 {
+        VhostUserDevice::queues_of(self.cpus)
+    }
 }
 
 /// What runs a virtual machine.
