@@ -1,4 +1,4 @@
-//! Writes small values over and over to one server and holds what its disk takes against what there is: `soak WRITES
+//! Writes small values over and over to one server and holds what its disk takes against what there is: `segments WRITES
 //! [SECONDS]` stops after so many writes, or so many seconds. The store and the log are those that run live, with their
 //! own sizes; the disk is in memory, and syncs cost nothing.
 //!

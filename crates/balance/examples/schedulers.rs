@@ -1,4 +1,4 @@
-//! What a connection costs: opened, answered, closed, by scheduler and number of servers. `cargo run --release -p heddle-balance --example speed`.
+//! What a connection costs: opened, answered, closed, by scheduler and number of servers. `cargo run --release -p heddle-balance --example schedulers`.
 #![allow(clippy::disallowed_methods, reason = "it measures")]
 
 use std::time::Instant;
