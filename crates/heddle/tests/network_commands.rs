@@ -287,6 +287,10 @@ fn links_are_changed_while_the_network_runs() {
     // A program that goes on meanwhile, with the same interface.
     let mut program = desk.command(&["exec", "h1", "sleep", "600"]).spawn().expect("it can be started");
     // There, and back: both directions.
+    for words in [&["h1", "leaf1", "down"][..], &["h1-leaf1:1", "down"]] {
+        let (_, stderr) = desk.expect(2, &[&["link", "set"], words].concat());
+        assert!(stderr.contains(&format!("`heddle link down {}`", words[..words.len() - 1].join(" "))), "{stderr}");
+    }
     let (said, _) = desk.expect(0, &["link", "set", "h1", "leaf1", "delay=20ms"]);
     assert_eq!(said, "h1-leaf1 is up: delay=20ms both ways; the file says delay=none both ways\n");
     assert!(round_trips(desk).0 >= 40.0);

@@ -63,7 +63,14 @@ pub fn iperf(args: &Iperf, format: Format) -> Result<Ending, Report> {
     let outcome = Outcome::read(args, &client.output()).map_err(|error| {
         let links = instance.counters().map(|counters| counters.links).unwrap_or_default();
         match severed::reasons(topology, fabric.rerouting, &links, &[from, to]).as_slice() {
-            [] => miette!(help = LOSSES, "{error}"),
+            [] => {
+                let path = format!("heddle path {} {} --port {port}", args.from, args.to);
+                miette!(
+                    help =
+                        format!("{LOSSES}. `{path}` says whether a flow, a function of a chain or a service drops it"),
+                    "{error}"
+                )
+            }
             why => miette!("{error}; {}", why.join("; ")),
         }
     })?;

@@ -28,6 +28,9 @@ pub fn link(args: &Link, format: Format) -> Result<(), Report> {
         LinkAction::Set(link) => {
             let (link, keys) = link.parts();
             // What is wrong with them is wrong with any network.
+            if let Some(word) = keys.iter().find(|key| is_carrier(key)) {
+                return Err(carrier_is_no_key(&link, word));
+            }
             let change = LinkChange::parse(&keys)?;
             change_links(&connect()?, &link, &change, format)
         }
@@ -79,6 +82,20 @@ fn nameless(topology: &Topology, word: &str, links: &[(String, &str)]) -> Report
     miette!(help = format!("name one: {}{more}", named.join(", ")), "`{word}` is a node, and has {} links", links.len())
 }
 
+/// As `ip link set` has them.
+fn is_carrier(word: &str) -> bool {
+    matches!(word, "up" | "down")
+}
+
+fn carrier_is_no_key(link: &LinkArg, word: &str) -> Report {
+    let ends = [Some(link.a.clone()), link.b.clone(), link.number.map(|number| number.to_string())];
+    let ends: Vec<String> = ends.into_iter().flatten().filter(|end| end != word).collect();
+    miette!(
+        help = format!("`heddle link {word} {}`", ends.join(" ")),
+        "`{word}` is no key of a link: cables are plugged in and pulled by commands of their own"
+    )
+}
+
 fn set_carrier(instance: &Instance, link: &LinkArg, up: bool, format: Format) -> Result<(), Report> {
     let now = definition(instance)?;
     let (a, b, number) = ends(&now.topology, link)?;
@@ -104,6 +121,9 @@ fn set_carrier(instance: &Instance, link: &LinkArg, up: bool, format: Format) ->
 /// Changes links, and shows what they do then.
 fn change_links(instance: &Instance, link: &LinkArg, change: &LinkChange, format: Format) -> Result<(), Report> {
     let now = definition(instance)?;
+    if let Some(word) = link.b.as_deref().filter(|word| is_carrier(word) && now.topology.node(word).is_none()) {
+        return Err(carrier_is_no_key(link, word));
+    }
     let ends = ends(&now.topology, link)?;
     if !change.is_empty() {
         for link in links_of(&now, ends)? {

@@ -98,6 +98,10 @@ impl Access {
         let hint = match request {
             // A server knows better: that its disk is full, say.
             store::protocol::Error::Timeout { reason, .. } if reason.contains("; hint: ") => return explain(error),
+            // Nobody listens there; what others know was not to be had in that time.
+            store::protocol::Error::Timeout { reason, .. } if reason.contains("Connection refused") => {
+                "`heddle cluster status` asks each controller: one is not up there, and a majority of a shard's voters has to be; --timeout waits longer"
+            }
             // Others that were tried are leaders that were known, and may be down.
             store::protocol::Error::Timeout { .. } if matches!(&error, Error::Unreachable { address, .. } if self.endpoints.contains(address)) => {
                 if self.tls.is_some() {
