@@ -258,6 +258,16 @@ fn a_trace_translates_as_functions_do() {
     assert!(traced.contains("It does not come here: nat (nat) drops it"), "{traced}");
     let traced = trace("tcp,nw_dst=10.0.9.1,tp_dst=8080");
     assert!(traced.contains("10.0.9.1 is an address of a function of a chain"), "{traced}");
+    // In the other direction it is the source that switches see.
+    desk.expect(0, &["flow", "add", "s1", "priority=50,tcp,nw_src=10.0.9.1,tp_dst=80,actions=drop"]);
+    for packet in ["in_port=h1,tcp,nw_dst=h2,tp_dst=80", "tcp,nw_src=h1,nw_dst=h2,tp_src=4000,tp_dst=80"] {
+        let traced = desk.expect(0, &["trace", "s1", packet]).0;
+        assert!(
+            traced.contains("The function `nat` has translated it where it left h1: nw_src=10.0.9.1, tp_src="),
+            "{traced}"
+        );
+        assert!(traced.contains("priority=50") && !traced.contains("h2 gets it"), "{traced}");
+    }
 }
 
 /// What the sender's own link loses, no function has lost.

@@ -26,12 +26,12 @@ use super::instance::{Subject, host, subject};
 use crate::Ending;
 use crate::cli::{Format, Path, Protocol};
 use crate::output::put;
-use course::{Answerer, Course, Target, function_in_words, name};
+use course::{Answerer, Target, function_in_words, name};
 use network::ServerNow;
 use packet::{ECHO, ECHO_V6};
 use routed::Stage;
 
-pub(super) use course::{follow, follow_from, service_has};
+pub(super) use course::{Course, follow, follow_from, service_has};
 pub(super) use network::{Network, unbalanced};
 pub(super) use packet::HOP_LIMIT;
 pub(super) use routed::{Hop, RoutedPath, Routing, mac_words};

@@ -19,7 +19,7 @@ use vswitch::{FlowKey, Spread};
 use wire::{ethertype, is_group};
 
 use self::host_names::with_addresses;
-use self::translated::{Outcome, Translated, translated};
+use self::translated::{Outcome, Translated, translated, with_other_source};
 use super::explain;
 use super::instance::{connect, definition, running};
 use super::path::{
@@ -208,6 +208,8 @@ impl Known {
             known.route((network, routing), switch, (fields, ip));
             if known.to.is_none() && known.unsent.is_none() {
                 known.translate((network, routing), switch, (fields, ip))?;
+            } else if known.to.is_some() && known.routed.is_none() && known.unsent.is_none() {
+                known.translate_source((network, routing), switch, (fields, ip))?;
             }
         }
         let mac = |host: Option<NodeId>| host.and_then(|host| topology.address(host)).map(|address| address.mac);
@@ -242,6 +244,23 @@ impl Known {
             }
             Some(Outcome::Lost(why) | Outcome::Unclear(why)) => self.unsent = Some(why),
             None => {}
+        }
+        Ok(())
+    }
+
+    /// Has a function of a chain write another source where it leaves its host, if it does that with what goes there.
+    fn translate_source(
+        &mut self,
+        (network, routing): (&Network, &Routing<'_>),
+        switch: NodeId,
+        (fields, to): (&Match, IpAddr),
+    ) -> Result<(), Report> {
+        let topology = &network.fabric.topology;
+        let sender = fields.in_port().and_then(|port| peer_host(topology, switch, port)).or(self.from);
+        let is_ip = matches!(self.key.ethertype, ethertype::IPV4 | ethertype::IPV6);
+        let Some(sender) = sender.filter(|_| is_ip) else { return Ok(()) };
+        if let Some((key, written)) = with_other_source((network, routing), (sender, to), &self.key)? {
+            (self.from, self.key, self.translated) = (Some(sender), key, Some(written));
         }
         Ok(())
     }

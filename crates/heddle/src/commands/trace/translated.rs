@@ -1,4 +1,4 @@
-//! Packets for an address that only a function of a chain has: switches see them with what that writes where they leave their host.
+//! Packets that a function of a chain translates where they leave their host: switches see them with what it writes.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use miette::Report;
 use serde::Serialize;
 use topology::NodeId;
-use vswitch::FlowKey;
 use vswitch::chain::Function;
+use vswitch::{Action, FlowKey};
 use wire::ethertype;
 
-use crate::commands::path::{HOP_LIMIT, Network, Routing, follow, mac_words};
+use crate::commands::path::{Course, HOP_LIMIT, Network, Routing, follow, mac_words};
 
 /// What a function has written into a packet before switches see it.
 #[derive(Debug, Serialize)]
@@ -19,6 +19,11 @@ pub struct Translated {
     by: String,
     /// The host that the packet comes from.
     from: String,
+    /// Of what it writes as their source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nw_src: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tp_src: Option<u16>,
     nw_dst: String,
     tp_dst: u16,
     dl_dst: String,
@@ -26,10 +31,12 @@ pub struct Translated {
 
 impl Translated {
     pub fn words(&self) -> String {
-        let Self { by, from, nw_dst, tp_dst, dl_dst } = self;
-        format!(
-            "The function `{by}` has translated it where it left {from}: nw_dst={nw_dst}, tp_dst={tp_dst}, dl_dst={dl_dst}\n"
-        )
+        let Self { by, from, nw_src, tp_src, nw_dst, tp_dst, dl_dst } = self;
+        let written = match nw_src.as_ref().zip(*tp_src) {
+            Some((nw_src, tp_src)) => format!("nw_src={nw_src}, tp_src={tp_src}"),
+            None => format!("nw_dst={nw_dst}, tp_dst={tp_dst}, dl_dst={dl_dst}"),
+        };
+        format!("The function `{by}` has translated it where it left {from}: {written}\n")
     }
 
     /// The packet as it was written, with what the function has written into it.
@@ -38,10 +45,20 @@ impl Translated {
         for field in written.split(|c: char| c == ',' || c.is_whitespace()).filter(|field| !field.is_empty()) {
             let (name, _) = field.split_once('=').unwrap_or((field, ""));
             let _ = match name {
+                // Stand at its end.
+                "nw_src" | "ip_src" | "ipv4_src" | "ipv6_src" | "tp_src" | "tcp_src" | "udp_src"
+                    if self.nw_src.is_some() =>
+                {
+                    Ok(())
+                }
                 "nw_dst" | "ip_dst" | "ipv4_dst" | "ipv6_dst" => write!(packet, "{name}={},", self.nw_dst),
                 "tp_dst" | "tcp_dst" | "udp_dst" => write!(packet, "{name}={},", self.tp_dst),
                 _ => write!(packet, "{field},"),
             };
+        }
+        if let Some((nw_src, tp_src)) = self.nw_src.as_ref().zip(self.tp_src) {
+            let name = if nw_src.contains(':') { "ipv6_src" } else { "nw_src" };
+            let _ = write!(packet, "{name}={nw_src},tp_src={tp_src},");
         }
         let _ = write!(packet, "dl_dst={}", self.dl_dst);
         packet
@@ -81,35 +98,85 @@ pub fn translated(
     let Some((_, mac)) = routing.resolve(to) else { return Ok(None) };
     let sent = FlowKey { eth_src: own.mac, eth_dst: mac, ..*key };
     let course = follow(network, (sender, None), (&sent, HOP_LIMIT), true)?;
-    if let Some((_, why)) = course.lost.filter(|(at, _)| *at == sender) {
-        return Ok(Some(Outcome::Lost(why)));
+    if let Some((_, why)) = course.lost.as_ref().filter(|(at, _)| *at == sender) {
+        return Ok(Some(Outcome::Lost(why.clone())));
     }
-    let translates = |function: &Function| function.built_in().is_some_and(|built_in| built_in.nat().is_some());
-    let mut where_it_is = course.legs.iter().enumerate().flat_map(|(leg, it)| {
-        it.passed.iter().filter(|(_, function)| translates(function)).map(move |(_, function)| (leg, *function))
-    });
-    let (first, more) = (where_it_is.next(), where_it_is.next());
-    match (first, more, course.delivered) {
-        (Some((0, function)), None, Some(host)) if course.by_flows.is_empty() => {
+    match (translator(&course), course.delivered) {
+        (Some(function), Some(host)) if course.by_flows.is_empty() => {
             let ended = course.ended;
-            let written = Translated {
-                by: function.name.clone(),
-                from: topology.nodes[sender].name.clone(),
-                nw_dst: destination(&ended),
-                tp_dst: ended.dst_port,
-                dl_dst: mac_words(ended.eth_dst),
-            };
+            let written = written(function, &topology.nodes[sender].name, &ended);
             Ok(Some(Outcome::To(host, ended, written)))
         }
         _ => Ok(Some(Outcome::Unclear(format!("{of_function}; `heddle path` follows it from its host")))),
     }
 }
 
-fn destination(key: &FlowKey) -> String {
+/// What becomes of a packet between two hosts whose source a function of a chain writes anew where it leaves the first one; `None`: none does.
+pub fn with_other_source(
+    (network, routing): (&Network, &Routing<'_>),
+    (sender, to): (NodeId, IpAddr),
+    key: &FlowKey,
+) -> Result<Option<(FlowKey, Translated)>, Report> {
+    let topology = &network.fabric.topology;
+    if network.fabric.chains.chains.is_empty() {
+        return Ok(None);
+    }
+    let (Some(own), Some((_, mac))) = (topology.address(sender), routing.resolve(to)) else { return Ok(None) };
+    let src = match (key.src, to) {
+        (0, IpAddr::V4(_)) => own.ipv4.to_bits().into(),
+        (0, IpAddr::V6(_)) => own.ipv6.to_bits(),
+        (src, _) => src,
+    };
+    let sent = FlowKey { eth_src: own.mac, eth_dst: mac, src, ..*key };
+    let course = follow(network, (sender, None), (&sent, HOP_LIMIT), true)?;
+    let by_flow = |action: &Action| matches!(action, Action::Set(_));
+    let is_changed_later = course.by_flows.iter().any(|(_, actions)| actions.iter().any(by_flow));
+    // A trace says itself who drops it there.
+    let is_lost_there = course.lost.as_ref().is_some_and(|(at, _)| *at == sender);
+    let Some(function) = translator(&course).filter(|_| !is_changed_later && !is_lost_there) else { return Ok(None) };
+    let ended = course.ended;
+    if (ended.src, ended.src_port) == (sent.src, sent.src_port)
+        || (ended.dst, ended.dst_port) != (sent.dst, sent.dst_port)
+    {
+        return Ok(None);
+    }
+    let written = Translated {
+        nw_src: Some(address(&ended, ended.src)),
+        tp_src: Some(ended.src_port),
+        ..written(function, &topology.nodes[sender].name, &ended)
+    };
+    Ok(Some((FlowKey { src: ended.src, src_port: ended.src_port, ..*key }, written)))
+}
+
+/// The function that translates a packet, if there is one and it is where that leaves its host.
+fn translator<'a>(course: &Course<'a>) -> Option<&'a Function> {
+    let translates = |function: &Function| function.built_in().is_some_and(|built_in| built_in.nat().is_some());
+    let mut where_it_is = course.legs.iter().enumerate().flat_map(|(leg, it)| {
+        it.passed.iter().filter(|(_, function)| translates(function)).map(move |(_, function)| (leg, *function))
+    });
+    match (where_it_is.next(), where_it_is.next()) {
+        (Some((0, function)), None) => Some(function),
+        _ => None,
+    }
+}
+
+fn written(by: &Function, from: &str, ended: &FlowKey) -> Translated {
+    Translated {
+        by: by.name.clone(),
+        from: from.to_owned(),
+        nw_src: None,
+        tp_src: None,
+        nw_dst: address(ended, ended.dst),
+        tp_dst: ended.dst_port,
+        dl_dst: mac_words(ended.eth_dst),
+    }
+}
+
+fn address(key: &FlowKey, bits: u128) -> String {
     if key.ethertype == ethertype::IPV6 {
-        IpAddr::V6(key.dst.into()).to_string()
+        IpAddr::V6(bits.into()).to_string()
     } else {
-        Ipv4Addr::from_bits(key.dst as u32).to_string()
+        Ipv4Addr::from_bits(bits as u32).to_string()
     }
 }
 
@@ -123,6 +190,8 @@ mod tests {
         let translated = Translated {
             by: of("nat"),
             from: of("h3"),
+            nw_src: None,
+            tp_src: None,
             nw_dst: of("10.0.1.1"),
             tp_dst: 80,
             dl_dst: of("02:00:00:00:00:01"),
@@ -132,5 +201,10 @@ mod tests {
             "in_port=1,tcp,nw_src=10.0.1.3,nw_dst=10.0.1.1,tp_dst=80,dl_dst=02:00:00:00:00:01"
         );
         assert_eq!(translated.packet("tcp nw_dst=10.0.9.1"), "tcp,nw_dst=10.0.1.1,dl_dst=02:00:00:00:00:01");
+        let translated = Translated { nw_src: Some(of("10.0.9.1")), tp_src: Some(4000), ..translated };
+        assert_eq!(
+            translated.packet("tcp,nw_src=10.0.1.3,nw_dst=10.0.1.1,tp_src=4000"),
+            "tcp,nw_dst=10.0.1.1,nw_src=10.0.9.1,tp_src=4000,dl_dst=02:00:00:00:00:01"
+        );
     }
 }
