@@ -21,10 +21,11 @@ pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_
     };
     let mut taken: BTreeMap<String, String> = devices.filter_map(single).collect();
     for (name, text) in &nodes.value.0 {
-        let (devices, vm_device) = match &text.value {
-            NodeText::Long(long) => (long.devices.as_ref(), long.vm.device()),
-            NodeText::Short(_) => (None, VmText::default().device()),
+        let long = match &text.value {
+            NodeText::Long(long) => Some(long),
+            NodeText::Short(_) => None,
         };
+        let devices = long.and_then(|long| long.devices.as_ref());
         let name = name.value.0.as_str();
         let is_vm = text.value.kind() == NodeWord::Vm;
         if !is_vm && devices.is_none() {
@@ -32,7 +33,8 @@ pub(crate) fn plug_in(file: &File, graph: &mut Graph, problems: &mut Problems<'_
         }
         let Some(node) = graph.topology.nodes.iter_mut().find(|node| node.name == name) else { continue };
         if is_vm {
-            node.devices = vec![vm_device; node.ports.len()];
+            let device = long.map_or_else(|| VmText::default().device(), |long| long.vm.device());
+            node.devices = vec![device; node.ports.len()];
         }
         let Some(At { value: devices, place, .. }) = devices else { continue };
         if is_vm {

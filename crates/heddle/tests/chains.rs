@@ -268,6 +268,9 @@ fn a_trace_translates_as_functions_do() {
         );
         assert!(traced.contains("priority=50") && !traced.contains("h2 gets it"), "{traced}");
     }
+    // It has no ports.
+    let traced = desk.expect(0, &["trace", "s1", "in_port=h1,icmp,nw_dst=h2,icmp_type=8"]).0;
+    assert!(traced.contains("it left h1: nw_src=10.0.9.1\n") && traced.contains("h2 gets it"), "{traced}");
 }
 
 /// What the sender's own link loses, no function has lost.

@@ -448,6 +448,12 @@ fn without_a_majority_only_stale_reads_are_answered() {
         let (_, stderr) = ask_within(&cluster, "1s", 2, args);
         assert!(stderr.contains("1000 ms") && stderr.contains("majority"), "{args:?}: {stderr}");
     }
+    // Nobody listens where it asked last.
+    for at in [0, 1] {
+        let both = format!("{last},{}", cluster.nodes[at].address);
+        let (_, stderr) = cluster.desk.expect(2, &["cluster", "--endpoints", &both, "--timeout", "1s", "list", "/"]);
+        assert!(stderr.contains("majority") && !stderr.contains("certificates"), "{stderr}");
+    }
     assert_eq!(ask(0, &["get", path, "--stale"]).0, "red");
     let begun = Instant::now();
     while let (status, _) = ask(0, &["status"])

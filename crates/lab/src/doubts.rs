@@ -1,5 +1,6 @@
 //! What a file may say, and is hardly meant: it has no effect, or another one than it seems to have.
 
+mod cases;
 mod doubt;
 mod hosts;
 mod names;
@@ -17,6 +18,8 @@ use transport::{ReceiveWindow, TransportKind};
 use vswitch::chain::Chain;
 use vswitch::functions::BuiltIn;
 use vswitch::port::{PortVlans, VlanMode};
+
+use cases::{is_meant, of_case};
 
 pub use doubt::Doubt;
 
@@ -179,10 +182,9 @@ fn no_round_trips(experiment: &Experiment) -> Vec<Doubt> {
     };
     let cases = experiment.cases();
     let doubt = |expectation: &fabric::Expectation| {
-        let is_meant = |case: &&Case| expectation.only.iter().all(|label| case.labels.contains(label));
-        let (case, why) = cases.iter().filter(is_meant).find_map(|case| Some((case, why_not(case)?)))?;
-        let labels: Vec<String> = case.labels.iter().map(|(axis, value)| format!("{axis} {value}")).collect();
-        let of_case = if labels.is_empty() { String::new() } else { format!(" in the case {}", labels.join(", ")) };
+        let mut meant = cases.iter().filter(|case| is_meant(expectation, case));
+        let (case, why) = meant.find_map(|case| Some((case, why_not(case)?)))?;
+        let of_case = of_case(case);
         let metric = expectation.metric.word();
         Some(Doubt {
             place: ["experiments", &experiment.name, "expect", metric].map(str::to_owned).to_vec(),

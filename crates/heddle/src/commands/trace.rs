@@ -229,6 +229,11 @@ impl Known {
         Ok(known)
     }
 
+    /// The host behind the port by which it comes in, or the one that has its source address.
+    fn sender(&self, topology: &Topology, switch: NodeId, fields: &Match) -> Option<NodeId> {
+        fields.in_port().and_then(|port| peer_host(topology, switch, port)).or(self.from)
+    }
+
     /// Has a function of a chain translate it where it leaves its host, if it is for an address of that function.
     fn translate(
         &mut self,
@@ -237,7 +242,7 @@ impl Known {
         (fields, to): (&Match, IpAddr),
     ) -> Result<(), Report> {
         let topology = &network.fabric.topology;
-        let sender = fields.in_port().and_then(|port| peer_host(topology, switch, port)).or(self.from);
+        let sender = self.sender(topology, switch, fields);
         match translated((network, routing), (sender, to), &self.key)? {
             Some(Outcome::To(host, key, written)) => {
                 (self.to, self.key, self.translated) = (Some(host), key, Some(written));
@@ -256,7 +261,7 @@ impl Known {
         (fields, to): (&Match, IpAddr),
     ) -> Result<(), Report> {
         let topology = &network.fabric.topology;
-        let sender = fields.in_port().and_then(|port| peer_host(topology, switch, port)).or(self.from);
+        let sender = self.sender(topology, switch, fields);
         let is_ip = matches!(self.key.ethertype, ethertype::IPV4 | ethertype::IPV6);
         let Some(sender) = sender.filter(|_| is_ip) else { return Ok(()) };
         if let Some((key, written)) = with_other_source((network, routing), (sender, to), &self.key)? {
@@ -360,7 +365,7 @@ fn before(network: &Network, switch: NodeId, (fields, known): (&Match, &Known)) 
     if known.translated.is_some() {
         return Ok(None);
     }
-    let sender = fields.in_port().and_then(|port| peer_host(topology, switch, port)).or(known.from);
+    let sender = known.sender(topology, switch, fields);
     let Some(from) = sender.filter(|_| is_whole(&known.key)) else { return Ok(None) };
     let course = follow(network, (from, known.to), (&known.key, known.hop_limit), true)?;
     let is_before = |at: NodeId| at == from || topology.is_function_port(at);

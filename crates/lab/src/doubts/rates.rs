@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use fabric::{Bound, Case, Expectation, Experiment, Fabric, Metric, Pattern};
 use topology::{NodeId, Topology};
 
+use super::cases::{is_meant, of_case};
 use super::doubt::Doubt;
 use crate::plan::pairs_of;
 
@@ -20,15 +21,13 @@ pub(super) fn expected_in_vain(fabric: &Fabric, experiment: &Experiment, cases_m
             Bound::Within { of, by } => of - by,
             Bound::AtMost(_) => return None,
         };
-        let is_meant = |case: &&Case| expectation.only.iter().all(|label| case.labels.contains(label));
         let vain = |case: &Case| {
             let most = Most::of(&fabric.with(&case.overrides), case)?.of_metric(expectation.metric)?;
             (wanted > most * MARGIN).then_some(most)
         };
-        let mut meant = cases.iter().filter(is_meant).take(cases_max);
+        let mut meant = cases.iter().filter(|case| is_meant(expectation, case)).take(cases_max);
         let (case, most) = meant.find_map(|case| Some((case, vain(case)?)))?;
-        let labels: Vec<String> = case.labels.iter().map(|(axis, value)| format!("{axis} {value}")).collect();
-        let of_case = if labels.is_empty() { String::new() } else { format!(" in the case {}", labels.join(", ")) };
+        let of_case = of_case(case);
         let metric = expectation.metric.word();
         Some(Doubt {
             place: ["experiments", &experiment.name, "expect", metric].map(str::to_owned).to_vec(),
@@ -40,7 +39,11 @@ pub(super) fn expected_in_vain(fabric: &Fabric, experiment: &Experiment, cases_m
             hint: "expect less, or give those links a higher `rate`",
         })
     };
-    experiment.expect.iter().filter_map(doubt).collect()
+    // Others need no look at each case's links.
+    let of_goodput = |expectation: &&Expectation| {
+        matches!(expectation.metric, Metric::GoodputMean | Metric::GoodputMin | Metric::GoodputMax | Metric::GoodputSum)
+    };
+    experiment.expect.iter().filter(of_goodput).filter_map(doubt).collect()
 }
 
 /// The most that flows can have, in bit/s.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use topology::NodeId;
 use vswitch::chain::Function;
 use vswitch::{Action, FlowKey};
-use wire::ethertype;
+use wire::{ethertype, protocol};
 
 use crate::commands::path::{Course, HOP_LIMIT, Network, Routing, follow, mac_words};
 
@@ -32,9 +32,10 @@ pub struct Translated {
 impl Translated {
     pub fn words(&self) -> String {
         let Self { by, from, nw_src, tp_src, nw_dst, tp_dst, dl_dst } = self;
-        let written = match nw_src.as_ref().zip(*tp_src) {
-            Some((nw_src, tp_src)) => format!("nw_src={nw_src}, tp_src={tp_src}"),
-            None => format!("nw_dst={nw_dst}, tp_dst={tp_dst}, dl_dst={dl_dst}"),
+        let written = match (nw_src, tp_src) {
+            (Some(nw_src), Some(tp_src)) => format!("nw_src={nw_src}, tp_src={tp_src}"),
+            (Some(nw_src), None) => format!("nw_src={nw_src}"),
+            (None, _) => format!("nw_dst={nw_dst}, tp_dst={tp_dst}, dl_dst={dl_dst}"),
         };
         format!("The function `{by}` has translated it where it left {from}: {written}\n")
     }
@@ -56,9 +57,12 @@ impl Translated {
                 _ => write!(packet, "{field},"),
             };
         }
-        if let Some((nw_src, tp_src)) = self.nw_src.as_ref().zip(self.tp_src) {
+        if let Some(nw_src) = &self.nw_src {
             let name = if nw_src.contains(':') { "ipv6_src" } else { "nw_src" };
-            let _ = write!(packet, "{name}={nw_src},tp_src={tp_src},");
+            let _ = write!(packet, "{name}={nw_src},");
+        }
+        if let Some(tp_src) = self.tp_src {
+            let _ = write!(packet, "tp_src={tp_src},");
         }
         let _ = write!(packet, "dl_dst={}", self.dl_dst);
         packet
@@ -142,7 +146,7 @@ pub fn with_other_source(
     }
     let written = Translated {
         nw_src: Some(address(&ended, ended.src)),
-        tp_src: Some(ended.src_port),
+        tp_src: has_ports(&ended).then_some(ended.src_port),
         ..written(function, &topology.nodes[sender].name, &ended)
     };
     Ok(Some((FlowKey { src: ended.src, src_port: ended.src_port, ..*key }, written)))
@@ -170,6 +174,11 @@ fn written(by: &Function, from: &str, ended: &FlowKey) -> Translated {
         tp_dst: ended.dst_port,
         dl_dst: mac_words(ended.eth_dst),
     }
+}
+
+/// What ICMP has there are no ports.
+const fn has_ports(key: &FlowKey) -> bool {
+    matches!(key.protocol, protocol::TCP | protocol::UDP)
 }
 
 fn address(key: &FlowKey, bits: u128) -> String {
