@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::controllers::{
     Controller, PATIENCE, at, client, client_with, command, eventually, get, metrics, put, status, tls_files,
+    wait_until_all_vote,
 };
 use machine::ServerId;
 use nix::sys::signal::Signal;
@@ -120,15 +121,8 @@ fn three(folder: &FilePath) -> [Controller; 3] {
     let join = ["--join", &first.address.clone(), HTTP[0], HTTP[1]];
     let second = Controller::start(command("c2", &folder.join("c2"), &join));
     let third = Controller::start(command("c3", &folder.join("c3"), &join));
-    all_vote(&client(&[&first]), 3);
+    wait_until_all_vote(&[&first, &second, &third], None);
     [first, second, third]
-}
-
-fn all_vote(client: &Client, servers: usize) {
-    eventually("all servers vote", || {
-        let status = status(client);
-        status.groups.iter().find(|group| group.shard == ShardId::META).is_some_and(|meta| meta.voters.len() == servers)
-    });
 }
 
 #[test]
@@ -261,7 +255,7 @@ fn a_folder_without_the_secret_is_refused_unless_it_is_alone() {
     put(&client(&[&only]), 1, b"x", PATIENCE).unwrap();
     let other = tempfile::tempdir().unwrap();
     let joined = Controller::start(command("d2", other.path(), &["--join", &only.address]));
-    all_vote(&client(&[&joined]), 2);
+    wait_until_all_vote(&[&only, &joined], None);
 }
 
 #[test]
@@ -278,8 +272,9 @@ fn a_removed_server_cannot_come_back() {
     let join = ["--join", &first.address.clone()];
     let second = Controller::start(program(1, "127.0.0.2:0", &join));
     let third = Controller::start(program(2, "127.0.0.3:0", &join));
-    let access = client_with(&first, Some(&Tls::load(&tls_files(tls.path(), "client")).unwrap()));
-    all_vote(&access, 3);
+    let identity = Tls::load(&tls_files(tls.path(), "client")).unwrap();
+    wait_until_all_vote(&[&first, &second, &third], Some(&identity));
+    let access = client_with(&first, Some(&identity));
 
     // A client's certificate lets nobody join, nor does that of another host.
     let join = |name: &str, address: &str| {
@@ -347,5 +342,5 @@ fn a_folder_of_version_1_goes_on_and_comes_to_the_newest() {
     // Others join with the secret that was made.
     let other = tempfile::tempdir().unwrap();
     let joined = Controller::start(command("c2", other.path(), &["--join", &controller.address]));
-    all_vote(&client(&[&joined]), 2);
+    wait_until_all_vote(&[&controller, &joined], None);
 }
