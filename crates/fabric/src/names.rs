@@ -91,6 +91,8 @@ const OTHERS_WORDS: &[(&str, &str)] = &[
     ("ip-in-ip", "tunnel"),
     ("masquerading", "nat"),
     ("gatewaying", "dr"),
+    // Modes of bonds, of switches and of hypervisors.
+    ("lacp", "802.3ad"),
 ];
 
 /// A word of so many letters is not the beginning of another one by chance.
@@ -108,11 +110,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     // `links.latency` is `links.delay`.
     let (section, key) = word.rsplit_once('.').map_or(("", &*word), |(section, key)| (section, key));
     if let Some((_, here)) = OTHERS_WORDS.iter().find(|(other, _)| *other == key) {
-        let is_it = |candidate: &&str| match candidate.rsplit_once('.') {
-            Some((of, candidate)) => of == section && candidate == *here,
-            None => section.is_empty() && candidate == here,
-        };
-        if let Some(found) = known.iter().copied().find(is_it) {
+        let meant = if section.is_empty() { (*here).to_owned() } else { format!("{section}.{here}") };
+        if let Some(found) = known.iter().copied().find(|candidate| *candidate == meant) {
             return Some(found);
         }
     }
@@ -184,6 +183,7 @@ mod tests {
         let links = ["rate", "delay", "links.rate", "links.delay"];
         assert_eq!((nearest("latency", links), nearest("links.bw", links)), (Some("delay"), Some("links.rate")));
         assert_eq!((nearest("latency", known), nearest("hosts.bandwidth", links)), (None, None));
+        assert_eq!(nearest("LACP", ["balance-rr", "802.3ad"]), Some("802.3ad"));
     }
 
     #[test]

@@ -218,10 +218,10 @@ pub enum Command {
     /// of many flows) comes by a link. Of a bond all members are named that may carry it.
     ///
     /// A packet is followed by the machines that carry packets: VLANs, flows, functions of chains and services do with it what they do, and it is said where and why it is lost, or who
-    /// gets it. It is the first one of a connection; where a firewall or flows let none begin this way, it is an answer to one that came the other way. Flows are those that a running
+    /// gets it. It is the first one of a connection; where a firewall or flows let none begin this way, it is an answer to one that came the other way, and it is said that only answers come through. Flows are those that a running
     /// network has now; connections that it tracks are not looked at, nor are addresses that it has learned.
     ///
-    /// The exit status is 1 if packets do not arrive.
+    /// The exit status is 1 if packets do not arrive, or if only answers do.
     #[command(
         after_help = "Examples:\n  heddle path h1 h54 --port 5201 --source-port 40000\n  heddle path h1 h2 lab.fabric.yaml --protocol icmp\n  heddle path h1 web --source-port 40000     # a service: which server gets it"
     )]

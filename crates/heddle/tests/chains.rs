@@ -353,6 +353,7 @@ fn a_path_leads_through_the_functions_of_a_chain() {
     assert!(!note.contains("chain"), "{note}");
     // What comes back passes them in reverse order.
     let back = ["path", "h2", "h1", "lab.fabric.yaml", "--port", "4000", "--source-port", "80"];
-    let (said, _) = desk.expect(0, &back);
+    let (said, _) = desk.expect(1, &back);
+    assert!(said.contains("Only answers come through") && !said.contains("answers-only"), "{said}");
     assert!(said.contains("reverse: tap (mirror), nat (nat), wall (firewall), fw, count (counter)"), "{said}");
 }

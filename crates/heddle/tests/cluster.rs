@@ -440,9 +440,32 @@ fn without_a_majority_only_stale_reads_are_answered() {
     };
     let stale = ["cluster", "--endpoints", &last, "get", path, "--stale"];
     cluster.wait("the last one has it", |_| cluster.desk.heddle(&stale).stdout == b"red");
+    let mut waiting = Vec::new();
+    for args in [&["watch", "/car:cars"][..], &["elect", "/car:boss", "--listen"]] {
+        let args = [&["cluster", "--endpoints", &last, "--timeout", "1s"], args].concat();
+        let mut command = cluster.desk.command(&args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        // Who is elected, or from which revision it watches: it has begun.
+        let mut begun = [0];
+        let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+        if args.contains(&"elect") {
+            child.stdout.as_mut().expect("it is piped").read_exact(&mut begun).expect("it says who is elected");
+        } else {
+            stderr.read_exact(&mut begun).expect("it says that it watches");
+        }
+        waiting.push((child, stderr.lines()));
+    }
     cluster.nodes[0].kill();
     cluster.nodes[1].kill();
     let ask = |status: i32, args: &[&str]| ask_within(&cluster, "60s", status, args);
+    // Who waits for changes hears that there can be none.
+    let mut hear = |wanted: &str| {
+        for (_, lines) in &mut waiting {
+            let is_it = |line: std::io::Result<String>| line.expect("UTF-8").contains(wanted);
+            assert!(lines.any(is_it), "{wanted}");
+        }
+    };
+    hear("it goes on when the cluster is there again");
     let bench = ["bench", "--requests", "1", "--repeat", "1"];
     for args in [&["put", path, "blue"][..], &["get", path], &["shards", "create", "cars", "--module", "car"], &bench] {
         let (_, stderr) = ask_within(&cluster, "1s", 2, args);
@@ -460,6 +483,12 @@ fn without_a_majority_only_stale_reads_are_answered() {
         && !status.contains("1 of 3 servers live")
     {
         assert!(begun.elapsed() < PATIENCE, "{status}");
+    }
+    let _back = Node::start(&cluster.desk, "c1", &["--node", "c1", "--listen", &cluster.nodes[0].address]);
+    hear("note: the cluster answers again");
+    for (child, _) in &mut waiting {
+        child.kill().expect("it is ours to kill");
+        child.wait().expect("it ends");
     }
 }
 

@@ -93,6 +93,20 @@ fn run(desk: &Desk, folder: &Path, path: &str, page: &str, step: &Step) {
 }
 
 fn run_page(page_name: &str) {
+    run_steps(page_name, &steps(&page(page_name)));
+}
+
+/// Runs what a page says between this heading and the next one.
+fn run_section(page_name: &str, heading: &str) {
+    let text = page(page_name);
+    let (before, section) = text.split_once(&format!("\n## {heading}\n")).expect("there is the section");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let lines_before = before.lines().count() + 1;
+    let steps = steps(section).into_iter().map(|step| Step { line: lines_before + step.line, ..step });
+    run_steps(page_name, &steps.collect::<Vec<_>>());
+}
+
+fn run_steps(page_name: &str, steps: &[Step]) {
     if !may_run() {
         return;
     }
@@ -101,9 +115,8 @@ fn run_page(page_name: &str) {
     let path = programs(desk);
     let folder = desk.path().join("work");
     std::fs::create_dir(&folder).expect("it can be made");
-    let steps = steps(&page(page_name));
-    assert!(steps.len() > 10, "{page_name}: only {} commands", steps.len());
-    for step in &steps {
+    assert!(steps.len() > 5, "{page_name}: only {} commands", steps.len());
+    for step in steps {
         run(desk, &folder, &path, page_name, step);
     }
 }
@@ -121,6 +134,11 @@ fn what_stands_for_commands_of_others_works() {
 #[test]
 fn ten_tasks_are_done_as_they_say() {
     run_page("cookbook.md");
+}
+
+#[test]
+fn bonds_are_as_their_recipe_says() {
+    run_section("recipes.md", "Bonds");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `heddle path` of files: what really becomes of packets, by the machines that carry them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::live::{Guard, may_run, up};
 use crate::program::Desk;
@@ -88,11 +88,15 @@ chains: { all: { from: h1, to: h2, functions: [wall] } }
     let said = path(&desk, 0, &["h2", "h1", "--port", "80", "--source-port", "4000"]);
     assert!(said.contains("h2 - s2 - s1 - h1\n") && !said.contains("answer"), "{said}");
     // Nobody begins a connection from there, but h1 may have.
-    let said = path(&desk, 0, &["h2", "h1", "--port", "4000", "--source-port", "22"]);
-    let expected = "This is an answer: what begins a connection is lost, since wall (firewall) drops it\n";
+    let said = path(&desk, 1, &["h2", "h1", "--port", "4000", "--source-port", "22"]);
+    let expected = "Only answers come through, as this one does: what begins a connection is lost, since wall (firewall) drops it\n";
     assert!(said.contains(expected) && said.contains("h2 - s2 - s1 - h1\n"), "{said}");
-    let said = path(&desk, 0, &["h2", "h1", "--protocol", "icmp"]);
+    let said = path(&desk, 1, &["h2", "h1", "--protocol", "icmp"]);
     assert!(said.contains(expected), "{said}");
+    let data: Value =
+        serde_json::from_str(&path(&desk, 1, &["h2", "h1", "--port", "443", "-o", "json"])).expect("it is JSON");
+    let end = json!({ "state": "answers-only", "at": "h1", "why": "wall (firewall) drops it" });
+    assert_eq!(data["end"], end, "{data}");
 }
 
 #[test]

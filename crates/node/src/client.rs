@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -298,7 +298,7 @@ impl Drop for Client {
     }
 }
 
-/// Events of a watch: an iterator that waits for the next.
+/// Events of a watch.
 pub struct Watch<'a> {
     client: &'a Client,
     token: u64,
@@ -312,9 +312,12 @@ pub struct Watch<'a> {
 
 impl Watch<'_> {
     /// The next events, if some come in time.
-    pub fn next_within(&mut self, timeout: Duration) -> Option<WatchEvents> {
-        let events = self.events.recv_timeout(timeout).ok();
-        self.took(events.as_ref());
+    ///
+    /// # Errors
+    /// Whether nothing has come yet, or no more will.
+    pub fn next_within(&mut self, timeout: Duration) -> Result<WatchEvents, RecvTimeoutError> {
+        let events = self.events.recv_timeout(timeout);
+        self.took(events.as_ref().ok());
         events
     }
 
@@ -330,16 +333,6 @@ impl Watch<'_> {
             // A client that has ended delivers nothing more.
             let _ = self.client.command(Command::CatchUp { token: self.token });
         }
-    }
-}
-
-impl Iterator for Watch<'_> {
-    type Item = WatchEvents;
-
-    fn next(&mut self) -> Option<WatchEvents> {
-        let events = self.events.recv().ok();
-        self.took(events.as_ref());
-        events
     }
 }
 

@@ -143,7 +143,7 @@ fn carry_out(
             let from = watch.from.clone();
             let _ = answers.send(Input::Answer { ask, result: Ok(store::protocol::Answer::Watching { from }) });
             while !over.load(Ordering::Acquire) {
-                if let Some(events) = watch.next_within(LOOK_EVERY) {
+                if let Ok(events) = watch.next_within(LOOK_EVERY) {
                     let _ = answers.send(Input::Events(events));
                 }
             }

@@ -131,7 +131,7 @@ fn a_watch_survives_the_loss_of_its_server_and_misses_nothing() {
         }
     }
     while seen.len() < 60 {
-        let batch = watch.next_within(PATIENCE).unwrap_or_else(|| panic!("only {} of 60 events came", seen.len()));
+        let batch = watch.next_within(PATIENCE).unwrap_or_else(|_| panic!("only {} of 60 events came", seen.len()));
         assert!(!batch.skipped, "{batch:?}");
         seen.extend(batch.events.iter().map(|event| event.at.path.clone()));
     }

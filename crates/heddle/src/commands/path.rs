@@ -351,7 +351,10 @@ fn summary_of_course(topology: &Topology, course: &Course<'_>) -> String {
         let _ = writeln!(lines, "Flows of {} do: {}", name(topology, *switch), actions_in_words(actions));
     }
     if let Some(why) = &course.refused {
-        let _ = writeln!(lines, "This is an answer: what begins a connection is lost, since {why}");
+        let _ = writeln!(
+            lines,
+            "Only answers come through, as this one does: what begins a connection is lost, since {why}"
+        );
     }
     if let Some((at, why)) = &course.lost {
         let _ = writeln!(lines, "It is lost at {}: {why}", name(topology, *at));

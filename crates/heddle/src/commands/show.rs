@@ -1,6 +1,6 @@
 //! `show`: rows about a running network or a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
@@ -152,7 +152,7 @@ fn text(
         ShowTopic::Caches => caches(&instance.flows(switch, NO_ENTRIES).map_err(explain)?),
         ShowTopic::Macs => mac_rows(&instance.macs(switch).map_err(explain)?),
         ShowTopic::Rstp => bridges(instance, switch, format)?,
-        ShowTopic::Bonds => bonds(&fabric.topology, &counters()?),
+        ShowTopic::Bonds => bonds(&fabric.topology, &counters()?, format),
         ShowTopic::Counters => counters_rows(&fabric.topology, &counters()?, format),
         ShowTopic::Chains => chains(instance)?,
         ShowTopic::Services => services(instance, format)?,
@@ -210,18 +210,21 @@ fn routes(fabric: &Fabric, counters: &live::Counters) -> Rows {
     rows
 }
 
-/// One row for each member of each end of a bond.
-fn bonds(topology: &Topology, counters: &live::Counters) -> Rows {
+/// One row for each member of each end of a bond. For people, what is counted of the bond stands at its first member.
+fn bonds(topology: &Topology, counters: &live::Counters, format: Format) -> Rows {
     let columns =
         ["node", "bond", "mode", "member", "to", "link", "state", "sends", "why", "accepted", "held", "wait-mean-us"];
     let mut rows = Rows::new(&columns)
         .or_say("No bonds: `bonds: [{ between: [h1, s1], members: 2, mode: 802.3ad }]` in the file makes one.")
+        .with_rare(&["held", "wait-mean-us"])
         .with_spare(&["wait-mean-us", "held", "accepted", "to", "mode", "state"]);
     for bond in &counters.bonds {
         let is_it = |end: &topology::BondEnd| topology.nodes[end.node].name == bond.node && end.name == bond.name;
         let mut links = topology.bonds.position(is_it).into_iter().flat_map(|end| topology.bond_links(end));
         let held = bond.reordering.map(|counters| (counters.held, counters.hold_mean().as_ns() as f64 / 1e3));
-        for member in &bond.members {
+        for (position, member) in bond.members.iter().enumerate() {
+            let is_counted = position == 0 || format != Format::Table;
+            let held = held.filter(|_| is_counted);
             rows.push([
                 json!(bond.node),
                 json!(bond.name),
@@ -232,7 +235,7 @@ fn bonds(topology: &Topology, counters: &live::Counters) -> Rows {
                 json!(member.link),
                 json!(if member.sends { "yes" } else { "no" }),
                 json!(member.why),
-                json!(bond.accepted),
+                json!(is_counted.then_some(bond.accepted)),
                 json!(held.map(|(held, _)| held)),
                 json!(held.map(|(_, mean)| mean)),
             ]);
@@ -487,7 +490,8 @@ pub fn links(
         let link = counters.and_then(|counters| counters.links.get(usize::from(id)));
         link.map(|link| if link.up { "up" } else { "down" })
     };
-    for (id, link) in fabric.topology.links.iter_enumerated().filter(|(id, _)| is_wanted(*id)) {
+    for id in side_by_side(&fabric.topology).into_iter().filter(|id| is_wanted(*id)) {
+        let link = &fabric.topology.links[id];
         let end = |end: topology::LinkEnd| json!(fabric.topology.nodes[end.node].name);
         let mut row = vec![
             json!(fabric.topology.numbered_link_name(id)),
@@ -501,4 +505,16 @@ pub fn links(
         rows.push_row(row);
     }
     rows
+}
+
+/// All links in their order, but those of the same two nodes one after the other.
+fn side_by_side(topology: &Topology) -> Vec<LinkId> {
+    let mut first = HashMap::new();
+    let mut ids: Vec<(LinkId, LinkId)> = Vec::new();
+    for (id, link) in topology.links.iter_enumerated() {
+        let (a, b) = (link.a.node.min(link.b.node), link.a.node.max(link.b.node));
+        ids.push((*first.entry((a, b)).or_insert(id), id));
+    }
+    ids.sort_unstable();
+    ids.into_iter().map(|(_, id)| id).collect()
 }

@@ -57,7 +57,7 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let chain = chain_of(now, node, (&fields, &known));
     let in_port = in_port(&network, node, (&fields, &known));
     let before = before(&network, node, (&fields, &known))?;
-    let way = rest(&routing, (node, in_port), &known)?;
+    let way = if before.is_none() { rest(&routing, (node, in_port), &known)? } else { None };
     let mut steps: Vec<(Option<u8>, &str)> =
         traced.entries.iter().map(|entry| (entry.table, entry.flow.as_str())).collect();
     steps.extend(traced.missed.map(|table| (Some(table), "no flow is for it: it is dropped")));
@@ -107,18 +107,14 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             if let Some(chain) = &chain {
                 text.push_str(&chain.words());
             }
-            if let Some(why) = &before {
-                let _ = writeln!(text, "It does not come here: {why}");
-            }
             if let Some(way) = way {
-                let from_here = match (&before, &chain) {
-                    (Some(_), _) => "If it did, from here",
-                    (None, Some(_)) => "Once it has passed the chain, from here",
-                    (None, None) => "From here",
-                };
+                let from_here = if chain.is_some() { "Once it has passed the chain, from here" } else { "From here" };
                 // What is shown here is what shows it.
                 let way = summary(&network, &way, None).replace(" (`heddle trace` shows which)", "");
                 let _ = write!(text, "{from_here}:\n{way}");
+            }
+            if let Some(why) = &before {
+                let _ = writeln!(text, "It does not come here: {why}");
             }
             put(&text)
         }

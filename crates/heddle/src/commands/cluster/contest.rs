@@ -20,6 +20,7 @@ use super::access::Access;
 use super::data::text_or_hex;
 use super::lease::ttl;
 use super::turn::Wait;
+use super::watch::Changes;
 use super::{explain, print_outcome};
 use crate::Ending;
 use crate::cli::Format;
@@ -234,8 +235,7 @@ pub fn elect(args: &actions::Access, elect: &Elect, format: Format) -> Result<En
 
 /// Prints who is elected, whenever that changes.
 fn listen(access: &Access, at: &Location, format: Format) -> Result<Ending, Report> {
-    let mut watch =
-        access.client.watch(at.clone(), BTreeMap::new(), access.timeout).map_err(|error| access.explain(error))?;
+    let mut changes = Changes::begin(access, at.clone(), BTreeMap::new())?;
     let mut known = None;
     loop {
         let first = first(access, at)?;
@@ -243,9 +243,7 @@ fn listen(access: &Access, at: &Location, format: Format) -> Result<Ending, Repo
             put(&line(first.as_ref(), format))?;
             known = Some(first);
         }
-        if watch.next().is_none() {
-            return Err(super::watch::ended(access, watch.end()));
-        }
+        changes.next()?;
     }
 }
 

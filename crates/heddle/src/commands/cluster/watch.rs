@@ -1,13 +1,15 @@
 //! `cluster watch`: changes, one line each.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use miette::{Report, miette};
-use node::Error;
+use node::{Error, Watch};
 use placement::ShardId;
 use serde_json::{Value, json};
-use store::protocol::WatchEvents;
-use tree::{Event, EventKind, Path};
+use store::protocol::{Consistency, Error as Refused, RequestBody, WatchEvents};
+use tree::{Event, EventKind, Location, Path};
 
 use super::access::Access;
 use super::data::{object, shown};
@@ -19,23 +21,69 @@ use crate::output::put;
 pub fn watch(access: &Access, at: &LocationArgs, from: Option<u64>, format: Format) -> Result<(), Report> {
     let location = at.location();
     let from = from.map_or_else(|| Ok(BTreeMap::new()), |revision| in_its_shard(access, &location.path, revision))?;
-    let mut watch =
-        access.client.watch(location.clone(), from, access.timeout).map_err(|error| access.explain(error))?;
-    let from: Vec<String> = watch.from.iter().map(|(shard, revision)| format!("{revision} of shard {shard}")).collect();
+    let mut changes = Changes::begin(access, location.clone(), from)?;
+    let from = &changes.watch.from;
+    let from: Vec<String> = from.iter().map(|(shard, revision)| format!("{revision} of shard {shard}")).collect();
     eprintln!("Watching {location} from revision {}", from.join(", "));
     if format == Format::Csv {
         put("revision,shard,event,path,etag,value\n")?;
     }
-    for batch in watch.by_ref() {
-        put(&lines(&batch, &location.path, format))?;
+    loop {
+        put(&lines(&changes.next()?, &location.path, format))?;
     }
-    Err(ended(access, watch.end()))
+}
+
+/// So long nothing may come before somebody is asked whether there is a cluster.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// What changes, for whoever waits for it and would wait for nothing if the cluster were away.
+pub struct Changes<'a> {
+    access: &'a Access,
+    watch: Watch<'a>,
+    at: Location,
+    is_away: bool,
+}
+
+impl<'a> Changes<'a> {
+    /// Watches a subtree, from these revisions on (empty: from now).
+    pub fn begin(access: &'a Access, at: Location, from: BTreeMap<ShardId, u64>) -> Result<Self, Report> {
+        let watch = access.client.watch(at.clone(), from, access.timeout).map_err(|error| access.explain(error))?;
+        Ok(Self { access, watch, at, is_away: false })
+    }
+
+    /// The next ones. It is said when the cluster goes away, and when it comes back.
+    ///
+    /// # Errors
+    /// The cluster has ended the watch.
+    pub fn next(&mut self) -> Result<WatchEvents, Report> {
+        loop {
+            match self.watch.next_within(SILENCE) {
+                Ok(batch) => return Ok(batch),
+                Err(RecvTimeoutError::Disconnected) => return Err(ended(self.access, self.watch.end())),
+                Err(RecvTimeoutError::Timeout) => self.look(),
+            }
+        }
+    }
+
+    /// Says whether there is somebody who could have something to say, if that is otherwise than before.
+    fn look(&mut self) {
+        let body = RequestBody::Get { at: self.at.clone(), consistency: Consistency::Linearizable };
+        let error = self.access.try_ask(body).err().filter(|error| error.request().is_some_and(Refused::is_transient));
+        match error {
+            Some(error) if !self.is_away => {
+                eprintln!("note: {}; it goes on when the cluster is there again", self.access.explain(error));
+            }
+            None if self.is_away => eprintln!("note: the cluster answers again"),
+            _ => return,
+        }
+        self.is_away = !self.is_away;
+    }
 }
 
 /// Why there is nothing more to come.
-pub fn ended(access: &Access, why: Option<Error>) -> Report {
+fn ended(access: &Access, why: Option<Error>) -> Report {
     match why {
-        Some(Error::Request(store::protocol::Error::Denied(why))) => {
+        Some(Error::Request(Refused::Denied(why))) => {
             miette!(
                 help = "a watch needs the right to read all of what it watches",
                 "the cluster has ended the watch: {why}"

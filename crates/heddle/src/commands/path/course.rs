@@ -62,9 +62,9 @@ impl<'a> Answerer<'a> {
 }
 
 impl Course<'_> {
-    /// Whether all of what is sent arrives.
+    /// Whether all of what is sent arrives, if it begins a connection.
     pub fn arrives(&self) -> bool {
-        self.lost.is_none() && self.legs.iter().all(|leg| leg.trace.arrives > 1.0 - 1e-6)
+        self.lost.is_none() && self.refused.is_none() && self.legs.iter().all(|leg| leg.trace.arrives > 1.0 - 1e-6)
     }
 }
 

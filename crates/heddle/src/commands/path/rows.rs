@@ -41,6 +41,10 @@ impl Kind {
     }
 }
 
+const LOST: &str = "lost";
+/// The state of a path by which answers come through and what begins a connection does not.
+const ANSWERS_ONLY: &str = "answers-only";
+
 /// What becomes of packets.
 struct Outcome {
     state: &'static str,
@@ -88,10 +92,12 @@ pub(super) fn links(topology: &Topology, hop: &LinkHop) -> String {
 fn outcome(topology: &Topology, way: &RoutedPath<'_>) -> Option<Outcome> {
     let course = way.last();
     if let Some((at, why)) = way.lost.as_ref().or_else(|| course?.lost.as_ref()) {
-        return Some(Outcome { state: "lost", at: name(topology, *at).to_owned(), why: Some(why.clone()) });
+        return Some(Outcome { state: LOST, at: name(topology, *at).to_owned(), why: Some(why.clone()) });
     }
     let answered = course?.answered.map(|by| Outcome { state: "answered", at: by.name().to_owned(), why: None });
-    let delivered = |host: NodeId| Outcome { state: "delivered", at: name(topology, host).to_owned(), why: None };
+    let refused = way.stages.iter().find_map(|stage| stage.course.refused.clone());
+    let state = if refused.is_some() { ANSWERS_ONLY } else { "delivered" };
+    let delivered = |host: NodeId| Outcome { state, at: name(topology, host).to_owned(), why: refused };
     answered.or_else(|| course?.delivered.map(delivered))
 }
 
@@ -116,8 +122,8 @@ pub(in crate::commands) fn data(topology: &Topology, way: &RoutedPath<'_>) -> Va
 /// For people: the summary below it says who gets packets.
 pub(super) fn table(topology: &Topology, way: &RoutedPath<'_>) -> Rows {
     let mut rows = rows_of_steps(topology, way, |share| json!(per_cent(share)));
-    if let Some(Outcome { at, why: Some(why), .. }) = outcome(topology, way) {
-        rows.push([json!(null), json!(at), json!(null), json!(why), json!(per_cent(1.0)), json!("lost")]);
+    if let Some(Outcome { state: LOST, at, why }) = outcome(topology, way) {
+        rows.push([json!(null), json!(at), json!(null), json!(why), json!(per_cent(1.0)), json!(LOST)]);
     }
     rows
 }
