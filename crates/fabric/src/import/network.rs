@@ -56,6 +56,30 @@ impl Node {
     fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|(other, _)| *other == key)
     }
+
+    /// Takes that one of its routes away which stands at this place of the file that was made.
+    fn take_route(&mut self, text: &str, offset: usize) -> Option<String> {
+        let at = self.keys.iter().position(|(key, _)| *key == "routes")?;
+        let before = text.get(..offset)?.rsplit('\n').next()?;
+        let line = text.get(offset - before.len()..)?.lines().next()?;
+        let all = self.keys[at].1.clone();
+        let list = line.find(&all)?;
+        let routes: Vec<&str> = all.trim_matches(['[', ']']).split(", ").collect();
+        let mut begin = list + 1;
+        let wrong = routes.iter().position(|route| {
+            let range = begin..begin + route.len();
+            begin = range.end + ", ".len();
+            range.contains(&before.len())
+        })?;
+        let rest: Vec<&str> =
+            routes.iter().enumerate().filter(|(at, _)| *at != wrong).map(|(_, route)| *route).collect();
+        if rest.is_empty() {
+            self.keys.remove(at);
+        } else {
+            self.keys[at].1 = format!("[{}]", rest.join(", "));
+        }
+        Some(routes[wrong].trim_matches('"').to_owned())
+    }
 }
 
 /// A link, as the file has it.
@@ -178,7 +202,7 @@ impl Network {
             for problem in error.problems() {
                 let number = problem.line.checked_sub(FIRST_NODE_LINE).filter(|number| *number < self.nodes.len());
                 if let Some(number) = number.filter(|number| !self.nodes[*number].keys.is_empty()) {
-                    wrong.push((number, problem.message.clone()));
+                    wrong.push((number, problem.span.offset(), problem.message.clone()));
                 }
             }
             if wrong.is_empty() {
@@ -186,7 +210,11 @@ impl Network {
                 self.note(None, format!("addresses, programs and sysctls of hosts, which do not fit: {why}"));
                 return self.nodes.iter_mut().for_each(|node| node.keys.clear());
             }
-            for (number, why) in wrong {
+            for (number, offset, why) in wrong {
+                if let Some(route) = self.nodes[number].take_route(&made.text, offset) {
+                    self.note(None, format!("of `{}`, the route `{route}`: {why}", names[number]));
+                    continue;
+                }
                 if let Some(at) = self.nodes[number].keys.iter().position(|(key, _)| *key == "interfaces")
                     && !self.nodes[number].without_interfaces.is_empty()
                 {

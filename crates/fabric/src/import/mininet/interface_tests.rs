@@ -59,6 +59,23 @@ h2.setIP('10.9.0.2', 24, 'h2-eth1')
     }
 }
 
+/// One route by a router that is nowhere cost a router all of its interfaces.
+#[test]
+fn a_route_that_leads_nowhere_costs_nothing_else() {
+    let text = |routes: &str| {
+        format!(
+            "net = Mininet()\nr, a, b = net.addHost('r'), net.addHost('a', ip='10.1.0.2/24'), net.addHost('b', ip='10.2.0.2/24')\nnet.addLink(a, r)\nnet.addLink(b, r)\nr.setIP('10.1.0.1', 24, 'r-eth0')\nr.setIP('10.2.0.1', 24, 'r-eth1')\n{routes}"
+        )
+    };
+    let interfaces = "interfaces: { 0: { ipv4: \"10.1.0.1/24\" }, 1: { ipv4: \"10.2.0.1/24\" } }";
+    let wrong = "r.cmd('ip route add 10.9.0.0/16 via 203.0.113.7')\n";
+    let (made, notes) = imported(&text(wrong));
+    assert_eq!(of(&made, "r:"), format!("r: {{ kind: host, {interfaces} }}"));
+    assert!(notes.contains("of `r`, the route `10.9.0.0/16 via 203.0.113.7`: 203.0.113.7 is in no subnet"), "{notes}");
+    let (made, _) = imported(&text(&format!("{wrong}r.cmd('ip route add 10.8.0.0/16 via 10.2.0.2')\n")));
+    assert!(of(&made, "r:").ends_with("routes: [\"10.8.0.0/16 via 10.2.0.2\"] }"), "{made:?}");
+}
+
 /// Hosts forward if the program says so, or nothing else joins the network.
 #[test]
 fn hosts_of_several_links_forward_only_if_they_do_so_there() {
