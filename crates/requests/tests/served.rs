@@ -153,7 +153,7 @@ fn targets_may_move() {
     let measured = run_following(&load, &ending, shown, moved).expect("it runs");
     assert_eq!(measured.failures().total(), 0, "{measured:?}");
     assert!(measured.done() > 100);
-    let accepted = |server: &Running| server.stats()["connections_accepted"].as_u64().expect("a number");
+    let accepted = |server: &Running| server.stats()["connections-accepted"].as_u64().expect("a number");
     // One of each is this question.
     assert!(accepted(&first) > 1 && accepted(&second) > 100);
     first.wait();
@@ -202,9 +202,9 @@ fn keep_alive_opens_a_connection_a_client() {
     let server = Running::start(config());
     load(server.address, spec(Workload::FineGrain, CLOSED), Connections::KeepAlive);
     let stats = server.stats();
-    assert_eq!(stats["connections_accepted"], 5, "four clients and this question: {stats}");
+    assert_eq!(stats["connections-accepted"], 5, "four clients and this question: {stats}");
     let done = load(server.address, spec(Workload::FineGrain, CLOSED), Connections::New).done();
-    let accepted = server.stats()["connections_accepted"].as_u64().expect("a number");
+    let accepted = server.stats()["connections-accepted"].as_u64().expect("a number");
     assert!(accepted >= done + 5, "{accepted} {done}");
 }
 
@@ -360,7 +360,7 @@ fn memory_beyond_the_limit_is_refused_and_freed_memory_given_again() {
         assert!(answer.contains("\r\nendpoint-load-metrics: TEXT "), "{answer}");
     }
     let stats = server.stats();
-    assert_eq!((&stats["memory_bytes"], &stats["memory_max_bytes"]), (&Value::from(0), &Value::from(1 << 20)));
+    assert_eq!((&stats["memory-bytes"], &stats["memory-max-bytes"]), (&Value::from(0), &Value::from(1 << 20)));
     assert!(server.ask("POST /.heddle/restart HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200 "));
     assert_eq!(server.stats()["answered"], 0);
 }
@@ -425,7 +425,7 @@ fn too_many_connections_are_closed_at_once() {
     drop(kept);
     // As soon as they are gone, others are served.
     while server.exchange("GET / HTTP/1.0\r\n\r\n").is_none_or(|answer| answer.is_empty()) {}
-    assert!(server.stats()["connections_displaced"].as_u64() > Some(0));
+    assert!(server.stats()["connections-displaced"].as_u64() > Some(0));
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn silent_connections_keep_nobody_out() {
     let mut silent: Vec<TcpStream> = (0..5).map(|_| TcpStream::connect(server.address).expect("it listens")).collect();
     let answer = server.exchange("GET / HTTP/1.0\r\n\r\n").expect("it is let in");
     assert!(answer.starts_with("HTTP/1.0 200 ") || answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    assert!(server.stats()["connections_displaced"].as_u64() >= Some(4));
+    assert!(server.stats()["connections-displaced"].as_u64() >= Some(4));
     // The ones that had come first had to go.
     for stream in &mut silent[..3] {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");

@@ -247,7 +247,7 @@ fn bonds(topology: &Topology, counters: &live::Counters, format: Format) -> Rows
 /// One row for each direction of each link, one for what each host's port took and one for what is wrong with it, one for each reason for which a host's frames went nowhere, and
 /// the same of all hosts together.
 fn counters_rows(topology: &Topology, counters: &live::Counters, format: Format) -> Rows {
-    const LINK: usize = 13;
+    const COLUMNS: usize = 14;
     let mut rows = Rows::new(&[
         "from",
         "to",
@@ -262,7 +262,9 @@ fn counters_rows(topology: &Topology, counters: &live::Counters, format: Format)
         "overtakes",
         "queue-peak",
         "link",
+        "kind",
     ])
+    .with_hidden(&["kind"])
     .with_rare(&["link", "marks", "cut", "losses", "duplicates", "corruptions", "overtakes", "queue-peak"]);
     for (id, link) in topology.links.keys().zip(&counters.links) {
         // Where no other one has the same ends, people see which it is.
@@ -283,13 +285,15 @@ fn counters_rows(topology: &Topology, counters: &live::Counters, format: Format)
                 json!(counted.overtakes),
                 json!(counted.queue_peak),
                 json!(name),
+                json!("link"),
             ]);
         }
     }
     // What only links have is empty.
-    let mut push = |cells: [serde_json::Value; 5]| {
-        let mut row = [const { serde_json::Value::Null }; LINK];
+    let mut push = |kind: &str, cells: [serde_json::Value; 5]| {
+        let mut row = [const { serde_json::Value::Null }; COLUMNS];
         row[..cells.len()].clone_from_slice(&cells);
+        row[COLUMNS - 1] = json!(kind);
         rows.push(row);
     };
     let null = || serde_json::Value::Null;
@@ -297,13 +301,14 @@ fn counters_rows(topology: &Topology, counters: &live::Counters, format: Format)
         let traffic = port.traffic;
         let (host, name, _) = port_name(topology, &port.host);
         let (packets, bytes) = (json!(traffic.received_packets), json!(traffic.received_bytes));
-        push([json!(host), json!(name), packets, bytes, json!(traffic.drops)]);
+        push("port", [json!(host), json!(name), packets, bytes, json!(traffic.drops)]);
         if let Some(fault) = &port.fault {
-            push([json!(port_name(topology, &port.host).2), json!(fault), null(), null(), null()]);
+            push("fault", [json!(port_name(topology, &port.host).2), json!(fault), null(), null(), null()]);
         }
     }
-    let mut refuse =
-        |host: &str, (reason, drops): (&str, u64)| push([json!(host), json!(reason), null(), null(), json!(drops)]);
+    let mut refuse = |host: &str, (reason, drops): (&str, u64)| {
+        push("reason", [json!(host), json!(reason), null(), null(), json!(drops)]);
+    };
     for port in &counters.ports {
         for counted in reasons(&port.traffic.refused).into_iter().filter(|(_, drops)| *drops > 0) {
             refuse(&port_name(topology, &port.host).2, counted);
