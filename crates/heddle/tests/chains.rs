@@ -349,8 +349,10 @@ fn a_path_leads_through_the_functions_of_a_chain() {
     assert!(said.contains("h1 - s1 - s2 - h2\n") && !said.contains("chain"), "{said}");
     let (_, note) = path(&[]);
     assert!(note.contains("The chain `all` takes packets of these that match `tcp,tp_dst=80`"), "{note}");
-    let (_, note) = path(&["--protocol", "udp"]);
-    assert!(!note.contains("chain"), "{note}");
+    for others in [&["--protocol", "udp"][..], &["--port", "81"], &["--port", "81", "--source-port", "4000"]] {
+        let (_, note) = path(others);
+        assert!(note.contains("The chain `all` takes what matches `tcp,tp_dst=80`, and not these.\n"), "{note}");
+    }
     // What comes back passes them in reverse order.
     let back = ["path", "h2", "h1", "lab.fabric.yaml", "--port", "4000", "--source-port", "80"];
     let (said, _) = desk.expect(1, &back);

@@ -38,10 +38,27 @@ switches:
     assert!(said.contains("h3 - s1 - s2 - h2\n") && !said.contains("lost"), "{said}");
     let said = path(&desk, 1, &["h3", "h2", "--vlan", "20"]);
     assert!(said.contains("It is lost at s1: its port to h3 admits no frames of VLAN 20\n"), "{said}");
+    // A host has its address without a tag.
+    let trunk = lab("switches: { s1: { ports: { h1: { tag: 10 } } } }\n");
+    let said = path(&trunk, 1, &["h1", "h3"]);
+    assert!(
+        said.contains("It is lost at h3: it comes with the tag of VLAN 10, and has that address without one\n"),
+        "{said}"
+    );
     let rows: Value = serde_json::from_str(&path(&desk, 1, &["h1", "h3", "-o", "json"])).expect("it is JSON");
     let end = &rows["end"];
     assert_eq!((&end["at"], &end["state"]), (&"s1".into(), &"lost".into()), "{rows}");
     assert!(end["why"].as_str().is_some_and(|why| why.contains("VLAN 10")), "{rows}");
+}
+
+#[test]
+fn a_path_to_the_outside_names_the_uplink() {
+    let desk = lab("");
+    let file = desk.read("lab.fabric.yaml");
+    let said = |desk: &Desk| desk.expect(2, &["path", "h1", "192.0.2.7", "lab.fabric.yaml"]).1;
+    assert!(said(&desk).contains("heddle show nodes"));
+    desk.write("lab.fabric.yaml", &file.replace("h1: host", "h1: { kind: host, uplink: nat }"));
+    assert!(said(&desk).contains("h1 has an uplink"), "{}", said(&desk));
 }
 
 /// Behind a function that translates addresses, switches choose by the hash of what the packet is then.

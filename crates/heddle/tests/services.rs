@@ -111,7 +111,7 @@ fn what_comes_of_a_service_without_a_balancer_is_said() {
     await_that("one is active", || roles() == ["active", "backup"]);
     let packet = "tcp,nw_src=10.0.0.1,nw_dst=10.1.0.80,tp_dst=80";
     let (said, _) = desk.expect(0, &["trace", "s1", packet]);
-    assert!(said.contains("Done: NORMAL, to lb1 by port 2 (to lb1)\n"), "{said}");
+    assert!(said.contains("Done: NORMAL, to lb1 by port 2\n"), "{said}");
     assert!(
         said.contains(
             "It is for the service `web`: from its host it goes to its balancer lb1, and on from there to a server"

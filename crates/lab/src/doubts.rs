@@ -6,8 +6,9 @@ mod hosts;
 mod names;
 mod rates;
 mod requests;
+mod vlans;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use datapath::ForwardingMethod;
 use fabric::{Case, Experiment, Fabric, Metric, SwitchTables, Work};
@@ -16,8 +17,6 @@ use machine::Span;
 use topology::{Link, NodeId, Side};
 use transport::{ReceiveWindow, TransportKind};
 use vswitch::chain::Chain;
-use vswitch::functions::BuiltIn;
-use vswitch::port::{PortVlans, VlanMode};
 
 use cases::{is_meant, of_case};
 
@@ -45,11 +44,12 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
         found.extend(rates::expected_in_vain(fabric, experiment, CASES_MAX));
         found.extend(hosts::served_twice(fabric, experiment));
         found.extend(requests::kept_connections(fabric, experiment));
+        found.extend(vlans::unheard(fabric, experiment, CASES_MAX));
     }
     found.extend(few_runs(fabric));
     found.extend(unheard_marks(fabric));
     found.extend(live_only(fabric));
-    found.extend(apart(fabric));
+    found.extend(vlans::apart(fabric));
     found.extend(idle_functions(fabric));
     found.extend(never_entered(fabric));
     found.extend(no_controller(fabric));
@@ -242,56 +242,6 @@ fn live_only(fabric: &Fabric) -> Option<Doubt> {
     })
 }
 
-/// Ends of a chain are in different VLANs, or who watches it is in another one: they hear nothing of each other.
-fn apart(fabric: &Fabric) -> Vec<Doubt> {
-    let topology = &fabric.topology;
-    let mut vlans: BTreeMap<NodeId, PortVlans> = BTreeMap::new();
-    for (switch, settings) in &fabric.switches {
-        for (port, settings) in &settings.ports {
-            let Some((link, side)) = topology.nodes[*switch].ports.get(*port) else { continue };
-            if let Some(own) = &settings.vlans {
-                vlans.insert(topology.links[*link].end(side.other()).node, own.clone());
-            }
-        }
-    }
-    let everything = PortVlans::default();
-    let of = |host: NodeId| vlans.get(&host).unwrap_or(&everything);
-    // Who is at a trunk of some says with each frame in which VLAN it is.
-    let says_itself = |host: NodeId| vlans.get(&host).is_some_and(|own| own.mode() == VlanMode::Trunk);
-    let hears = |from: NodeId, to: NodeId| {
-        says_itself(from) || says_itself(to) || of(from).admit(None).is_some_and(|vlan| of(to).carries(vlan))
-    };
-    let name = |host: NodeId| &topology.nodes[host].name;
-    let mut doubts = Vec::new();
-    for chain in &fabric.chains.chains {
-        let pairs = || chain.from.iter().flat_map(|from| chain.to.iter().map(move |to| (*from, *to)));
-        let place = || ["chains", &chain.name].map(str::to_owned).to_vec();
-        if !pairs().any(|(from, to)| hears(from, to))
-            && let Some((from, to)) = pairs().next()
-        {
-            let (from, to, chain) = (name(from), name(to), &chain.name);
-            let message = format!("`{from}` and `{to}` are in different VLANs, so nothing passes the chain `{chain}`");
-            doubts.push(Doubt { place: place(), message, hint: "give both ends' ports one `tag`, or `trunks`" });
-        }
-        let watchers = chain.functions.iter().filter_map(|function| fabric.chains.functions[*function].built_in());
-        for watcher in watchers.filter_map(BuiltIn::mirrors_to) {
-            if !chain.from.iter().chain(&chain.to).any(|end| hears(*end, watcher)) {
-                let message = format!(
-                    "`{}` is in another VLAN than the chain `{}` that it watches: it gets no copies",
-                    name(watcher),
-                    chain.name
-                );
-                doubts.push(Doubt {
-                    place: place(),
-                    message,
-                    hint: "give its port their `tag`, or make it a trunk of it",
-                });
-            }
-        }
-    }
-    doubts
-}
-
 /// Functions that are in no chain.
 fn idle_functions(fabric: &Fabric) -> impl Iterator<Item = Doubt> {
     let used: BTreeSet<usize> = fabric.chains.chains.iter().flat_map(|chain| chain.functions.iter().copied()).collect();
@@ -476,28 +426,6 @@ mod tests {
         let found = doubts_with(program, &experiment);
         assert!(found.len() == 1 && found[0].place == ["nodes", "h1"], "{found:?}");
         assert_eq!((doubts_with("host", &experiment), doubts_with(program, "")), (Vec::new(), Vec::new()));
-    }
-
-    #[test]
-    fn chains_across_vlans_are_doubted() {
-        let found = |ports: &str| {
-            let text = format!(
-                "nodes: {{ h1: host, h2: host, h3: host, s1: switch }}\nlinks: [{{ between: [h1, s1] }}, {{ between: [h2, s1] }}, {{ between: [h3, s1] }}]\n\
-                 switches: {{ s1: {{ ports: {{ {ports} }} }} }}\nfunctions: {{ tap: {{ kind: mirror, to: h3 }} }}\n\
-                 chains: {{ a: {{ from: h1, to: h2, functions: tap }} }}\n"
-            );
-            let doubts = doubts(&fabric::parse(&Source { name: "net".to_owned(), text }).unwrap());
-            assert!(doubts.iter().all(|doubt| doubt.place == ["chains", "a"]), "{doubts:?}");
-            doubts.into_iter().map(|doubt| doubt.message).collect::<Vec<_>>()
-        };
-        let none: [&str; 0] = [];
-        assert_eq!(found("h1: { storm-control: 9/s }"), none);
-        assert_eq!(found("h1: { tag: 1 }, h2: { tag: 1 }, h3: { tag: 1 }"), none);
-        assert_eq!(found("h1: { tag: 1 }, h2: { tag: 1 }, h3: { trunks: [1] }"), none);
-        let other = found("h1: { tag: 1 }, h2: { tag: 1 }, h3: { tag: 2 }");
-        assert_eq!(other, ["`h3` is in another VLAN than the chain `a` that it watches: it gets no copies"]);
-        let apart = found("h1: { tag: 1 }, h2: { tag: 2 }, h3: { tag: 2 }");
-        assert_eq!(apart, ["`h1` and `h2` are in different VLANs, so nothing passes the chain `a`"]);
     }
 
     #[test]

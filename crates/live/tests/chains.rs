@@ -109,17 +109,29 @@ fn nothing_comes_past_a_firewall() {
         send(&mut far0, &marked(a.mac, STATIONS[0], 7));
         send(&mut far0, &datagram([a.mac, STATIONS[0]], addresses, (1, 2), &[]));
         send(&mut far0, &datagram([a.mac, BROADCAST], addresses, (1, 2), &[]));
-        send(&mut far0, &datagram(macs, addresses, (1, 2), &[0x8100, 0x8100]));
-        send(&mut far0, &datagram(macs, addresses, (1, 2), &[0x88a8]));
+        for tags in [&[0x8100, 0x8100][..], &[0x88a8]] {
+            send(&mut far0, &datagram(macs, addresses, (1, 2), tags));
+            send(&mut far0, &datagram([a.mac, BROADCAST], addresses, (1, 2), tags));
+            send(&mut far0, &datagram([a.mac, [1, 0, 0x5e, 0, 0, 1]], addresses, (1, 2), tags));
+        }
+        // For an address that somebody may have beside that of the file.
+        send(&mut far0, &datagram([a.mac, BROADCAST], [a.ipv4, STATION_ADDRESSES[0]], (1, 2), &[]));
         send(&mut far0, &datagram(macs, addresses, (1, 2), &[]));
         send(&mut far0, &marked(a.mac, b.mac, 8));
         let frame = next_from(&mut far1, a.mac);
         assert_eq!((&frame[12..14], frame[14]), (&TEST.to_be_bytes()[..], 8), "{frame:x?}");
+        // What is for everybody passes by the functions.
+        let everybody = Ipv4Addr::from_bits(b.ipv4.to_bits() | (u32::MAX >> b.ipv4_prefix));
+        for address in [everybody, Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 251)] {
+            send(&mut far0, &datagram([a.mac, BROADCAST], [a.ipv4, address], (1, 2), &[0x8100]));
+            let frame = next_from(&mut far1, a.mac);
+            assert_eq!(frame[34..38], address.octets(), "{frame:x?}");
+        }
         let chains = network.counters().unwrap().chains;
         let counted: Vec<(&str, u64)> =
             chains[0].hops[0].counts.iter().map(|count| (&*count.name, count.count)).collect();
         assert_eq!(counted, [("outbound deny udp", 1), ("several tags", 2)]);
-        assert_eq!((chains[0].entered, chains[0].stray), (3, 1));
+        assert_eq!((chains[0].entered, chains[0].stray), (3, 6));
         network.down().unwrap();
     });
 }

@@ -14,8 +14,11 @@ mod built_in;
 mod state;
 mod steer;
 
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
 use machine::Span;
-use topology::{NetPort, NodeId, Topology};
+use topology::{HostAddress, NetPort, NodeId, Topology};
 use vswitch::chain::{Chains, FunctionKind, OnFailure};
 use vswitch::flow_table::Match;
 use vswitch::functions::{BuiltIn, Course};
@@ -35,6 +38,8 @@ pub struct Steering {
     receives: Vec<bool>,
     /// By number in [`Step::Classify`]: which packets enter which chain; the first one that fits counts.
     rules: Vec<Vec<Rule>>,
+    /// The broadcast addresses of hosts' subnets, ascending.
+    broadcasts: Vec<Ipv4Addr>,
     /// By chain.
     paths: Vec<ServicePath>,
     /// Of all functions of all chains, in order.
@@ -120,6 +125,7 @@ impl Steering {
                 *step = Step::Stray;
             }
         }
+        steering.broadcasts = broadcasts(topology);
         for (number, chain) in chains.chains.iter().enumerate() {
             let mut hops = Vec::with_capacity(chain.functions.len());
             for (hop, function) in chain.functions.iter().map(|function| &chains.functions[*function]).enumerate() {
@@ -174,6 +180,11 @@ impl Steering {
             };
             self.rules[number as usize].push(Rule { chain, course, to: to.into(), matching });
         }
+    }
+
+    /// Whether packets for this address are for all hosts of a subnet.
+    fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        address.is_broadcast() || self.broadcasts.binary_search(&address).is_ok()
     }
 
     /// Whether no packet is steered.
@@ -236,4 +247,14 @@ impl Steering {
     fn towards_ingress(&self, map: &crate::Map, instance: usize) -> NetPort {
         map.far(map.port(self.instances[instance].ports[0], topology::PortId(0)))
     }
+}
+
+/// The broadcast addresses of the subnets that hosts are in, ascending.
+fn broadcasts(topology: &Topology) -> Vec<Ipv4Addr> {
+    let addresses = topology.addressed_hosts().filter_map(|(host, _)| topology.address(host));
+    // Subnets of two have none (RFC 3021).
+    let subnets = addresses.filter(|address| address.ipv4_prefix <= 30);
+    let last = |address: &HostAddress| address.ipv4.to_bits() | (u32::MAX >> address.ipv4_prefix);
+    let broadcasts: BTreeSet<Ipv4Addr> = subnets.map(|address| Ipv4Addr::from_bits(last(address))).collect();
+    broadcasts.into_iter().collect()
 }

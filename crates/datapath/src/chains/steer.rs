@@ -1,5 +1,7 @@
 //! Steering: another destination is written on a packet that is on its way through a chain.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use machine::Time;
 use topology::{LinkId, NetPort, NodeId};
 use vswitch::chain::{OnFailure, WatchStep, flow_of, rendezvous};
@@ -9,7 +11,7 @@ use vswitch::{FLOOD, FlowKey, Forwarding};
 use wire::{EthernetPacket, ethertype, is_group};
 
 use super::state::Sample;
-use super::{Hop, Step};
+use super::{Hop, Rule, Step};
 use crate::driver::{Driver, Loss, Tag, Timer};
 use crate::graph::{Graph, Moment, Tables};
 use crate::pipeline::lose;
@@ -79,11 +81,19 @@ impl<P> Graph<P> {
         let tables = moment.tables;
         let headers = driver.headers(&packet);
         let to = match driver.forwarding(&packet).to {
-            FLOOD if is_group(driver.destination(&packet)) => addressee(tables, headers),
+            FLOOD if is_group(driver.destination(&packet)) => match addressee(tables, headers) {
+                Addressee::All => FLOOD,
+                Addressee::Host(host) => host,
+                Addressee::Unknown => {
+                    let Rule { chain, course, .. } = tables.steering.rules[number as usize][0];
+                    self.chains.courses[chain as usize][course.index()].stray += 1;
+                    return lose(driver, Loss::Stray, packet);
+                }
+            },
             to => to,
         };
         // What cannot be read may be what is matched.
-        let fits = |rule: &&super::Rule| {
+        let fits = |rule: &&Rule| {
             rule.to.binary_search(&to).is_ok()
                 && rule.matching.as_ref().is_none_or(|matching| matching.has_frame(headers) || is_nested(headers))
         };
@@ -335,15 +345,37 @@ fn destination<D: Driver>(moment: Moment<'_>, driver: &D, port: NetPort, packet:
     moment.tables.host_table.by_mac(mac).or_else(|| driver.learned(moment.now, port, packet))
 }
 
-/// The host whose IP address a frame to everybody is for, which should not have been sent so (RFC 1122, 3.3.6); [`FLOOD`] if there is none.
-fn addressee(tables: &Tables, headers: &[u8]) -> NodeId {
-    let Ok(key) = FlowKey::parse(headers) else { return FLOOD };
-    let found = match key.ethertype {
-        ethertype::IPV4 => tables.host_table.by_ipv4((key.dst as u32).into()),
-        ethertype::IPV6 => tables.host_table.by_ipv6(key.dst.into()),
-        _ => None,
+/// Whom a frame to everybody is for.
+enum Addressee {
+    /// Everybody.
+    All,
+    /// This host alone, by its IP address: it should not have been sent so (RFC 1122, 3.3.6).
+    Host(NodeId),
+    /// One host that may be any, or what hosts read and a switch does not.
+    Unknown,
+}
+
+fn addressee(tables: &Tables, headers: &[u8]) -> Addressee {
+    let Ok(ethernet) = EthernetPacket::new_checked(headers) else { return Addressee::Unknown };
+    match ethernet.ethertype() {
+        ethertype::IPV4 | ethertype::IPV6 => {}
+        // Hosts look through tags.
+        tag if ethertype::is_tag(tag) => return Addressee::Unknown,
+        _ => return Addressee::All,
+    }
+    let Ok(FlowKey { ethertype, dst, .. }) = FlowKey::parse(headers) else { return Addressee::Unknown };
+    let (is_for_all, host) = if ethertype == ethertype::IPV6 {
+        let address = Ipv6Addr::from_bits(dst);
+        (address.is_multicast(), tables.host_table.by_ipv6(address))
+    } else {
+        let address = Ipv4Addr::from_bits(dst as u32);
+        (address.is_multicast() || tables.steering.is_broadcast(address), tables.host_table.by_ipv4(address))
     };
-    found.unwrap_or(FLOOD)
+    match host {
+        Some(host) => Addressee::Host(host),
+        None if is_for_all => Addressee::All,
+        None => Addressee::Unknown,
+    }
 }
 
 /// Whether there is another tag behind the first one.

@@ -156,7 +156,8 @@ impl Network {
     }
 
     pub fn note_as(&mut self, kind: NoteKind, line: Option<usize>, message: &str) {
-        let message = escaped(message).into_owned();
+        // A name in it may be of several lines.
+        let message = escaped(message).replace('\n', "\\n");
         self.notes.push(Note { line, message, kind });
     }
 

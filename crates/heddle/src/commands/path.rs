@@ -65,7 +65,6 @@ pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
         }
         Err(why) => RoutedPath { stages: Vec::new(), lost: Some((from, why)) },
     };
-    let is_known = is_known(args, &destination);
     put(&match format {
         Format::Table => {
             let summary = summary(&network, &way, Some(&destination));
@@ -91,7 +90,7 @@ pub fn path(args: &Path, format: Format) -> Result<Ending, Report> {
             balanced_at(&fabric.services[number])
         );
     }
-    notes(args, &network, &way, is_known);
+    notes(&network, &way, known_ports(args, &destination));
     if routing.is_by_file() {
         eprintln!("{BY_FILE}");
     }
@@ -150,10 +149,16 @@ fn destination(args: &Path, (fabric, from): (&Fabric, NodeId), routing: &Routing
     let with_port = written.parse::<SocketAddr>().map(|at| (at.ip(), Some(at.port())));
     if let Ok((address, port)) = with_port.or_else(|_| written.parse::<IpAddr>().map(|ip| (ip, None))) {
         let Some((host, _)) = routing.resolve(address) else {
-            return Err(miette!(
-                help = "`heddle show nodes` has the hosts' addresses, `heddle show services` those of services",
-                "nobody has the address {address}"
-            ));
+            let owner = &topology.nodes[topology.owner(from)].name;
+            let has_uplink = fabric.setups.get(owner).is_some_and(|setup| setup.uplink.is_some());
+            let hint = if has_uplink {
+                format!(
+                    "{owner} has an uplink: what it sends to addresses of nobody leaves the network there, and is not followed"
+                )
+            } else {
+                "`heddle show nodes` has the hosts' addresses, `heddle show services` those of services".to_owned()
+            };
+            return Err(miette!(help = hint, "nobody has the address {address}"));
         };
         let has_it = |it: &datapath::VirtualAddress| it.ip() == address;
         let service = fabric.services.iter().position(|service| service.addresses.iter().any(has_it));
@@ -203,9 +208,15 @@ pub(super) fn service_meant(fabric: &Fabric, name: &str) -> Option<Report> {
     Some(miette!(help = hint, "there is no host and no service `{name}`"))
 }
 
+/// Whether it is known from which port the flow comes, and to which it goes.
+fn known_ports(args: &Path, to: &Destination) -> (bool, bool) {
+    let is_icmp = matches!(args.protocol, Protocol::Icmp);
+    (is_icmp || args.source_port.is_some(), is_icmp || args.port.or(to.port).is_some())
+}
+
 /// Whether all of the flow is known, not only its addresses.
 fn is_known(args: &Path, to: &Destination) -> bool {
-    matches!(args.protocol, Protocol::Icmp) || (args.source_port.is_some() && args.port.or(to.port).is_some())
+    known_ports(args, to) == (true, true)
 }
 
 /// The first packet of the flow, as it leaves a host by this hop from this address; and whether all of the flow is known.
@@ -261,19 +272,20 @@ pub(super) fn functions_in_words(fabric: &Fabric, chain: &Chain, course: Directi
 }
 
 /// What is not in the rows, for whoever reads them.
-fn notes(args: &Path, network: &Network, way: &RoutedPath<'_>, is_known: bool) {
+fn notes(network: &Network, way: &RoutedPath<'_>, known_ports: (bool, bool)) {
+    let is_known = known_ports == (true, true);
     let fabric = &network.fabric;
     let Some(Stage { ends: (from, to), course, .. }) = way.stages.first() else { return };
-    let number = if matches!(args.protocol, Protocol::Udp) { protocol::UDP } else { protocol::TCP };
-    let is_taken = |it: &Match| it.has_flow(&course.sent);
-    let taken = to.and_then(|to| fabric.chains.find(*from, to, is_taken));
-    let may_be = |it: &Match| if is_known { is_taken(it) } else { it.may_have_protocol(number) };
-    let first = to.and_then(|to| fabric.chains.find(*from, to, may_be));
-    if let Some((chain, _)) = first.filter(|(first, _)| taken.is_none_or(|(taken, _)| taken.name != first.name)) {
+    let chain = |fits: &dyn Fn(&Match) -> bool| fabric.chains.find(*from, (*to)?, fits).map(|(chain, _)| chain);
+    let taken = chain(&|it| it.has_flow(&course.sent));
+    let first = chain(&|it| it.may_have_flow(&course.sent, known_ports));
+    if let Some(chain) = first.filter(|first| taken.is_none_or(|taken| taken.name != first.name)) {
         eprintln!(
             "The chain `{}` takes packets of these that match `{}`: with --protocol, --port and --source-port it is said whether this flow passes it.",
             chain.name, chain.matching
         );
+    } else if let Some(chain) = chain(&|_| true).filter(|_| first.is_none()) {
+        eprintln!("The chain `{}` takes what matches `{}`, and not these.", chain.name, chain.matching);
     }
     let looks_at_ports = network.has_flows() || !fabric.chains.chains.is_empty() || !fabric.services.is_empty();
     let mut legs = way.stages.iter().flat_map(|stage| &stage.course.legs);

@@ -48,16 +48,22 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let traced = instance.trace(&args.switch, &known.packet(&written, &fields)).map_err(explain)?;
     let is_normal = traced.actions.split(',').any(|action| action == "NORMAL");
     let balanced = balanced(&network, &fields, &known);
-    let normal = if traced.actions == "NORMAL" {
+    let chain = chain_of(now, node, (&fields, &known));
+    let in_port = in_port(&network, node, (&fields, &known));
+    let before = before(&network, node, (&fields, &known))?;
+    let way = if before.is_none() { rest(&routing, (node, in_port), &known)? } else { None };
+    // What is lost here is led nowhere.
+    let is_lost = way
+        .as_ref()
+        .and_then(RoutedPath::last)
+        .and_then(|course| course.lost.as_ref())
+        .is_some_and(|(at, _)| *at == node);
+    let normal = if traced.actions == "NORMAL" && !is_lost {
         let to = known.to.or(balanced.as_ref().and_then(Balanced::only));
         normal(&network, node, (to, known.learned_s))
     } else {
         None
     };
-    let chain = chain_of(now, node, (&fields, &known));
-    let in_port = in_port(&network, node, (&fields, &known));
-    let before = before(&network, node, (&fields, &known))?;
-    let way = if before.is_none() { rest(&routing, (node, in_port), &known)? } else { None };
     let mut steps: Vec<(Option<u8>, &str)> =
         traced.entries.iter().map(|entry| (entry.table, entry.flow.as_str())).collect();
     steps.extend(traced.missed.map(|table| (Some(table), "no flow is for it: it is dropped")));
@@ -548,6 +554,7 @@ fn host_at(topology: &Topology, routing: &Routing<'_>, (mac, ip): (Option<[u8; 6
 
 /// Where the routes lead a packet whose destination is known.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
 struct Normal {
     /// The host that it is for.
     to: String,
@@ -567,7 +574,10 @@ struct NormalPort {
 
 impl Normal {
     fn words(&self) -> String {
-        let ports: Vec<String> = self.ports.iter().map(|it| format!("{} (to {})", it.port, it.node)).collect();
+        let port = |NormalPort { port, node }: &NormalPort| {
+            if *node == self.to { port.to_string() } else { format!("{port} (to {node})") }
+        };
+        let ports: Vec<String> = self.ports.iter().map(port).collect();
         let to = match self.learned_s {
             Some(age) => format!("to {}, behind which its address was learned {age} s ago,", self.to),
             None => format!("to {}", self.to),

@@ -135,7 +135,7 @@ impl Finisher {
                 Some(bytes.len())
             }),
             Ok(Some(segment)) => {
-                (0..segment.count()).all(|piece| self.add(bytes.len(), |out| segment.emit(piece, out)))
+                (0..segment.count()).all(|piece| self.add(segment.piece_bytes(), |out| segment.emit(piece, out)))
             }
             Err(_) => false,
         }

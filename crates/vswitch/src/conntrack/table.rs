@@ -547,15 +547,33 @@ impl Conntrack {
         }
     }
 
-    /// The connection that is worth least makes room for one of a share, if one may: of that share, if it has its part of the table, else of the other one, which has more.
+    /// The connection that is worth least makes room for one of a share, if one may: of that share, if it has its part of the table, else of the other one, which has more than that
+    /// and gives back what it has too much, connections in use as well.
     fn evict(&mut self, share: usize) -> bool {
         let has_its_part = self.kept[share] >= self.capacity / SHARES;
-        let share = if has_its_part { share } else { SHARES - 1 - share };
-        let mut heads = (0..EVICTED).map(|lifetime| self.lists.head(share, lifetime));
-        let Some(head) = heads.find(|head| *head != NONE) else { return false };
-        self.remove(head);
+        let (share, lifetimes) = if has_its_part { (share, EVICTED) } else { (SHARES - 1 - share, LIFETIMES) };
+        let Some(lifetime) = (0..lifetimes).find(|lifetime| self.lists.head(share, *lifetime) != NONE) else {
+            return false;
+        };
+        if lifetime >= EVICTED {
+            self.put_behind_the_idle(share, lifetime);
+        }
+        self.remove(self.lists.head(share, lifetime));
         self.counters.evicted += 1;
         true
+    }
+
+    /// Moves connections from the head of a list to its end that have had packets since they were put there: a few, so that nobody's connection takes long to begin.
+    fn put_behind_the_idle(&mut self, share: usize, lifetime: usize) {
+        for _ in 0..EXPIRED_AT_ONCE {
+            let head = self.lists.head(share, lifetime);
+            let Connection { listed_until, expires_at, .. } = self.connections[head as usize];
+            if expires_at <= listed_until {
+                return;
+            }
+            self.lists.unlink(&mut self.connections, head);
+            self.lists.link(&mut self.connections, head);
+        }
     }
 
     /// Connections that are there, from a place on, at most so many places; and where to go on.

@@ -159,6 +159,33 @@ fn who_begins_many_connections_takes_away_nothing_of_the_others_part() {
     assert_eq!(table.counters().connections, 10);
 }
 
+/// One end with connections in use everywhere let the other one begin none.
+#[test]
+fn an_end_gives_back_what_it_has_beyond_its_half() {
+    let mut table = Conntrack::new(1, 10);
+    let answered = |table: &mut Conntrack, now, id: u16, end| {
+        table.begin_for(end);
+        let (client, server) = ((1, id), (2, 53));
+        let begins = table.process(at(now), &udp(client, server), &COMMIT);
+        begins.refusal.or_else(|| table.process(at(now), &udp(server, client), &LOOK).refusal)
+    };
+    for id in 0..10 {
+        assert_eq!(answered(&mut table, 0, id, 0), None);
+    }
+    // These go on, and the others have had nothing since.
+    for id in 0..2 {
+        assert_eq!(answered(&mut table, 1, id, 0), None);
+    }
+    for id in 100..105 {
+        assert_eq!(answered(&mut table, 2, id, 1), None, "{id}");
+    }
+    assert_eq!(answered(&mut table, 2, 105, 1), Some(Refusal::NoRoom));
+    assert_eq!(answered(&mut table, 2, 10, 0), Some(Refusal::NoRoom));
+    let has = |id: &u16| table.peek(at(2), &udp((1, *id), (2, 53)), &LOOK).is_kept;
+    let kept: Vec<u16> = (0..200).filter(has).collect();
+    assert_eq!(kept, [0, 1, 7, 8, 9, 100, 101, 102, 103, 104]);
+}
+
 #[test]
 fn a_table_that_is_full_of_connections_in_use_says_so() {
     let mut table = Conntrack::new(1, 1);

@@ -187,10 +187,16 @@ impl Match {
         self.has(&Key::of_flow(flow))
     }
 
-    /// Whether a packet of this IP protocol may be matched.
-    pub fn may_have_protocol(&self, protocol: u8) -> bool {
-        let bits = u64::from(protocol) ^ self.key.get(Slot::IP_PROTO);
-        bits & self.mask.get(Slot::IP_PROTO) == 0
+    /// The same of a flow of which it may not be known from which port it comes, and to which it goes.
+    pub fn may_have_flow(&self, flow: &FlowKey, (source_port, port): (bool, bool)) -> bool {
+        let mut known = *self;
+        for (slot, is_known) in [(Slot::TP_SRC, source_port), (Slot::TP_DST, port)] {
+            if !is_known {
+                known.key.set(slot, 0);
+                known.mask.set(slot, 0);
+            }
+        }
+        known.has_flow(flow)
     }
 
     /// A field that is matched though it is none of a packet's, but what a switch knows of one: its port and the tunnel behind it, its connection, its metadata. [`Match::has_frame`] has none of them.

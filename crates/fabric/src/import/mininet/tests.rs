@@ -559,6 +559,7 @@ fn programs_end() {
     for (rest, expected) in [
         ("while True:\n    pass\n", "the program goes on for too long"),
         ("x = 'x'\nwhile 1:\n    x = x + x\n", "the program goes on for too long"),
+        ("x = [0] * 40000\nfor _ in range(100000):\n    x[:0]\n", "the program goes on for too long"),
         ("def f(n):\n    return f(n + 1)\nf(0)\n", "calls within calls"),
         ("x = []\nfor i in range(100000):\n    x = [x]\nprint(x == [x], str(x))\n", ""),
         ("x = [0] * 10 ** 12\ny = range(10 ** 15)\nz = 10 ** 99 + 'a'.zfill(10 ** 9)\n", ""),

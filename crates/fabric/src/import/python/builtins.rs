@@ -81,18 +81,18 @@ fn function(heap: &mut Heap, name: &str, arguments: &Arguments) -> Option<Value>
         "bool" => Value::Bool(heap.truth(first?)?),
         "enumerate" => {
             let start = arguments.get(1, "start").map_or(Some(0), whole).filter(|start| start.abs() < 1 << 40)?;
-            let items = all_items(heap, first?)?;
+            let items = heap.items(first?)?;
             let pairs = (start..).zip(items).map(|(number, item)| heap.tuple(vec![Value::Int(number), item])).collect();
             heap.list(pairs)
         }
         "zip" | "izip" => {
-            let all = arguments.positional.iter().map(|one| all_items(heap, one)).collect::<Option<Vec<_>>>()?;
+            let all = arguments.positional.iter().map(|one| heap.items(one)).collect::<Option<Vec<_>>>()?;
             let length = all.iter().map(Vec::len).min().unwrap_or(0);
             let rows = (0..length).map(|at| heap.tuple(all.iter().map(|items| items[at].clone()).collect())).collect();
             heap.list(rows)
         }
         "list" | "set" | "frozenset" | "tuple" | "reversed" | "sorted" | "natural" => {
-            let mut items = first.map_or(Some(Vec::new()), |value| all_items(heap, value))?;
+            let mut items = first.map_or(Some(Vec::new()), |value| heap.items(value))?;
             match name {
                 "set" | "frozenset" => items = each_once(heap, items),
                 "sorted" if arguments.by_name("key").is_none() => sort(heap, &mut items)?,
@@ -106,11 +106,8 @@ fn function(heap: &mut Heap, name: &str, arguments: &Arguments) -> Option<Value>
         }
         "dict" | "OrderedDict" | "defaultdict" => dict(heap, arguments)?,
         "min" | "max" => {
-            let items = if let [one] = &arguments.positional[..] {
-                all_items(heap, one)?
-            } else {
-                arguments.positional.clone()
-            };
+            let items =
+                if let [one] = &arguments.positional[..] { heap.items(one)? } else { arguments.positional.clone() };
             let wanted = if name == "min" { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater };
             let mut best = items.first()?.clone();
             for item in &items[1..] {
@@ -121,11 +118,11 @@ fn function(heap: &mut Heap, name: &str, arguments: &Arguments) -> Option<Value>
             best
         }
         "sum" => {
-            let items = all_items(heap, first?)?;
+            let items = heap.items(first?)?;
             items.iter().fold(Value::Int(0), |sum, item| binary(heap, "+", &sum, item))
         }
         "any" | "all" => {
-            let truths = all_items(heap, first?)?.iter().map(|item| heap.truth(item)).collect::<Option<Vec<_>>>()?;
+            let truths = heap.items(first?)?.iter().map(|item| heap.truth(item)).collect::<Option<Vec<_>>>()?;
             Value::Bool(if name == "any" { truths.contains(&true) } else { !truths.contains(&false) })
         }
         "abs" => match first? {
@@ -152,11 +149,6 @@ fn function(heap: &mut Heap, name: &str, arguments: &Arguments) -> Option<Value>
         "product" | "combinations" | "permutations" => return tuples(heap, name, arguments),
         _ => return None,
     })
-}
-
-/// Copies of the items, if there is enough left for that.
-fn all_items(heap: &Heap, value: &Value) -> Option<Vec<Value>> {
-    if heap.spend(heap.length(value)? + 1) { heap.items(value) } else { None }
 }
 
 fn range(heap: &mut Heap, name: &str, arguments: &Arguments) -> Option<Value> {
@@ -220,7 +212,7 @@ fn dict(heap: &mut Heap, arguments: &Arguments) -> Option<Value> {
         Some(Value::Dict(at)) => heap.dicts[*at].clone(),
         Some(list @ (Value::List(_) | Value::Tuple(_))) => {
             let pair = |item: Value| <[Value; 2]>::try_from(heap.items(&item)?).ok().map(|[key, value]| (key, value));
-            all_items(heap, list)?.into_iter().map(pair).collect::<Option<Vec<_>>>()?
+            heap.items(list)?.into_iter().map(pair).collect::<Option<Vec<_>>>()?
         }
         _ => Vec::new(),
     };
@@ -234,7 +226,7 @@ fn dict(heap: &mut Heap, arguments: &Arguments) -> Option<Value> {
 /// Tuples of `itertools`.
 fn tuples(heap: &mut Heap, name: &str, arguments: &Arguments) -> Option<Value> {
     let pools = arguments.positional.iter().take_while(|pool| heap.length(pool).is_some());
-    let mut pools = pools.map(|pool| all_items(heap, pool)).collect::<Option<Vec<_>>>()?;
+    let mut pools = pools.map(|pool| heap.items(pool)).collect::<Option<Vec<_>>>()?;
     let length = if name == "product" {
         let repeat = arguments.by_name("repeat").map_or(Some(1), whole)?;
         pools = vec![pools; usize::try_from(repeat).ok().filter(|repeat| *repeat <= 8)?].concat();
@@ -302,7 +294,7 @@ fn of_text(heap: &mut Heap, text: &str, name: &str, arguments: &Arguments) -> Op
             text.replace(from, to)
         }
         ("join", _) => {
-            let parts = all_items(heap, arguments.positional.first()?)?;
+            let parts = heap.items(arguments.positional.first()?)?;
             let parts = parts.iter().map(|part| if let Value::Text(part) = part { Some(&**part) } else { None });
             let parts = parts.collect::<Option<Vec<_>>>()?;
             let length: usize = parts.iter().map(|part| part.len() + text.len()).sum();
@@ -341,7 +333,7 @@ fn of_list(heap: &mut Heap, list: usize, name: &str, arguments: &Arguments) -> O
             Some(Value::None)
         }
         "extend" | "update" => {
-            let more = all_items(heap, &first?)?;
+            let more = heap.items(&first?)?;
             heap.lists[list].extend(more);
             Some(Value::None)
         }
@@ -378,7 +370,7 @@ fn of_list(heap: &mut Heap, list: usize, name: &str, arguments: &Arguments) -> O
             Some(Value::None)
         }
         "copy" => {
-            let items = all_items(heap, &Value::List(list))?;
+            let items = heap.items(&Value::List(list))?;
             Some(heap.list(items))
         }
         _ => None,

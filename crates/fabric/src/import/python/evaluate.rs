@@ -272,9 +272,6 @@ impl Machine<'_> {
                 items = items.get(start..end).unwrap_or_default().iter().step_by(step).cloned().collect();
             }
         }
-        if !self.heap.spend(items.len()) {
-            return Ok(Value::Unknown);
-        }
         Ok(match of {
             Value::Text(_) => {
                 let letter = |item: &Value| if let Value::Text(text) = item { text.to_string() } else { String::new() };

@@ -109,7 +109,8 @@ impl Names {
         }
         let mut depth = 0_usize;
         let mut target_of_loop = false;
-        let mut begins = 0;
+        // What of a line is bound is not bound again: there may be thousands of `=` in one.
+        let (mut begins, mut bound_until, mut is_rest_bound) = (0, 0, false);
         for at in 0..line.len() {
             match &line[at].0 {
                 Token::Operator("(" | "[" | "{") => depth += 1,
@@ -117,12 +118,16 @@ impl Names {
                 Token::Operator(";") if depth == 0 => begins = at,
                 // What stands before it is what gets the value, or an item or an attribute of it.
                 Token::Operator(mark) if depth == 0 && mark.ends_with('=') && is_change(mark) => {
-                    line[begins..at].iter().for_each(|word| self.bind(word));
+                    line[begins.max(bound_until)..at].iter().for_each(|word| self.bind(word));
+                    bound_until = at;
                 }
                 Token::Operator(":=") => self.bind(&line[at.saturating_sub(1)]),
                 Token::Name(name) if **name == *"for" => target_of_loop = true,
                 Token::Name(name) if **name == *"in" => target_of_loop = false,
-                Token::Name(name) if **name == *"as" => line[at + 1..].iter().for_each(|word| self.bind(word)),
+                Token::Name(name) if **name == *"as" && !is_rest_bound => {
+                    line[at + 1..].iter().for_each(|word| self.bind(word));
+                    is_rest_bound = true;
+                }
                 Token::Name(_) if target_of_loop => self.bind(&line[at]),
                 _ => {}
             }

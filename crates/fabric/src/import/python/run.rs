@@ -121,9 +121,7 @@ impl Machine<'_> {
         let (before, value) = (self.evaluate(target)?, self.evaluate(value)?);
         // A list is the same one afterwards.
         if let (Value::List(at), "+", Some(items)) = (&before, operator, self.heap.items(&value)) {
-            if self.heap.spend(items.len()) {
-                self.heap.lists[*at].extend(items);
-            }
+            self.heap.lists[*at].extend(items);
             return Ok(());
         }
         let value = self.binary(operator, &before, &value);

@@ -144,8 +144,11 @@ impl Heap {
         Value::Bound(keep(&mut self.bound, bound))
     }
 
-    /// Items of what can be gone over, if they are known.
+    /// Items of what can be gone over, if they are known and there is enough left to copy them.
     pub fn items(&self, value: &Value) -> Option<Vec<Value>> {
+        if !self.spend(self.length(value)? + 1) {
+            return None;
+        }
         Some(match value {
             Value::List(at) | Value::Tuple(at) => self.lists[*at].clone(),
             Value::Dict(at) => self.dicts[*at].iter().map(|(key, _)| key.clone()).collect(),

@@ -214,7 +214,11 @@ impl<'a> Follower<'a> {
         }
         legs.push(leg);
         let (delivered, lost) = match packet.end {
-            TraceEnd::Delivered(port) => (Some(map.node(port)), None),
+            TraceEnd::Delivered(port) => {
+                let host = map.node(port);
+                let unheard = self.unheard(host, &packet.frame);
+                (unheard.is_none().then_some(host), unheard.map(|why| (host, why)))
+            }
             TraceEnd::Lost(loss) => (None, Some((at, self.why(tracer, (at, loss), packet)))),
         };
         let service = self.service(sent).filter(|_| matches!(packet.end, TraceEnd::Lost(None | Some(Loss::Service))));
@@ -246,6 +250,17 @@ impl<'a> Follower<'a> {
         let lost = lost.filter(|_| !is_said);
         let ended = FlowKey::parse(&packet.frame).unwrap_or(*sent);
         Course { sent: *sent, ended, legs, delivered, lost, answered, by_flows, refused: None }
+    }
+
+    /// Why a host does not take what comes to it: with a tag, for the address that it has without one. Of hosts that Heddle doesn't make it is not known which they have.
+    fn unheard(&self, host: NodeId, frame: &[u8]) -> Option<String> {
+        let topology = &self.network.fabric.topology;
+        let vid = EthernetPacket::new_checked(frame).ok()?.vlan()? & vswitch::port::VID_MASK;
+        let key = FlowKey::parse(frame).ok()?;
+        let own = topology.address(host)?;
+        let is_own = is_destination(&key, own.ipv4.into()) || is_destination(&key, own.ipv6.into());
+        (vid != 0 && is_own && !topology.nodes[host].is_external())
+            .then(|| format!("it comes with the tag of VLAN {vid}, and has that address without one"))
     }
 
     /// The service, by its number, that has the destination address of what a host sends.
