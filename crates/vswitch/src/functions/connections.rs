@@ -44,16 +44,36 @@ impl Content {
             _ => return Self::Other,
         };
         match Segment::parse(is_ipv6, ethernet.payload()) {
-            Some(segment) if is_neighbour_discovery(&segment) => Self::NeighbourDiscovery,
+            Some(segment) if is_neighbour_discovery(&segment, ethernet.payload()) => Self::NeighbourDiscovery,
             Some(segment) => Self::Ip(segment),
             None => Self::Fragment,
         }
     }
 }
 
-fn is_neighbour_discovery(segment: &Segment) -> bool {
+/// Whether a packet is a message of it that its receiver heeds: none that a router may have passed on (RFC 4861, 6.1, 7.1 and 8.1).
+fn is_neighbour_discovery(segment: &Segment, packet: &[u8]) -> bool {
     const ROUTER_SOLICITATION: u16 = 133;
     const REDIRECT: u16 = 137;
+    const HOP_LIMIT_AT: usize = 7;
     let tuple = &segment.tuple;
-    tuple.is_ipv6 && tuple.is_icmp() && (ROUTER_SOLICITATION..=REDIRECT).contains(&(tuple.dst_port >> 8))
+    let is_message = (ROUTER_SOLICITATION..=REDIRECT).contains(&(tuple.dst_port >> 8));
+    tuple.is_ipv6 && tuple.is_icmp() && is_message && packet.get(HOP_LIMIT_AT) == Some(&255)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{address, solicitation};
+
+    /// Anybody can send such a packet from far away.
+    #[test]
+    fn what_a_router_may_have_passed_on_is_no_neighbour_discovery() {
+        const HOP_LIMIT_AT: usize = 14 + 7;
+        let (a, b) = (address(1), address(2));
+        let mut frame = solicitation(&a, a.ipv6, b.ipv6, Some(a.mac));
+        assert_eq!(Content::of(&frame), Content::NeighbourDiscovery);
+        frame[HOP_LIMIT_AT] = 254;
+        assert!(matches!(Content::of(&frame), Content::Ip(_)));
+    }
 }
