@@ -36,7 +36,9 @@ use crate::{Fabric, Metric};
 /// An hour in milliseconds.
 const HOUR: u64 = 3_600_000;
 /// What the longest frame that Linux's devices have leaves beside Ethernet's header.
-const MTU_MAX: u64 = 65_521;
+pub(crate) const MTU_MAX: u64 = 65_521;
+/// What IPv6 needs.
+pub(crate) const MTU_MIN: u64 = 1_280;
 /// The highest 53-bit whole number: what JSON carries without loss.
 const LARGEST_SEED: u64 = (1 << 53) - 1;
 
@@ -66,7 +68,7 @@ parameters! {
         /// Links between two nodes that are used as one.
         "bonds" => bonds: Option<At<Vec<At<BondText>>>>;
         /// The hosts' maximum transmission unit in bytes, without the Ethernet header. 1500 when not given.
-        "mtu" => mtu: Option<Bytes<1280, MTU_MAX>>;
+        "mtu" => mtu: Option<Bytes<MTU_MIN, MTU_MAX>>;
         /// The seed of all randomness when the command line gives none. 1 when not given.
         "seed" => seed: Option<Whole<0, LARGEST_SEED>>;
         /// How packets are spread over equal-cost paths. `ecmp` when not given.

@@ -93,6 +93,35 @@ const OTHERS_WORDS: &[(&str, &str)] = &[
     ("gatewaying", "dr"),
     // Modes of bonds, of switches and of hypervisors.
     ("lacp", "802.3ad"),
+    // A port's VLANs, as switches' command lines have them.
+    ("vlan", "tag"),
+    ("vid", "tag"),
+    ("vlan-id", "tag"),
+    ("pvid", "tag"),
+    ("access", "tag"),
+    ("access-vlan", "tag"),
+    ("native", "tag"),
+    ("native-vlan", "tag"),
+    ("trunk", "trunks"),
+    ("vlans", "trunks"),
+    ("allowed-vlans", "trunks"),
+];
+
+/// What others call it, and the words that stand for it here, or how they begin (`delay-`): of metrics, of which each has several.
+const FAMILIES: &[(&str, &[&str])] = &[
+    ("latency", &["delay-", "rtt-"]),
+    ("ping", &["rtt-"]),
+    ("rtt", &["rtt-"]),
+    ("round-trip", &["rtt-"]),
+    ("jitter", &["delay-"]),
+    ("throughput", &["goodput-"]),
+    ("bandwidth", &["goodput-", "utilisation-"]),
+    ("rate", &["goodput-"]),
+    ("goodput", &["goodput-"]),
+    ("loss", &["lost", "link-losses", "drops"]),
+    ("packet-loss", &["lost", "link-losses", "drops"]),
+    ("fct", &["completion-mean", "completion-p50", "completion-p99"]),
+    ("response-time", &["response-"]),
 ];
 
 /// A word of so many letters is not the beginning of another one by chance.
@@ -160,13 +189,54 @@ pub(crate) fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
 
 /// The hint for an unknown word: the one that was probably meant, else what there is.
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
-    /// More than this are not read anyway.
+    /// More than this are not read anyway, but for the first words of what has several.
     const SHOWN: usize = 16;
-    match nearest(word, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None if known.len() > SHOWN => format!("there are {}, ...", one_of(known[..SHOWN].iter().copied())),
-        None => format!("write {}", one_of(known.iter().copied())),
+    if known.len() <= SHOWN {
+        return match nearest(word, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("write {}", one_of(known.iter().copied())),
+        };
     }
+    match family(word, known)[..] {
+        [] => {}
+        [only] => return format!("did you mean `{only}`?"),
+        ref several => return format!("did you mean {}?", one_of(several.iter().copied())),
+    }
+    if let Some(near) = nearest(word, known.iter().copied()) {
+        return format!("did you mean `{near}`?");
+    }
+    let (begin, all): (Vec<&str>, Vec<&str>) = known.iter().partition(|word| beginning(word, known).is_some());
+    let mut begin: Vec<&str> = begin.iter().filter_map(|word| beginning(word, known)).collect();
+    begin.dedup();
+    let begin = begin.iter().map(|begin| format!("`{begin}..`"));
+    let all = all.iter().map(|word| format!("`{word}`")).chain(begin);
+    format!("there are {}", all.collect::<Vec<_>>().join(", "))
+}
+
+/// The known words of the family that a word is another name of: all of them, or the one that ends as it does.
+fn family<'a>(word: &str, known: &[&'a str]) -> Vec<&'a str> {
+    let word = word.to_lowercase().replace('_', "-");
+    let names = |other: &str| word.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+    let Some((other, begin)) = FAMILIES.iter().filter(|(other, _)| names(other)).max_by_key(|(other, _)| other.len())
+    else {
+        return Vec::new();
+    };
+    let of_family = known
+        .iter()
+        .copied()
+        .filter(|word| begin.iter().any(|begin| word == begin || (begin.ends_with('-') && word.starts_with(begin))));
+    let all: Vec<&str> = of_family.collect();
+    let end = &word[other.len()..];
+    let same: Vec<&str> = all.iter().copied().filter(|word| !end.is_empty() && word.ends_with(end)).collect();
+    if same.is_empty() { all } else { same }
+}
+
+/// How a word begins that others begin like: `goodput-`.
+fn beginning<'a>(word: &'a str, known: &[&str]) -> Option<&'a str> {
+    /// Fewer are shown as they are.
+    const SEVERAL: usize = 4;
+    let begin = &word[..=word.find('-')?];
+    (known.iter().filter(|other| other.starts_with(begin)).count() >= SEVERAL).then_some(begin)
 }
 
 #[cfg(test)]
@@ -184,6 +254,16 @@ mod tests {
         assert_eq!((nearest("latency", links), nearest("links.bw", links)), (Some("delay"), Some("links.rate")));
         assert_eq!((nearest("latency", known), nearest("hosts.bandwidth", links)), (None, None));
         assert_eq!(nearest("LACP", ["balance-rr", "802.3ad"]), Some("802.3ad"));
+    }
+
+    #[test]
+    fn vlans_of_a_port_are_known_by_other_words() {
+        let port = ["vlan-mode", "tag", "trunks", "learning", "flood", "storm-control"];
+        for (word, meant) in [("vlan", "tag"), ("vid", "tag"), ("access", "tag"), ("PVID", "tag"), ("trunk", "trunks")]
+        {
+            assert_eq!(nearest(word, port), Some(meant), "{word}");
+        }
+        assert_eq!(nearest("vlan-mod", port), Some("vlan-mode"));
     }
 
     #[test]

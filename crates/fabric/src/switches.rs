@@ -387,7 +387,7 @@ fn vlans(text: &PortText, problems: &mut Problems<'_>) -> Option<PortVlans> {
                 tag.place,
                 "a trunk has no VLAN of its own",
                 "besides `vlan-mode: trunk`",
-                "write `vlan-mode: native-untagged`, or remove it",
+                "remove `tag`, or write `vlan-mode: native-untagged` for a port with a VLAN of its own besides its trunks",
             );
         }
         (VlanMode::Access, _, Some(trunks)) => {
@@ -395,7 +395,7 @@ fn vlans(text: &PortText, problems: &mut Problems<'_>) -> Option<PortVlans> {
                 trunks.place,
                 "an access port carries one VLAN",
                 "besides `vlan-mode: access`",
-                "write `vlan-mode: native-untagged`, or remove it",
+                "remove `trunks`, or write `vlan-mode: native-untagged`",
             );
         }
         (VlanMode::Access | VlanMode::NativeTagged | VlanMode::NativeUntagged, None, _) => {

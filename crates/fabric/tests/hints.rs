@@ -296,3 +296,25 @@ fn sizes_have_their_unit_and_claims_name_values_as_anybody_writes_them() {
     let (_, problems) = error(&experiment("links.overhead: [0, 24B]", "links.overhead: many"));
     assert!(problems.len() == 1 && problems[0].message.contains("never is `many`"), "{problems:?}");
 }
+
+/// The list of metrics ended before those that were meant.
+#[test]
+fn of_many_words_those_of_the_family_are_said() {
+    let hint = |word: &str| {
+        let text = format!(
+            "{LEAF_SPINE}experiments:\n  e: {{ traffic: {{ pattern: stride(1), transport: reno }}, for: 1s, report: [{word}] }}\n"
+        );
+        error(&text).1[0].hint.clone()
+    };
+    let latency = hint("latency");
+    for word in ["`delay-min`", "`delay-p99`", "`rtt-mean`", "or `rtt-max`?"] {
+        assert!(latency.contains(word), "{word}: {latency}");
+    }
+    assert!(!latency.contains("goodput"), "{latency}");
+    assert_eq!(hint("latency_p99"), "did you mean `delay-p99` or `rtt-p99`?");
+    assert_eq!(hint("loss"), "did you mean `drops`, `link-losses` or `lost`?");
+    let all = hint("xyzzy");
+    for word in ["`fairness`", "`goodput-..`", "`completion-..`", "`unavailable-max`"] {
+        assert!(all.starts_with("there are ") && all.contains(word) && !all.ends_with("..."), "{word}: {all}");
+    }
+}

@@ -91,8 +91,9 @@ fn what_is_wrong_is_shown_where_it_stands() {
     assert!(message.contains("`vlan-mode: native-untagged`"), "{message}");
     for (text, says) in [
         ("h1: { vlan-mode: access }", "needs a VLAN of its own"),
-        ("h1: { vlan-mode: trunk, tag: 5 }", "a trunk has no VLAN of its own"),
-        ("h1: { vlan-mode: access, tag: 5, trunks: [6] }", "an access port carries one VLAN"),
+        ("h1: { vlan-mode: trunk, tag: 5 }", "a trunk has no VLAN of its own (remove `tag`, or write"),
+        ("h1: { vlan: 5 }", "did you mean `tag`?"),
+        ("h1: { vlan-mode: access, tag: 5, trunks: [6] }", "an access port carries one VLAN (remove `trunks`, or"),
         ("h1: { vlan-mode: access1, tag: 5 }", "did you mean `access`?"),
         ("h1: { tag: 5 }, 0: { tag: 6 }", "something is said about port 0 already"),
         ("s2: { storm-control: 10/s }", "is for ports that lead to hosts"),

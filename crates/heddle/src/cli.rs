@@ -624,7 +624,7 @@ pub struct Running {
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     /// Folder for the results [default: results/NAME]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, aliases = ["out", "out-dir", "output-dir"], value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub results: Option<PathBuf>,
     /// Go on with runs that were interrupted or failed: those that have ended are not run again
     #[arg(long)]

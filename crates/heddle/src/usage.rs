@@ -473,6 +473,8 @@ mod tests {
             "heddle exec -i h1 sh",
             "heddle up -d lab.fabric.yaml",
             "heddle up --detach lab",
+            "heddle run lab --out folder",
+            "heddle compare lab --output-dir folder",
         ] {
             assert!(Cli::try_parse_from(line.split_whitespace()).is_ok(), "{line}");
         }

@@ -97,6 +97,29 @@ fn packets_pass_functions_both_ways_and_a_file_shows_them() {
     assert!(cell(desk, "forward", "ids", "out-packets").as_u64().expect("a count") > before);
 }
 
+/// A bridge looks for neighbours, and `show chains` had a row `for nobody`.
+#[test]
+fn what_a_function_itself_sends_to_groups_is_none_of_the_chains() {
+    if !may_run() {
+        return;
+    }
+    let Guard(desk) = &up(&lab("block"));
+    await_that("an answer through both functions", || answers(desk));
+    let strays = || {
+        let text = desk.expect(0, &["show", "counters", "-o", "json"]).0;
+        let rows: Value = serde_json::from_str(&text).expect("it is JSON");
+        let row = rows.as_array().and_then(|rows| rows.iter().find(|row| row["to"] == "stray in a chain").cloned());
+        row.and_then(|row| row["drops"].as_u64()).unwrap_or_default()
+    };
+    let before = strays();
+    // Who has no address asks whether somebody has one.
+    let asks = "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(('eth0', 0)); s.send(bytes.fromhex('333300000001020000000001') + b'\\x86\\xdd' + bytes(60))";
+    desk.expect(0, &["exec", "fw", "python3", "-c", asks]);
+    await_that("what it has sent", || strays() > before);
+    let (rows, _) = desk.expect(0, &["show", "chains", "-o", "csv"]);
+    assert!(!rows.contains("for nobody"), "{rows}");
+}
+
 #[test]
 fn a_function_that_hangs_is_passed_by_and_comes_back() {
     if !may_run() {

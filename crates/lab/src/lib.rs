@@ -33,6 +33,7 @@
 pub mod calibrate;
 pub mod capture;
 mod cluster;
+mod counted;
 mod disk;
 mod doubts;
 mod error;
@@ -41,6 +42,7 @@ mod journal;
 mod labels;
 mod linux_limits;
 mod live;
+mod live_times;
 mod measure;
 mod options;
 pub mod pattern;

@@ -16,4 +16,4 @@ pub(crate) mod tuning;
 mod window;
 
 pub(crate) use self::runs::{IPERF3, LiveRuns, look_for_programs, program_of};
-pub(crate) use self::start_up::whole_seconds;
+pub(crate) use crate::live_times::whole_seconds;

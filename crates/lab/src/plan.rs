@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::grid::{Grid, for_terminal, quoted};
 use crate::labels::Labels;
 use crate::linux_limits;
+use crate::live_times::{LiveTimes, live_times};
 use crate::measure::carried::Excess;
 use crate::measure::environment::Timing;
 use crate::measure::precision::{CaseKey, Precision};
@@ -80,6 +81,9 @@ pub struct PlannedRun {
     /// Whether it takes place only if its case's mean is not known well enough by then (`repeat: { until: .. }`).
     #[serde(rename = "optional", skip_serializing_if = "std::ops::Not::not")]
     pub is_optional: bool,
+    /// How long it is driven live, where that is not as long as the file says.
+    #[serde(skip)]
+    pub(crate) live_times: Option<LiveTimes>,
     /// How well its case's mean shall be known.
     #[serde(skip)]
     pub(crate) precision: Option<Precision>,
@@ -226,8 +230,8 @@ pub fn plan(fabric: &Fabric, options: &Options) -> Result<Plan, Error> {
                     if left_out.contains(&(slot, number)) {
                         continue;
                     }
-                    let run = planned(fabric, experiment, case, seed, repeat)?;
-                    runs.push(PlannedRun { driver, number: runs.len(), at: (slot, number), ..run });
+                    let run = planned(fabric, experiment, case, (seed, repeat), driver)?;
+                    runs.push(PlannedRun { number: runs.len(), at: (slot, number), ..run });
                 }
             }
         }
@@ -438,10 +442,17 @@ pub(crate) fn check_known<'a>(
     }
 }
 
-fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, repeat: u32) -> Result<PlannedRun, Error> {
+fn planned(
+    fabric: &Fabric,
+    experiment: &Experiment,
+    case: &Case,
+    (seed, repeat): (u64, u32),
+    driver: DriverKind,
+) -> Result<PlannedRun, Error> {
     let labels = labels_of(case);
     let seed = run_seed(seed, experiment, &labels, repeat);
     let lasts = (experiment.warm_up + experiment.duration).as_secs_f64();
+    let mut otherwise = None;
     let (flows, seconds) = match &case.work {
         Work::Traffic(_) => {
             let pairs = pairs_of(fabric, case, seed).map_err(|reason| Error::Pattern {
@@ -450,6 +461,8 @@ fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, rep
                 reason,
             })?;
             let flows = traffic_of(case).requests.as_deref().map(at_once);
+            otherwise = live_times(experiment, case, pairs.len()).filter(|_| driver == DriverKind::Live);
+            let lasts = otherwise.map_or(lasts, LiveTimes::seconds);
             (flows.unwrap_or(pairs.len() * traffic_of(case).streams as usize), lasts)
         }
         Work::Cluster(load) => {
@@ -462,10 +475,11 @@ fn planned(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64, rep
         experiment: name,
         labels,
         repeat,
-        driver: DriverKind::Sim,
+        driver,
         seed,
         flows,
         seconds,
+        live_times: otherwise,
         is_optional: precision.is_some_and(|precision| repeat > precision.at_least),
         precision,
         number: 0,
@@ -555,6 +569,7 @@ impl Plan {
             grid.row(vec![name, case, driver, run.flows.to_string(), runs, each, together]);
         }
         let mut text = grid.render_within(&[3, 4, 5, 6], width);
+        text.push_str(&self.live_times_in_words());
         for (slot, number) in &self.not_simulated {
             let case = &self.cases[*slot].1[*number];
             let _ = writeln!(text, "{}: {}", labels_of(case), self.why_not_simulated(*slot, case));
@@ -565,6 +580,16 @@ impl Plan {
             let _ = writeln!(text, "{}: {why}", labels_of(case));
         }
         text
+    }
+
+    /// How live runs last otherwise than the file says, a line for each experiment.
+    fn live_times_in_words(&self) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for run in &self.runs {
+            let line = run.live_times.map(|times| format!("{}: {}\n", run.experiment, times.in_words()));
+            lines.extend(line.filter(|line| !lines.contains(line)));
+        }
+        lines.concat()
     }
 
     /// The runs, one a line, after RFC 4180 with LF.

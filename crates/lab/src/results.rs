@@ -12,7 +12,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use fabric::{DriverKind, Experiment, Fabric, Metric, Work};
+use fabric::{Case, DriverKind, Experiment, Fabric, Metric, Work};
 use topology::{LinkId, NodeKind, Side, Topology};
 
 pub use self::bonds::BondResult;
@@ -29,6 +29,7 @@ pub(crate) use self::over_time::Course;
 pub use self::over_time::{Parting, Quantity};
 pub use self::schedulers::{Candidate, SchedulerChoice};
 use crate::labels::Labels;
+use crate::live_times::live_times;
 use crate::measure::environment::{Environment, SimulatorSpeed, Timing};
 use crate::measure::metric::{metric_value, usual};
 use crate::measure::precision::Precision;
@@ -186,6 +187,7 @@ fn experiment_result(
         traffic: words::of(experiment),
         asks,
         seconds: experiment.duration.as_secs_f64(),
+        live_seconds: live_seconds(experiment, drivers),
         warm_up_seconds: experiment.warm_up.as_secs_f64(),
         repeat: experiment.repeat,
         precision: Precision::of(experiment),
@@ -201,6 +203,13 @@ fn experiment_result(
         asked,
         cases,
     }
+}
+
+/// How long live runs of TCP are measured, if otherwise than the experiment says.
+fn live_seconds(experiment: &Experiment, drivers: &[DriverKind]) -> Option<f64> {
+    let of_case = |case: &Case| live_times(experiment, case, 1).map(|times| times.measured as f64);
+    let seconds = experiment.cases().iter().find_map(of_case).filter(|_| drivers.contains(&DriverKind::Live))?;
+    (seconds.to_bits() != experiment.duration.as_secs_f64().to_bits()).then_some(seconds)
 }
 
 /// What was measured in each repetition.

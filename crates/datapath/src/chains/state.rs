@@ -99,7 +99,7 @@ pub struct CourseCounters {
     pub bypassed: u64,
     /// Packets that were dropped since a function was down.
     pub blocked: u64,
-    /// Packets of functions that were for nobody: groups, and destinations that there are not.
+    /// Packets that were for nobody: of functions, for stations that there are not; of hosts, for one of them but sent to everybody, which no function would see.
     pub stray: u64,
 }
 

@@ -130,7 +130,9 @@ impl<P> Graph<P> {
             return None;
         }
         if driver.forwarding(&packet).to == FLOOD {
-            self.chains.courses[chain][course.index()].stray += 1;
+            // What is for groups never comes to a function: it is its own, as neighbour discovery of a bridge, and no packet of the chain has gone astray.
+            let is_own = is_group(driver.destination(&packet));
+            self.chains.courses[chain][course.index()].stray += u64::from(!is_own);
             return lose(driver, Loss::Stray, packet);
         }
         let bytes = driver.bytes(&packet);

@@ -23,6 +23,8 @@ const NAME_MAX: usize = 63;
 pub(super) struct Network {
     /// Its name there.
     pub name: Option<String>,
+    /// The MTU of all links, if it is said, and one that a fabric file can have.
+    pub mtu: Option<u64>,
     nodes: Vec<Node>,
     by_key: BTreeMap<String, usize>,
     links: Vec<Link>,
@@ -30,7 +32,7 @@ pub(super) struct Network {
     /// Whether hosts that do not forward are known not to, and not only not to say so.
     says_who_forwards: bool,
     /// What many nodes or links have and is left out: in which lines, and of which.
-    left_out: BTreeMap<&'static str, LeftOut>,
+    left_out: BTreeMap<String, LeftOut>,
 }
 
 /// What many nodes or links have that is not so here.
@@ -124,6 +126,10 @@ impl Network {
         }
     }
 
+    pub fn is_host(&self, node: usize) -> bool {
+        self.nodes[node].is_host
+    }
+
     /// The links of a host as interfaces of their own, and what it has if they do not fit.
     pub fn add_interfaces(&mut self, node: &str, interfaces: String, instead: Vec<(&'static str, String)>) {
         self.add_key(node, "interfaces", interfaces);
@@ -162,16 +168,16 @@ impl Network {
     }
 
     /// Leaves something out that a node or link has, or has it otherwise; said once for all of them, with all lines.
-    pub fn leave_out(&mut self, what: &'static str, line: Option<usize>, of: &str) {
-        let left_out = self.left_out.entry(what).or_default();
+    pub fn leave_out(&mut self, what: impl Into<String>, line: Option<usize>, of: &str) {
+        let left_out = self.left_out.entry(escaped(&what.into()).into_owned()).or_default();
         left_out.lines.extend(line);
         left_out.who.insert(escaped(of).into_owned());
     }
 
     /// Says that the file has something that a node has, in another way; said once for all of them, too.
-    pub fn convert(&mut self, what: &'static str, line: Option<usize>, of: &str) {
+    pub fn convert(&mut self, what: &str, line: Option<usize>, of: &str) {
         self.leave_out(what, line, of);
-        if let Some(left_out) = self.left_out.get_mut(what) {
+        if let Some(left_out) = self.left_out.get_mut(&*escaped(what)) {
             left_out.kind = NoteKind::Converted;
         }
     }
@@ -277,6 +283,10 @@ impl Network {
                 let _ = write!(text, ", back: {{ {} }}", back.join(", "));
             }
             text.push_str(" }\n");
+        }
+        // Behind all of it: what is wrong with a node is found by its line.
+        if let Some(mtu) = self.mtu {
+            let _ = writeln!(text, "mtu: {mtu}");
         }
         text
     }

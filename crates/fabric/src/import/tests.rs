@@ -49,7 +49,7 @@ topology:
         "5: the network operating system: nodes of its kind are switches, which forward frames along shortest paths and route nothing; between subnets, write a host that forwards",
         "10: what an image starts by itself: the host's `programs:` start its routing daemons",
         "9: `exec` is the program `exec` of a host, with the names that its devices have here (`eth0` is the first link's), and addresses and routes",
-        "15: `mtu` of a link",
+        "15: `mtu` of links: all of a network have one",
         "18: a link to `host` of the machine",
     ] {
         assert!(notes.contains(expected), "{expected}\n{notes}");
@@ -442,7 +442,7 @@ fn addresses_and_sysctls_of_hosts_are_kept_if_they_fit() {
                 links: [{ endpoints: ['a:eth1', 'b:eth1'] }]\n";
     let (made, notes) = imported("x.clab.yml", clab);
     assert!(made.contains("  a: { kind: host, sysctls: { \"net.ipv4.ip_forward\": \"1\" } }\n  b: host\n"), "{made}");
-    assert!(notes.join("\n").contains("`sysctls`: write them"), "{notes:?}");
+    assert!(notes.join("\n").contains("`sysctls` of nodes: write them"), "{notes:?}");
 }
 
 #[test]

@@ -151,7 +151,8 @@ fn path_in_words(ServiceStatus { path, by_kernel, kernel_no_room, .. }: &Service
         1 => "; its table was full for 1 connection, which goes by the worker".to_owned(),
         many => format!("; its table was full for {many} connections, which go by the worker"),
     };
-    format!("path: {path}, {by_kernel} packets by the kernel{full}")
+    let packets = if *by_kernel == 1 { "packet" } else { "packets" };
+    format!("path: {path}, {by_kernel} {packets} by the kernel{full}")
 }
 
 /// Columns that a table has only where somebody reports something.

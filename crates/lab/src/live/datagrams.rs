@@ -16,6 +16,7 @@ use transport::{paced, transfers};
 use super::during::During;
 use super::flow::{FlowFailure, Hosts, LiveFlow, start};
 use super::{iperf, start_up};
+use crate::live_times;
 
 /// How long a flow may take beyond its time.
 const END_PATIENCE: Duration = Duration::from_secs(10);
@@ -97,7 +98,7 @@ pub(crate) fn run<L: Load, C>(
     // Who begins at one moment has been started before.
     let begin_together = !lead.is_zero();
     let warm_up =
-        if begin_together { asked.warm_up } else { start_up::warm_up(flows.len(), asked.warm_up, Duration::ZERO) };
+        if begin_together { asked.warm_up } else { live_times::warm_up(flows.len(), asked.warm_up, Duration::ZERO) };
     let mut times = Times { warm_up, ..asked };
     let duration = times.duration;
     let lasts = lead + span(warm_up + duration + paced::TAIL.max(transfers::PATIENCE));

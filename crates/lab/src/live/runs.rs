@@ -22,13 +22,13 @@ use super::iperf::{self, Measurement};
 use super::other_switch::OtherSwitch;
 use super::recorder::Recorder;
 use super::requests::{self, Asked};
-use super::start_up;
 use super::traffic::{self, LIVE_FLOWS_MAX, Schedule};
 use super::transfers::Short;
 use super::tuning;
 use super::window::Window;
 use crate::error::Error;
 use crate::journal::Journal;
+use crate::live_times;
 use crate::measure::bonds;
 use crate::measure::carried::Packet;
 use crate::measure::cpu::CpuReading;
@@ -246,7 +246,7 @@ impl<'a> LiveRuns<'a> {
         let moments = recorder.map(|recorder| recorder.moments(recorded, fabric.topology.is_shaped()));
         record.time_series = step.zip(moments).and_then(|(step, moments)| {
             // iperf3 takes whole seconds.
-            let lasts = if has_windows { Span::from_secs(start_up::whole_seconds(times.1).max(1)) } else { times.1 };
+            let lasts = if has_windows { Span::from_secs(live_times::whole_seconds(times.1).max(1)) } else { times.1 };
             TimeSeries::new(&fabric, (step, lasts), &moments).map(Box::new)
         });
         let [after, before] = self.cpu.get();
@@ -281,7 +281,7 @@ impl<'a> LiveRuns<'a> {
         let traffic = traffic_of(case);
         let schedule = Schedule {
             warm_up: times.0,
-            seconds: start_up::whole_seconds(times.1).max(1),
+            seconds: live_times::whole_seconds(times.1).max(1),
             arguments: tuning::client_arguments(&traffic.transport, traffic.streams, self.fabric.mtu),
             starts: (starts(seed, times.0).take(flows.len()))
                 .map(|start| Duration::from_nanos(start.as_ns()))

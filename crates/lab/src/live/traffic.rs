@@ -11,6 +11,7 @@ use super::during::During;
 use super::flow::{FlowFailure, Hosts, LiveFlow, start};
 use super::iperf::{self, Measurement, REPORT_LIMIT};
 use super::start_up;
+use crate::live_times;
 
 /// More flows than this are refused: each is two processes with three pipes, and a process may have 1,024 open files.
 pub(crate) const LIVE_FLOWS_MAX: usize = 256;
@@ -121,9 +122,9 @@ fn attempt<C>(
     // By this clock both counts fall into the time in which every flow sends: the first flow's own clock starts a moment later than this one, and those
     // that start later end later.
     let idle = count()?;
-    let warm_up = start_up::warm_up(flows.len(), schedule.warm_up, begun.elapsed());
+    let warm_up = live_times::warm_up(flows.len(), schedule.warm_up, begun.elapsed());
     let start = Instant::now();
-    let warm = start + Duration::from_secs(start_up::whole_seconds(warm_up));
+    let warm = start + Duration::from_secs(live_times::whole_seconds(warm_up));
     let mut order: Vec<usize> = (0..flows.len()).collect();
     order.sort_by_key(|&number| schedule.starts.get(number));
     let mut clients = Processes::default();

@@ -40,6 +40,27 @@ fn runs_that_may_be_left_out_are_marked() {
     assert_eq!((json[0].get("optional"), &json[119]["optional"]), (None, &true.into()));
 }
 
+/// The plan said of live runs what only simulated ones do.
+#[test]
+fn live_runs_of_tcp_take_whole_seconds() {
+    let text = "topology: { tree: { depth: 1, fanout: 2 } }\nlinks: { rate: 100Mbit, delay: 1ms }\nexperiments:\n  \
+                short: { traffic: { pattern: stride(1), transport: TRANSPORT }, warm-up: 200ms, for: FOR }\n";
+    let of = |transport: &str, lasts: &str| {
+        let text = text.replace("TRANSPORT", transport).replace("FOR", lasts);
+        let fabric = fabric::parse(&fabric::Source { name: "x".to_owned(), text }).unwrap();
+        let plan = plan(&fabric, &both()).unwrap();
+        let seconds = |driver| plan.runs.iter().find(|run| run.driver == driver).unwrap().seconds;
+        (seconds(DriverKind::Live), seconds(DriverKind::Sim), plan.time_in_words(), plan.table())
+    };
+    let said = "short: live TCP warms up for 1 s and is measured for 1 s: iperf3 takes whole seconds";
+    let (live, sim, together, table) = of("reno", "500ms");
+    assert_eq!((live, sim, together.as_str()), (2.0, 0.7, "2.0 s live, 0.7 s simulated"));
+    assert_eq!(table.matches(said).count(), 1, "{table}");
+    let (live, sim, _, table) = of("udp", "500ms");
+    assert_eq!((live, sim), (0.7, 0.7));
+    assert!(!table.contains("iperf3"), "{table}");
+}
+
 #[test]
 fn what_is_compared_has_the_same_pairs() {
     let fabric = fabric();

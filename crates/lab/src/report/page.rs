@@ -12,6 +12,7 @@ use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{alike, has_published, heading, is_summed_up, published_text, runs_text, scale_of};
 use super::{charts, cluster, data, distributions, drivers, lines, network, over_time, schedulers};
+use crate::counted::{counted, word};
 use crate::doubts::{MORE_RUNS, few_runs_in_words};
 use crate::measure::metric::metric_name;
 use crate::measure::statistics;
@@ -72,19 +73,20 @@ impl Results {
         if !network.nodes.is_empty() {
             let functions = match network.functions {
                 0 => String::new(),
-                1 => ", 1 function".to_owned(),
-                several => format!(", {several} functions"),
+                some => format!(", {}", counted(some.into(), "function")),
             };
             let hosts = network.hosts.saturating_sub(network.function_ports + network.interfaces);
-            let links = network.links.len();
-            tile(&hosts.to_string(), &format!("hosts, {switches} switches, {links} links{functions}"));
+            let others = [counted(switches as u64, "switch"), counted(network.links.len() as u64, "link")].join(", ");
+            tile(&hosts.to_string(), &format!("{}, {others}{functions}", word(hosts.into(), "host")));
         }
         if let Some(controllers) = network.controllers {
-            tile(&controllers.to_string(), "controllers, unless a case says otherwise");
+            let what = format!("{}, unless a case says otherwise", word(controllers.into(), "controller"));
+            tile(&controllers.to_string(), &what);
         }
         let count = |driver| self.records.iter().filter(|record| record.driver == driver).count();
         for &driver in &self.drivers {
-            tile(&count(driver).to_string(), &format!("{} runs", driver_word(driver)));
+            let runs = count(driver);
+            tile(&runs.to_string(), &format!("{} {}", driver_word(driver), word(runs as u64, "run")));
         }
         if let Some((mean, worst)) = agreement(self) {
             let metrics: BTreeSet<&str> = self.compared_metrics().map(metric_name).collect();
@@ -156,7 +158,7 @@ impl Results {
             String::new()
         };
         let asks = !experiment.asks.is_empty();
-        let lasts = if asks { String::new() } else { format!(" of {} s{warm_up}", experiment.seconds) };
+        let lasts = if asks { String::new() } else { format!(" of {}{warm_up}", experiment.seconds_in_words()) };
         let mut html = format!(
             "<section id=\"experiment-{number}\">\n<h2>{}</h2>\n<p class=\"lead\"><code>{}</code> · {}. Each case: {runs}{lasts}.</p>\n",
             escape(title),
@@ -174,7 +176,7 @@ impl Results {
         }
         html.push_str(&verdict_table(experiment));
         if !experiment.is_measured() {
-            return html + "</section>\n";
+            return html + "<p class=\"small\">Nothing was measured.</p>\n</section>\n";
         }
         if asks {
             html.push_str(&self.asked(experiment));
@@ -445,8 +447,11 @@ fn title_of(experiment: &ExperimentResult) -> &str {
 }
 
 fn case_head(experiment: &ExperimentResult, case: &CaseResult, drivers: &[DriverKind]) -> String {
-    let runs =
-        experiment.precision.map(|_| format!("<br><span class=\"small\">{} runs</span>", runs_text(case, drivers)));
+    let runs = experiment.precision.map(|_| {
+        let count = runs_text(case, drivers);
+        let word = word(count.parse().unwrap_or_default(), "run");
+        format!("<br><span class=\"small\">{count} {word}</span>")
+    });
     format!("<th scope=\"row\">{}{}</th>", escape(&case.labels.to_string()), runs.unwrap_or_default())
 }
 

@@ -94,19 +94,26 @@ impl<'a> SideBySide<'a> {
         let mut left_out = Vec::new();
         let mut experiments = Vec::new();
         let mut run_otherwise = Vec::new();
+        let mut have_experiments = false;
         for experiment in &a.1.experiments {
             match b.1.experiments.iter().find(|other| other.name == experiment.name) {
                 Some(other) => {
                     run_otherwise.extend(differences(experiment, other));
-                    experiments.push(of_both((&a.0, experiment), (&b.0, other), &mut left_out));
+                    have_experiments = true;
+                    let both = of_both((&a.0, experiment), (&b.0, other), &mut left_out);
+                    if both.rows.is_empty() {
+                        left_out.push(format!("{}: no case was measured in both", experiment.name));
+                    } else {
+                        experiments.push(both);
+                    }
                 }
                 None => left_out.push(format!("{}: only in {}", experiment.name, a.0)),
             }
         }
         let only_b = |other: &&ExperimentResult| a.1.experiments.iter().all(|one| one.name != other.name);
         left_out.extend(b.1.experiments.iter().filter(only_b).map(|it| format!("{}: only in {}", it.name, b.0)));
-        if experiments.iter().all(|experiment: &ExperimentOfBoth| experiment.rows.is_empty()) {
-            return Err(nothing_in_common(a, b, !experiments.is_empty()));
+        if experiments.is_empty() {
+            return Err(nothing_in_common(a, b, have_experiments));
         }
         let side = |(name, results): (String, &'a Results)| Side {
             name,
@@ -304,7 +311,7 @@ fn differences(a: &ExperimentResult, b: &ExperimentResult) -> Vec<String> {
         }
     };
     if a.asks.is_empty() && b.asks.is_empty() {
-        add("measured for", [a, b].map(|it| format!("{} s", it.seconds)));
+        add("measured for", [a, b].map(ExperimentResult::seconds_in_words));
         add("warm-up", [a, b].map(|it| format!("{} s", it.warm_up_seconds)));
     }
     add("runs of a case", [a, b].map(ExperimentResult::runs_in_words));

@@ -33,14 +33,17 @@ impl Results {
             let runs = experiment.runs_in_words();
             text.push_str(&opening_line(&experiment.name, &experiment.title));
             if experiment.asks.is_empty() {
-                let _ = writeln!(text, "{}; {runs} of {} s a case", experiment.traffic, experiment.seconds);
+                let _ = writeln!(text, "{}; {runs} of {} a case", experiment.traffic, experiment.seconds_in_words());
             } else {
                 let _ = writeln!(text, "{}; {runs} a case", experiment.traffic);
             }
             if experiment.is_measured() {
                 text.push_str(&tables(experiment, &self.drivers, width));
+            } else {
+                text.push_str("  nothing was measured\n");
             }
-            if experiment.repeat > 1
+            if experiment.is_measured()
+                && experiment.repeat > 1
                 && experiment.asks.is_empty()
                 && experiment.metrics.iter().any(|it| is_percentile(*it))
             {

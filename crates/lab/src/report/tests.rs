@@ -41,6 +41,66 @@ fn folders_of_other_drivers_are_compared_by_another_command() {
     assert!(error.starts_with("one has live runs and two has simulated ones of the same file: "), "{error}");
 }
 
+/// There was a table's head, and nothing below it.
+#[test]
+fn an_experiment_without_runs_is_not_held_against_another() {
+    let (mut first, mut second) = (results(&[DriverKind::Sim]), results(&[DriverKind::Sim]));
+    for results in [&mut first, &mut second] {
+        let mut interrupted = results.experiments[0].clone();
+        "interrupted".clone_into(&mut interrupted.name);
+        results.experiments.push(interrupted);
+    }
+    for case in &mut second.experiments[1].cases {
+        case.cells.clear();
+    }
+    let both = super::SideBySide::of(("one".to_owned(), &first), ("two".to_owned(), &second)).unwrap();
+    let table = both.table_within(200);
+    assert_eq!(table.matches("metric").count(), 1, "{table}");
+    assert!(table.contains("interrupted: no case was measured in both\n"), "{table}");
+    assert!(table.contains("simulated runs only in one"), "{table}");
+    assert!(!both.html().contains("<h2>interrupted"), "{}", both.html());
+}
+
+/// There were a heading and a word about percentiles, and no table.
+#[test]
+fn a_table_of_nothing_says_so() {
+    let mut results = results(&[DriverKind::Sim]);
+    results.experiments[0].metrics = vec![fabric::Metric::all().find(|metric| metric.word() == "delay-p99").unwrap()];
+    assert!(results.table_within(200).contains("  percentiles: of all"));
+    for case in &mut results.experiments[0].cases {
+        case.cells.clear();
+    }
+    let table = results.table_within(200);
+    assert!(table.contains("a case\n  nothing was measured\n") && !table.contains("percentiles"), "{table}");
+    assert!(results.html().contains("Nothing was measured."));
+}
+
+#[test]
+fn one_of_a_thing_is_not_several() {
+    let mut results = results(&[DriverKind::Sim]);
+    results.network.nodes.truncate(3);
+    (results.network.hosts, results.network.controllers) = (2, Some(1));
+    results.network.links.truncate(1);
+    results.records.truncate(1);
+    let html = results.html();
+    for words in ["<span>hosts, 1 switch, 1 link</span>", "<span>controller, unless", "<span>simulated run</span>"] {
+        assert!(html.contains(words), "{words}: {html}");
+    }
+}
+
+/// Live TCP is measured for whole seconds, whatever the file says.
+#[test]
+fn headings_say_how_long_live_runs_are_measured() {
+    let said = "a case";
+    let heading = |drivers: &[DriverKind]| {
+        let table = results(drivers).table_within(200);
+        table.lines().find(|line| line.contains(said)).unwrap_or_default().to_owned()
+    };
+    assert!(heading(&BOTH).contains(" of 0.1 s (live TCP: 1 s) a case"), "{}", heading(&BOTH));
+    assert!(heading(&[DriverKind::Sim]).ends_with(" of 0.1 s a case"), "{}", heading(&[DriverKind::Sim]));
+    assert!(results(&BOTH).html().contains(" of 0.1 s (live TCP: 1 s)"));
+}
+
 #[test]
 fn a_page_says_of_live_flows_what_concerns_some() {
     let says = |drivers: &[DriverKind]| results(drivers).html().contains("live flows hash the ports");

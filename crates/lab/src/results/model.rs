@@ -6,6 +6,7 @@ use fabric::{DriverKind, Metric, Operation};
 use serde::{Deserialize, Serialize};
 
 use super::bonds::BondResult;
+use crate::counted::counted;
 use crate::labels::Labels;
 use crate::measure::environment::{Environment, SimulatorSpeed};
 use crate::measure::metric::metric_name;
@@ -116,6 +117,9 @@ pub struct ExperimentResult {
     pub asks: Vec<Operation>,
     /// Measured time of each run, seconds.
     pub seconds: f64,
+    /// The same of live runs of TCP, where iperf3's whole seconds are others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live_seconds: Option<f64>,
     /// Time left out before it, seconds.
     pub warm_up_seconds: f64,
     /// Runs of each case and driver; with `precision`: at most.
@@ -237,7 +241,10 @@ impl Results {
         let missing = (ended < planned).then(|| format!("{ended} of {planned} runs: the others did not take place"));
         let lost: u64 = self.records.iter().filter_map(|record| record.lost_outside_links).sum();
         let lost = (lost > 0).then(|| {
-            format!("live: {lost} packets lost in the machine, not in a link: the machine is too slow for these rates")
+            format!(
+                "live: {} lost in the machine, not in a link: the machine is too slow for these rates",
+                counted(lost, "packet")
+            )
         });
         let warnings: Vec<String> = missing.into_iter().chain(lost).collect();
         (!warnings.is_empty()).then(|| warnings.join("; "))
@@ -251,7 +258,11 @@ impl Results {
             let failed = record.flows.iter().filter_map(|flow| Some((flow, flow.failure.as_ref()?)));
             if let Some((flow, why)) = failed.clone().next() {
                 let (from, to, count) = (&flow.from, &flow.to, failed.count());
-                let others = if count > 1 { format!(" (and {} other flows)", count - 1) } else { String::new() };
+                let others = if count > 1 {
+                    format!(" (and {})", counted(count as u64 - 1, "other flow"))
+                } else {
+                    String::new()
+                };
                 notes.push(format!(
                     "{}: the flow {from} -> {to} failed, and counts with what came of it: {why}{others}",
                     run()
@@ -260,7 +271,7 @@ impl Results {
             let Some(cluster) = &record.cluster else { continue };
             let run = run();
             if let Some(first) = &cluster.first_failure {
-                notes.push(format!("{run}: {} requests failed; the first: {first}", cluster.failed));
+                notes.push(format!("{run}: {} failed; the first: {first}", counted(cluster.failed, "request")));
             }
             if let Some(counterexample) = &cluster.counterexample {
                 notes.push(format!("{run}: {counterexample}"));
@@ -282,8 +293,8 @@ impl Results {
             }
         }
         let word = |((driver, reason), (lost, runs)): (&(&str, &str), &(u64, usize))| {
-            let plural = if *runs == 1 { "run" } else { "runs" };
-            format!("{driver}: {lost} packets lost in {runs} {plural}, no link's doing: {reason}")
+            let (lost, runs) = (counted(*lost, "packet"), counted(*runs as u64, "run"));
+            format!("{driver}: {lost} lost in {runs}, no link's doing: {reason}")
         };
         all.iter().map(word).collect()
     }
@@ -351,6 +362,12 @@ impl ExperimentResult {
             (most, Some(least)) if least < most => format!("{least} to {most} runs"),
             (most, _) => format!("{most} runs"),
         }
+    }
+
+    /// How long each run is measured: `0.5 s`, `0.5 s (live TCP: 1 s)`.
+    pub(crate) fn seconds_in_words(&self) -> String {
+        let live = self.live_seconds.map_or_else(String::new, |live| format!(" (live TCP: {live} s)"));
+        format!("{} s{live}", self.seconds)
     }
 
     /// Cases whose means are not known as well as the file asks, after all the runs that it allows: a line each.

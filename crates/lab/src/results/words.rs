@@ -7,6 +7,7 @@ use fabric::{
 use transport::linux::{Settings, Sysctl};
 use transport::{TransportKind, TransportSpec};
 
+use crate::counted::counted;
 use crate::live::tuning;
 
 /// What a reader must know to compare with another's figures.
@@ -39,7 +40,7 @@ fn load_in_words(experiment: &Experiment, load: &ClusterLoad) -> String {
     if !varies(|setting| matches!(setting, LoadSetting::Clients(_))) {
         words.push(if *clients == 1 { "one client".to_owned() } else { format!("{clients} clients") });
     }
-    words.push(format!("{requests} requests of each operation"));
+    words.push(format!("{} of each operation", counted(u64::from(*requests), "request")));
     if !varies(|setting| matches!(setting, LoadSetting::At(_))) {
         let whom = match at {
             Role::Leader => "at the leader",

@@ -17,7 +17,7 @@ pub struct ChainCounters {
     pub bypassed: u64,
     /// Packets that were dropped since a function was down.
     pub blocked: u64,
-    /// Packets of functions that were for nobody.
+    /// Packets that were for nobody: of functions, for stations that there are not; of hosts, for one of them but sent to everybody.
     pub stray: u64,
     /// The functions in the order in which packets pass them, each instance by itself.
     pub hops: Vec<ChainHop>,

@@ -139,7 +139,7 @@ pub fn names(network: &Labels, counters: &Counters) -> Vec<Family> {
 pub fn chains(network: &Labels, counters: &Counters) -> Vec<Family> {
     let mut chain_packets = Family::counter(
         "heddle_chain_packets",
-        "Packets of a chain: that `entered` and `left` it, went past a function that was down (`bypassed`), were dropped for that (`blocked`), or were a function's and for nobody (`stray`)",
+        "Packets of a chain: that `entered` and `left` it, went past a function that was down (`bypassed`), were dropped for that (`blocked`), or were for a station that there is not, or for one but sent to everybody (`stray`)",
     );
     let mut up = Family::gauge("heddle_function_up", "Whether packets go to the function");
     let mut failures = Family::counter("heddle_function_failures", "How often the function has gone down");

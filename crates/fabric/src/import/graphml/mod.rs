@@ -1,16 +1,21 @@
 //! `GraphML` (<http://graphml.graphdrawing.org>), as the Internet Topology Zoo and graph editors write it.
 
+mod attributes;
+mod rates;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 
 use roxmltree::{Document, Node, ParsingOptions};
 
+use self::attributes::{Attributes, Unused};
 use super::directions::{self, Keys};
-use super::network::Network;
+use super::network::{Network, text_of};
 use super::{NoteKind, line_of};
+use crate::addresses::Mac;
 use crate::error::Problems;
 use crate::source::{Lines, Place, Source};
 use crate::tree::LONGEST_TEXT;
-use crate::units;
 
 /// Elements and texts of a document; each takes some memory.
 const NODES_MAX: u32 = 200_000;
@@ -21,9 +26,6 @@ const NAMESPACES_MAX: usize = 64;
 
 /// Attributes that name a node, the first one that it has.
 const NAMES: [&str; 3] = ["label", "name", "nodelabel"];
-
-/// Attributes that say an edge's delay, likewise.
-const DELAYS: [&str; 2] = ["delay", "latency"];
 
 /// The earth's mean radius.
 const EARTH_M: f64 = 6_371_008.8;
@@ -40,12 +42,16 @@ struct Coordinates {
 
 impl Coordinates {
     /// As the Internet Topology Zoo says it: `Latitude` and `Longitude`, in degrees.
-    fn of(node: &BTreeMap<String, String>) -> Option<Self> {
+    fn of(node: &mut Attributes) -> Option<Self> {
         let degrees = |key: &str, most: f64| {
             let degrees: f64 = node.get(key)?.parse().ok()?;
             (-most..=most).contains(&degrees).then(|| degrees.to_radians())
         };
-        Some(Self { latitude: degrees("latitude", 90.0)?, longitude: degrees("longitude", 180.0)? })
+        let place = Self { latitude: degrees("latitude", 90.0)?, longitude: degrees("longitude", 180.0)? };
+        for key in ["latitude", "longitude"] {
+            node.take(key);
+        }
+        Some(place)
     }
 
     /// How far it is along the surface, in metres (the haversine formula).
@@ -186,35 +192,34 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
         .filter(|node| node.has_tag_name("key") || node.tag_name().name() == "key")
         .filter_map(|node| Some((node.attribute("id")?, node.attribute("attr.name").or(node.attribute("id"))?)))
         .collect();
-    let data = |node: Node<'_, '_>| -> BTreeMap<String, String> {
-        let all = node.children().filter(|child| child.tag_name().name() == "data");
-        let one = |child: Node<'_, '_>| {
-            let key = child.attribute("key")?;
-            let name = keys.get(key).copied().unwrap_or(key).to_lowercase();
-            Some((name, child.text()?.trim().to_owned()))
-        };
-        all.filter_map(one).filter(|(_, value)| !value.is_empty()).collect()
-    };
+    let data = |node: Node<'_, '_>| Attributes::of(node, &keys);
+    let mut unused = Unused::default();
     let mut network = Network::default();
     let mut places = BTreeMap::new();
     let graph = document.descendants().find(|node| node.tag_name().name() == "graph")?;
-    network.name = data(graph).remove("network").or_else(|| graph.attribute("id").map(str::to_owned));
+    let mut of_graph = data(graph);
+    network.name = of_graph.take("network").or_else(|| graph.attribute("id").map(str::to_owned));
+    unused.add("the graph", line(graph), of_graph);
     for node in graph.descendants().filter(|node| node.tag_name().name() == "node") {
         let Some(id) = node.attribute("id") else {
             network.note(line(node), "a node without an id");
             continue;
         };
-        let of_node = data(node);
-        let name = NAMES.iter().find_map(|name| of_node.get(*name)).map_or(id, String::as_str);
-        let kind = ["type", "kind", "role"].iter().find_map(|key| of_node.get(*key));
+        let mut of_node = data(node);
+        let name = of_node.take_first(&NAMES).unwrap_or_else(|| id.to_owned());
+        let kind = of_node.take_first(&["type", "kind", "role"]);
         let is_host = kind.is_some_and(|kind| {
             ["host", "server", "client", "end"].iter().any(|word| kind.to_lowercase().contains(word))
         });
-        if !network.add_node(id, name, is_host) {
+        if !network.add_node(id, &name, is_host) {
             network.note_as(NoteKind::Mistake, line(node), &format!("the node `{id}` is there twice"));
-        } else if let (Some(number), Some(place)) = (network.node(id), Coordinates::of(&of_node)) {
+            continue;
+        }
+        if let (Some(number), Some(place)) = (network.node(id), Coordinates::of(&mut of_node)) {
             places.insert(number, place);
         }
+        add_addresses(id, is_host, &mut of_node, line(node), &mut network);
+        unused.add("nodes", line(node), of_node);
     }
     let mut by_place = DelaysByPlace::default();
     let mut edges = Edges::default();
@@ -223,11 +228,13 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
         let ends = ["source", "target"].map(|end| edge.attribute(end).and_then(|id| network.node(id)));
         match ends {
             [Some(a), Some(b)] if a != b => {
-                let of_edge = data(edge);
-                let mut keys = keys_of(&of_edge, line(edge), &mut network);
+                let mut of_edge = data(edge);
+                let says_delay = of_edge.has_any(&rates::DELAYS);
+                let mut keys = rates::keys_of(&mut of_edge, line(edge), &mut network);
+                unused.add("edges", line(edge), of_edge);
                 let is_directed = edge.attribute("directed").map_or(is_directed, |text| text == "true");
                 let other = edges.other_direction((a, b), is_directed);
-                if !DELAYS.iter().any(|key| of_edge.contains_key(*key)) {
+                if !says_delay {
                     // Of both directions it is one link's.
                     let mut counted_before = DelaysByPlace::default();
                     let by_place = if other.is_some() { &mut counted_before } else { &mut by_place };
@@ -253,6 +260,7 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
         }
     }
     edges.fill(&mut network);
+    unused.note(&mut network);
     if let Some(said) = by_place.in_words() {
         network.note_as(NoteKind::Converted, None, &said);
     }
@@ -309,35 +317,30 @@ fn excess(text: &str) -> Option<(usize, &'static str, usize)> {
     None
 }
 
-/// A rate in the unit in which one writes it: `10Gbit`.
-fn in_words(bps: f64) -> String {
-    let bps = bps.round();
-    let in_unit = |(unit, size): (&str, f64)| (bps >= size).then(|| format!("{}{unit}bit", bps / size));
-    // What is rounded on the way is written out.
-    let exact = |text: &String| units::rate(text).is_ok_and(|rate| rate.to_string() == format!("{bps}"));
-    let units = [("G", 1e9), ("M", 1e6), ("k", 1e3)];
-    units.into_iter().find_map(in_unit).filter(exact).unwrap_or_else(|| format!("{bps}bit"))
+/// Gives a host the addresses that its node has.
+fn add_addresses(id: &str, is_host: bool, node: &mut Attributes, line: Option<usize>, network: &mut Network) {
+    const ADDRESSES: [&str; 4] = ["ip", "ipv4", "ipv6", "mac"];
+    if !is_host {
+        if ADDRESSES.iter().filter_map(|key| node.take(key)).count() > 0 {
+            network.leave_out("addresses of nodes that are switches: a host's `type` is `host`", line, id);
+        }
+        return;
+    }
+    for key in &ADDRESSES[..3] {
+        let Some(text) = node.take(key) else { continue };
+        match text.split('/').next().unwrap_or_default().parse::<IpAddr>() {
+            Ok(IpAddr::V4(_)) => network.add_key(id, "ipv4", text_of(&text)),
+            Ok(IpAddr::V6(_)) => network.add_key(id, "ipv6", text_of(&text)),
+            Err(_) => network.leave_out("addresses of hosts that are none, as `10.0.0.1/24` is", line, &text),
+        }
+    }
+    if let Some(text) = node.take("mac") {
+        match text.to_lowercase().parse::<Mac>() {
+            Ok(_) => network.add_key(id, "mac", text_of(&text.to_lowercase())),
+            Err(()) => network.leave_out("MAC addresses of hosts that are none of a device", line, &text),
+        }
+    }
 }
 
-/// What an edge says of its rate, where the unit is known.
-fn keys_of(data: &BTreeMap<String, String>, line: Option<usize>, network: &mut Network) -> Keys {
-    let mut keys = Vec::new();
-    let raw = data.get("linkspeedraw").and_then(|text| text.parse::<f64>().ok());
-    let in_units = || {
-        let unit = data.get("linkspeedunits")?;
-        Some(format!("{}{unit}bit", data.get("linkspeed")?))
-    };
-    let written = raw.map(in_words).or_else(in_units);
-    let with_unit = ["bandwidth", "capacity", "rate"].iter().find_map(|key| data.get(*key)).cloned();
-    match written.or(with_unit) {
-        Some(text) if units::rate(&text).is_ok_and(|rate| rate > 0) => keys.push(("rate", text)),
-        Some(_) => network.leave_out("rates whose unit is not known", line, "edges"),
-        None => {}
-    }
-    match DELAYS.iter().find_map(|key| data.get(*key)) {
-        Some(text) if units::span(text).is_ok() => keys.push(("delay", text.clone())),
-        Some(_) => network.leave_out("delays whose unit is not known", line, "edges"),
-        None => {}
-    }
-    keys
-}
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,11 @@
 //! Topologies of containerlab: `topology: { nodes: .., links: .. }`.
 
+mod links;
+
 use std::collections::BTreeSet;
 
-use super::network::{Link, Network, text_of};
+use self::links::Device;
+use super::network::{Network, text_of};
 use super::{NoteKind, ReadFile, frr, line_of, refuse_fabric};
 use crate::addresses::Subnet;
 use crate::error::Problems;
@@ -22,9 +25,6 @@ const FORWARDS: [&str; 3] = ["bridge", "ovs-bridge", "ovs"];
 
 /// What is taken from `defaults`, `kinds` and `groups`.
 const TAKEN: [&str; 2] = ["kind", "image"];
-
-/// What stands in the place of a node at the end of a link, and is none.
-const NO_NODES: [&str; 4] = ["host", "mgmt-net", "macvlan", "dummy"];
 
 pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<'_>) -> Option<Network> {
     let lines = Lines::of(&source.text);
@@ -65,10 +65,19 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             }
         }
     }
-    let links = get(topology, "links").map_or(&[][..], |node| match &node.value {
-        Value::List(items) => items.as_slice(),
-        _ => &[],
-    });
+    for entry in entries(&root).iter().filter(|entry| !["name", "topology"].contains(&entry.key.as_str())) {
+        let line = Some(line_of(&lines, entry.key_place));
+        match entry.key.as_str() {
+            "mgmt" => network.note(line, format!("`mgmt`: {MANAGEMENT}")),
+            key => network.note(line, format!("`{}` of the file: nothing here stands for it", shown(key))),
+        }
+    }
+    let known = ["nodes", "links", "defaults", "kinds", "groups"];
+    for entry in entries(topology).iter().filter(|entry| !known.contains(&entry.key.as_str())) {
+        let said = format!("`{}` of the topology: nothing here stands for it", shown(&entry.key));
+        network.note(Some(line_of(&lines, entry.key_place)), said);
+    }
+    let links = get(topology, "links").map(items).unwrap_or_default();
     for entry in get(topology, "nodes").map(entries).unwrap_or_default() {
         let kind = kind_of(&entry.value, topology);
         let image = image_of(&entry.value, topology, &kind);
@@ -90,9 +99,10 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             let what = "what an image starts by itself: the host's `programs:` start its routing daemons, as in `programs: { frr: /usr/lib/frr/docker-start }`";
             network.leave_out(what, line, &entry.key);
         }
-        let devices = devices(&entry.key, links);
-        let configured = if is_router { configured(&entry.value, &devices, file) } else { Vec::new() };
-        let is_configured = configured.iter().any(|own| !own.is_empty());
+        let mut own = links::devices(&entry.key, links);
+        let has_own = own.iter().any(|own| !own.is_empty());
+        let devices: Vec<String> = own.iter().map(|own| own.name.clone()).collect();
+        let is_configured = is_router && configure(&mut own, &devices, &entry.value, file);
         let mut has_devices = false;
         for key in entries(&entry.value) {
             if is_host
@@ -104,10 +114,10 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             }
             if is_host
                 && key.key == "exec"
-                && let Some(setup) = setup(&key.value, &devices, configured.clone())
+                && let Some(setup) = setup(&key.value, &devices, own.clone())
             {
                 for (key, value) in setup.keys {
-                    has_devices |= ["interfaces", "ipv4", "ipv6"].contains(&key);
+                    has_devices |= ["interfaces", "ipv4", "ipv6", "mac"].contains(&key);
                     network.add_key(&entry.key, key, value);
                 }
                 let line = Some(line_of(&lines, key.key_place));
@@ -124,13 +134,13 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             if is_router && ["image", "image-pull-policy"].contains(&key.key.as_str()) {
                 continue;
             }
-            if let Some(what) = left_out(&key.key) {
-                network.leave_out(what, Some(line_of(&lines, key.key_place)), &entry.key);
+            if !["kind", "group"].contains(&key.key.as_str()) {
+                network.leave_out(left_out(&key.key), Some(line_of(&lines, key.key_place)), &entry.key);
             }
         }
-        if is_configured && !has_devices {
+        if is_host && (is_configured || has_own) && !has_devices {
             has_devices = true;
-            for (key, value) in interface_keys(&configured, true) {
+            for (key, value) in interface_keys(&own, true) {
                 network.add_key(&entry.key, key, value);
             }
         }
@@ -140,9 +150,7 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             network.leave_out(NO_DEVICES, line, &entry.key);
         }
     }
-    for link in links {
-        read_link(link, &lines, &mut network, problems);
-    }
+    links::read(links, &lines, &mut network, problems);
     Some(network)
 }
 
@@ -159,23 +167,26 @@ const RUN: &str = "`exec` is the program `exec` of a host";
 const CONFIGURED: &str = "addresses of devices in the router's configuration are `interfaces:` of the host, and its files have the names that devices have here (`eth0` is the first link's)";
 const NO_DEVICES: &str = "a device for each link, with the addresses that the image's own configuration gives it: the host's `interfaces:` name them, as in `interfaces: { s1: { ipv4: 10.0.1.254/24 } }` by its neighbour; until then it has one device, `eth0`, for all links";
 
-/// The addresses of a router's devices as its configuration has them: in files that are bound into it, and in commands of `vtysh`.
-fn configured(node: &Node, devices: &[String], file: ReadFile<'_>) -> Vec<Vec<InterfaceAddress>> {
+/// Gives devices the addresses that the configuration of their router has: in files that are bound into it, and in commands of `vtysh`. False: it has none.
+fn configure(own: &mut [Device], devices: &[String], node: &Node, file: ReadFile<'_>) -> bool {
     let mut addresses = vec![Vec::new(); devices.len()];
-    let items = |key: &str| match get(node, key).map(|node| &node.value) {
-        Some(Value::List(items)) => items.as_slice(),
-        _ => &[],
-    };
-    for (from, _) in items("binds").iter().filter_map(bind) {
+    let all = |key: &str| get(node, key).map(items).unwrap_or_default();
+    for (from, _) in all("binds").iter().filter_map(bind) {
         if let Some(text) = file(from) {
             frr::add_addresses(&text, devices, &mut addresses);
         }
     }
-    let commands = items("exec").iter().filter_map(|command| words(text(Some(command))?));
+    let commands = all("exec").iter().filter_map(|command| words(text(Some(command))?));
     for said in commands.filter_map(|words| frr::of_command(&words)) {
         frr::add_addresses(&said, devices, &mut addresses);
     }
-    addresses
+    let is_any = addresses.iter().any(|addresses| !addresses.is_empty());
+    for (own, addresses) in own.iter_mut().zip(addresses) {
+        for address in addresses {
+            own.add(address);
+        }
+    }
+    is_any
 }
 
 /// A file, and the path at which a node sees it.
@@ -205,32 +216,6 @@ fn sysctls(node: &Node) -> Option<String> {
 const EACH: &str =
     "failed=0; for line do sh -c \"$line\" || { echo \"failed with $?: $line\" >&2; failed=1; }; done; exit $failed";
 
-/// The devices of a node, in the order of its links: what they are called there.
-fn devices(node: &str, links: &[Node]) -> Vec<String> {
-    let mut devices = Vec::new();
-    let is_link = |link: &&Node| text(get(link, "type")).unwrap_or("veth") == "veth";
-    for link in links.iter().filter(is_link) {
-        let Some(Value::List(ends)) = get(link, "endpoints").map(|node| &node.value) else { continue };
-        let names: Vec<(&str, &str)> = ends.iter().filter_map(endpoint).collect();
-        let is_left_out = |(name, _): &(&str, &str)| NO_NODES.contains(name);
-        if let [a, b] = names[..]
-            && a.0 != b.0
-            && ![a, b].iter().any(is_left_out)
-        {
-            devices.extend([a, b].into_iter().filter(|end| end.0 == node).map(|end| end.1.to_owned()));
-        }
-    }
-    devices
-}
-
-/// The node and the device at an end of a link: `a:eth1`, or `{ node: a, interface: eth1 }`.
-fn endpoint(end: &Node) -> Option<(&str, &str)> {
-    match &end.value {
-        Value::Scalar(text) => text.split_once(':'),
-        _ => Some((text(get(end, "node"))?, text(get(end, "interface"))?)),
-    }
-}
-
 /// What commands that are run in a node once it is there come to: keys of a host, and what is said of them.
 struct Setup {
     keys: Vec<(&'static str, String)>,
@@ -238,10 +223,9 @@ struct Setup {
 }
 
 /// Commands are run each by itself and without a shell, as there. Those that add addresses and routes give the host those, besides the ones that it has.
-fn setup(node: &Node, devices: &[String], mut addresses: Vec<Vec<InterfaceAddress>>) -> Option<Setup> {
+fn setup(node: &Node, devices: &[String], mut own: Vec<Device>) -> Option<Setup> {
     let Value::List(commands) = &node.value else { return None };
     let commands = commands.iter().map(|command| text(Some(command))).collect::<Option<Vec<_>>>()?;
-    addresses.resize(devices.len(), Vec::new());
     let mut is_renamed = false;
     let (mut lines, mut routes) = (Vec::new(), Vec::new());
     for command in commands.into_iter().filter(|command| !command.trim().is_empty()) {
@@ -249,11 +233,7 @@ fn setup(node: &Node, devices: &[String], mut addresses: Vec<Vec<InterfaceAddres
         let renamed: Vec<String> = words.iter().map(|word| renamed(word, devices)).collect();
         is_renamed |= renamed != words;
         match added_address(&renamed) {
-            Some((number, address)) if number < devices.len() => {
-                if !addresses[number].contains(&address) {
-                    addresses[number].push(address);
-                }
-            }
+            Some((number, address)) if number < own.len() => own[number].add(address),
             _ => match route_command(&renamed) {
                 Some(RouteCommand::Add(route)) => routes.push((route, renamed)),
                 // There, the management network has the default route; here it is not there.
@@ -262,11 +242,11 @@ fn setup(node: &Node, devices: &[String], mut addresses: Vec<Vec<InterfaceAddres
             },
         }
     }
-    let is_near = |(route, _): &(HostRoute, Vec<String>)| is_near(route, &addresses);
+    let is_near = |(route, _): &(HostRoute, Vec<String>)| is_near(route, &own);
     // The others fail there, too, unless another command comes before them.
     let (routes, far): (Vec<_>, Vec<_>) = routes.into_iter().partition(is_near);
     lines.extend(far.into_iter().map(|(_, words)| words));
-    let mut keys = interface_keys(&addresses, is_renamed || addresses.iter().any(|own| !own.is_empty()));
+    let mut keys = interface_keys(&own, is_renamed || own.iter().any(|own| !own.is_empty()));
     if !routes.is_empty() {
         let routes: Vec<String> = routes.iter().map(|(route, _)| text_of(&route.to_string())).collect();
         keys.push(("routes", format!("[{}]", routes.join(", "))));
@@ -316,12 +296,13 @@ fn route_command(words: &[String]) -> Option<RouteCommand> {
 }
 
 /// Whether a host with these addresses reaches the next hop; one without has 10.0.0.0/8.
-fn is_near(route: &HostRoute, addresses: &[Vec<InterfaceAddress>]) -> bool {
+fn is_near(route: &HostRoute, devices: &[Device]) -> bool {
     let subnet = |own: &InterfaceAddress, address| {
         host_routes::first_of(InterfaceAddress { address, prefix: own.prefix }) == host_routes::first_of(*own)
     };
     let Some(via) = route.via else { return false };
-    let mut own = addresses.iter().flatten().filter(|own| own.address.is_ipv4() == via.is_ipv4()).peekable();
+    let addresses = devices.iter().flat_map(|device| &device.addresses);
+    let mut own = addresses.filter(|own| own.address.is_ipv4() == via.is_ipv4()).peekable();
     match (own.peek(), via) {
         (None, std::net::IpAddr::V4(via)) => via.octets()[0] == 10,
         _ => own.any(|own| subnet(own, via)),
@@ -329,15 +310,15 @@ fn is_near(route: &HostRoute, addresses: &[Vec<InterfaceAddress>]) -> bool {
 }
 
 /// Keys of a host for the addresses of its devices; with several, it has a device each, as there, where somebody speaks of them.
-fn interface_keys(addresses: &[Vec<InterfaceAddress>], is_named: bool) -> Vec<(&'static str, String)> {
-    if let [only] = addresses {
-        return address_keys(only);
+fn interface_keys(devices: &[Device], is_named: bool) -> Vec<(&'static str, String)> {
+    if let [only] = devices {
+        return device_keys(only);
     }
-    let of_one = |(number, own): (usize, &Vec<InterfaceAddress>)| {
-        let keys = address_keys(own).into_iter().map(|(key, value)| format!("{key}: {value}"));
+    let of_one = |(number, own): (usize, &Device)| {
+        let keys = device_keys(own).into_iter().map(|(key, value)| format!("{key}: {value}"));
         format!("{number}: {{ {} }}", keys.collect::<Vec<_>>().join(", ")).replace("{  }", "{}")
     };
-    let interfaces = addresses.iter().enumerate().map(of_one).collect::<Vec<_>>().join(", ");
+    let interfaces = devices.iter().enumerate().map(of_one).collect::<Vec<_>>().join(", ");
     is_named.then(|| ("interfaces", format!("{{ {interfaces} }}"))).into_iter().collect()
 }
 
@@ -350,8 +331,8 @@ fn added_address(words: &[String]) -> Option<(usize, InterfaceAddress)> {
     unusable(address).is_none().then_some((number, address))
 }
 
-/// Addresses of a device as the fabric file has them: the first one of each version, and the others.
-fn address_keys(own: &[InterfaceAddress]) -> Vec<(&'static str, String)> {
+/// What a device has, as the fabric file has it: the first address of each version, the others, and the MAC address.
+fn device_keys(Device { addresses: own, mac, .. }: &Device) -> Vec<(&'static str, String)> {
     let mut keys = Vec::new();
     let first = |is_ipv4: bool| own.iter().position(|own| own.address.is_ipv4() == is_ipv4);
     let firsts = [("ipv4", first(true)), ("ipv6", first(false))];
@@ -364,6 +345,7 @@ fn address_keys(own: &[InterfaceAddress]) -> Vec<(&'static str, String)> {
     if !further.is_empty() {
         keys.push(("addresses", format!("[{}]", further.join(", "))));
     }
+    keys.extend(mac.as_ref().map(|mac| ("mac", text_of(mac))));
     keys
 }
 
@@ -451,64 +433,32 @@ fn files(node: &Node, file: ReadFile<'_>, devices: &[String]) -> Option<String> 
     Some(format!("{{ {} }}", all.join(", ")))
 }
 
-/// What is left out of a node's keys.
-fn left_out(key: &str) -> Option<&'static str> {
-    Some(match key {
-        "kind" | "group" | "labels" | "position" => return None,
+const MANAGEMENT: &str = "the management network: `heddle exec` and `heddle shell` reach hosts without one";
+
+/// What is said of a node's key that is left out.
+fn left_out(key: &str) -> String {
+    let said = match key {
         "image" | "image-pull-policy" | "type" | "license" => {
-            "images: hosts have this machine's programs, unless one has an `image`"
+            return "images: hosts have this machine's programs, unless one has an `image`".to_owned();
         }
-        "exec" => "`exec`: `programs:` of a host start with the network",
-        "cmd" | "entrypoint" => "`cmd`: `programs:` of a host start with the network",
-        "binds" => "`binds`: `files:` of a host are seen by its programs",
-        "sysctls" => "`sysctls`: write them as `sysctls:` of the host",
-        "startup-config" | "startup-delay" | "config" => "configurations of network operating systems",
+        "exec" | "cmd" | "entrypoint" => "`programs:` of a host start with the network",
+        "binds" => "`files:` of a host are seen by its programs",
+        "sysctls" => "write them as `sysctls:` of the host",
+        "startup-config" | "config" => "configurations of network operating systems",
+        "startup-delay" => {
+            "all nodes are there at once; a program that is to begin later waits by itself, as in `programs: { late: sleep 10; exec iperf3 -s }`"
+        }
         "ports" => {
-            "`ports` are not published: nothing outside of the network reaches a host; `heddle exec HOST COMMAND` runs a client in one, and `uplink: nat` is a host's way out"
+            return "`ports` are not published: nothing outside of the network reaches a host; `heddle exec HOST COMMAND` runs a client in one, and `uplink: nat` is a host's way out".to_owned();
         }
-        "mgmt-ipv4" | "mgmt-ipv6" | "mgmt_ipv4" | "mgmt_ipv6" | "network-mode" => {
-            "the management network: `heddle exec` and `heddle shell` reach hosts without one"
-        }
+        "mgmt-ipv4" | "mgmt-ipv6" | "mgmt_ipv4" | "mgmt_ipv6" => MANAGEMENT,
+        "network-mode" => "a host has the links of the file and no other network; `uplink: nat` is its way out",
         "env" | "env-files" | "user" => "environments and users of containers",
         "cpu" | "memory" | "cpu-set" => "limits of CPU and memory",
-        _ => "keys of nodes that nothing here stands for",
-    })
-}
-
-/// A link in its short form, `endpoints: ["a:eth1", "b:eth1"]`, or in one of its long ones.
-fn read_link(link: &Node, lines: &Lines<'_>, network: &mut Network, problems: &mut Problems<'_>) {
-    let line = Some(line_of(lines, link.place));
-    let kind = text(get(link, "type")).unwrap_or("veth");
-    if kind != "veth" {
-        return network.note(line, format!("a link of the type `{}`: its other end is none of the nodes", shown(kind)));
-    }
-    let ends = match get(link, "endpoints").map(|node| &node.value) {
-        Some(Value::List(ends)) if ends.len() == 2 => ends,
-        _ => return expected(link, "a link with `endpoints: [\"a:eth1\", \"b:eth1\"]`", problems),
+        "labels" => "nodes are known by their names alone",
+        _ => "nothing here stands for it",
     };
-    let mut numbers = Vec::new();
-    for end in ends {
-        let name = match &end.value {
-            Value::Scalar(text) => text.split(':').next().unwrap_or_default(),
-            _ => text(get(end, "node")).unwrap_or_default(),
-        };
-        if NO_NODES.contains(&name) && network.node(name).is_none() {
-            return network
-                .note(line, format!("a link to `{name}` of the machine: `devices:` of a host are the machine's"));
-        }
-        let Some(number) = network.node(name) else {
-            let message = format!("there is no node `{}`", shown(name));
-            return problems.add(end.place, message, "unknown node", "it is none of `topology.nodes`");
-        };
-        numbers.push(number);
-    }
-    if numbers[0] == numbers[1] {
-        return network.note_as(NoteKind::Mistake, line, "a link from a node to itself");
-    }
-    for key in entries(link).iter().filter(|entry| !["endpoints", "type", "labels"].contains(&entry.key.as_str())) {
-        network.note(Some(line_of(lines, key.key_place)), format!("`{}` of a link", shown(&key.key)));
-    }
-    network.add_link(Link { ends: (numbers[0], numbers[1]), ..Link::default() });
+    format!("`{}` of nodes: {said}", shown(key))
 }
 
 fn entries(node: &Node) -> &[Entry] {
@@ -519,6 +469,13 @@ fn get<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
     entries(node).iter().find(|entry| entry.key == key).map(|entry| &entry.value)
 }
 
+fn items(node: &Node) -> &[Node] {
+    if let Value::List(items) = &node.value { items } else { &[] }
+}
+
 fn text(node: Option<&Node>) -> Option<&str> {
     if let Value::Scalar(text) = &node?.value { Some(text) } else { None }
 }
+
+#[cfg(test)]
+mod tests;
