@@ -65,7 +65,7 @@ heddle check lab.fabric.yaml
 heddle run lab.fabric.yaml --sim --quiet > table
 grep -q 'expectations are met' table
 heddle controller --listen 127.0.0.1:0 --data /tmp/c1 -o json > ready & controller=$!
-until grep -q listen ready; do sleep 0.1; done
+until grep -qs listen ready; do sleep 0.1; done
 kill $controller
 wait $controller
 if LIVE; then
