@@ -30,7 +30,7 @@ links:
   - { between: [h4, s3] }
   - { between: [s3, s2] }
 bonds: [{ between: [h4, s3], mode: balance-rr }]
-switches: { s1: { rstp: {}, ports: { h1: { tag: 5 }, h2: { tag: 5 } } }, s2: { rstp: {} } }
+switches: { s1: { rstp: {}, ports: { h1: { storm-control: 1000/s }, h2: { trunks: [0, 5] } } }, s2: { rstp: {} } }
 flows: { s2: ['priority=10,arp,actions=normal', 'udp,tp_dst=9999,actions=meter:1,normal', 'ip,actions=ct(commit),normal', 'actions=normal'] }
 meters: { s2: ['meter=1 kbps band=type=drop rate=1000'] }
 groups: { s2: ['group_id=1,type=select,bucket=output:1'] }
