@@ -1,5 +1,6 @@
 //! What a file may say, and is hardly meant: it has no effect, or another one than it seems to have.
 
+mod brief;
 mod cases;
 mod doubt;
 mod hosts;
@@ -44,6 +45,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
         found.extend(rates::expected_in_vain(fabric, experiment, CASES_MAX));
         found.extend(hosts::served_twice(fabric, experiment));
         found.extend(requests::kept_connections(fabric, experiment));
+        found.extend(brief::too_brief(fabric, experiment, CASES_MAX));
         found.extend(vlans::unheard(fabric, experiment, CASES_MAX));
     }
     found.extend(few_runs(fabric));

@@ -1,6 +1,6 @@
 //! Cases of which something is expected.
 
-use fabric::{Case, Expectation};
+use fabric::{Case, Expectation, Pattern};
 
 /// Whether something is expected of this case.
 pub fn is_meant(expectation: &Expectation, case: &Case) -> bool {
@@ -11,4 +11,9 @@ pub fn is_meant(expectation: &Expectation, case: &Case) -> bool {
 pub fn of_case(case: &Case) -> String {
     let labels: Vec<String> = case.labels.iter().map(|(axis, value)| format!("{axis} {value}")).collect();
     if labels.is_empty() { String::new() } else { format!(" in the case {}", labels.join(", ")) }
+}
+
+/// Whether each run draws its own pairs, so that it is not known which they will be.
+pub const fn is_drawn(pattern: &Pattern) -> bool {
+    matches!(pattern, Pattern::Random | Pattern::Staggered(..) | Pattern::Permutation)
 }

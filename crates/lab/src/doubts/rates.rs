@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use fabric::{Bound, Case, Expectation, Experiment, Fabric, Metric, Pattern};
+use fabric::{Bound, Case, Expectation, Experiment, Fabric, Metric};
 use topology::{NodeId, Topology};
 
-use super::cases::{is_meant, of_case};
+use super::cases::{is_drawn, is_meant, of_case};
 use super::doubt::Doubt;
 use crate::plan::pairs_of;
 
@@ -61,8 +61,7 @@ impl Most {
         let topology = &fabric.topology;
         let pairs = pairs_of(fabric, case, fabric.seed).ok().filter(|pairs| !pairs.is_empty())?;
         let (out, into) = (|host| rate(topology, host, true), |host| rate(topology, host, false));
-        let is_drawn = matches!(traffic.pattern, Pattern::Random | Pattern::Staggered(..) | Pattern::Permutation);
-        if is_drawn {
+        if is_drawn(&traffic.pattern) {
             // Which pairs there will be is not known: each flow has what the best one may have.
             let hosts = || topology.end_hosts().map(|(host, _)| host);
             let best = hosts().map(out).fold(0.0, f64::max).min(hosts().map(into).fold(0.0, f64::max));

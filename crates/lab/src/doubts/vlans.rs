@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use fabric::{Experiment, Fabric, Pattern};
+use fabric::{Experiment, Fabric};
 use topology::NodeId;
 use vswitch::functions::BuiltIn;
 use vswitch::port::{PortVlans, VlanMode};
 
-use super::cases::of_case;
+use super::cases::{is_drawn, of_case};
 use super::doubt::Doubt;
 use crate::plan::pairs_of;
 
@@ -115,8 +115,7 @@ pub(super) fn unheard(fabric: &Fabric, experiment: &Experiment, cases_max: usize
     };
     let of_case_of = |case: &fabric::Case| {
         let traffic = case.work.traffic().filter(|it| it.switched_by.is_heddle() && it.requests.is_none())?;
-        let is_drawn = matches!(traffic.pattern, Pattern::Random | Pattern::Staggered(..) | Pattern::Permutation);
-        let pairs = pairs_of(fabric, case, fabric.seed).ok().filter(|_| !is_drawn)?;
+        let pairs = pairs_of(fabric, case, fabric.seed).ok().filter(|_| !is_drawn(&traffic.pattern))?;
         let mut known = pairs.into_iter().filter(|(from, to)| !is_external(*from) && !is_external(*to));
         let (from, to, why) =
             known.find_map(|(from, to)| Some((from, to, why(from, to).or_else(|| why(to, from))?)))?;
