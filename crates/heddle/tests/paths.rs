@@ -283,6 +283,11 @@ fn packets_take_the_member_that_a_path_names() {
         let (said, _) = desk.expect(0, &["path", "h1", "h2", "--port", "5201", "--source-port", port]);
         assert!(said.contains("h1-s1:1") && !said.contains("h1-s1:2"), "{said}");
     }
+    // A switch knows a bond by its first port, whichever of its links carry.
+    desk.expect(0, &["link", "up", "h1-s1:2"]);
+    desk.expect(0, &["link", "down", "h1-s1:1"]);
+    let (said, _) = desk.expect(0, &["trace", "s1", "in_port=h1,tcp,nw_dst=h2,tp_dst=80,tp_src=4000"]);
+    assert!(said.ends_with("h2 gets it\n") && !said.contains("lost"), "{said}");
     let (changed, _) = desk.expect(0, &["link", "set", "h1-s1 2", "delay=1ms"]);
     assert!(changed.contains("h1-s1:2"), "{changed}");
 }

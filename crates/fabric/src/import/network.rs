@@ -59,15 +59,23 @@ impl Node {
         self.keys.iter().any(|(other, _)| *other == key)
     }
 
-    /// Takes that one of its routes away which stands at this place of the file that was made.
-    fn take_route(&mut self, text: &str, offset: usize) -> Option<String> {
-        let at = self.keys.iter().position(|(key, _)| *key == "routes")?;
+    /// Takes what stands at this place of the file that was made, if it can go alone: that one of its routes, or one of [`ALONE`]. In the words of a note.
+    fn take(&mut self, text: &str, offset: usize) -> Option<String> {
         let before = text.get(..offset)?.rsplit('\n').next()?;
         let line = text.get(offset - before.len()..)?.lines().next()?;
-        let all = self.keys[at].1.clone();
-        let list = line.find(&all)?;
-        let routes: Vec<&str> = all.trim_matches(['[', ']']).split(", ").collect();
-        let mut begin = list + 1;
+        let is_it = |(key, value): &(&str, String)| {
+            let begin = line.find(&format!("{key}: {value}"));
+            begin.is_some_and(|begin| (begin..begin + key.len() + ": ".len() + value.len()).contains(&before.len()))
+        };
+        let at = self.keys.iter().position(is_it)?;
+        let (key, all) = self.keys[at].clone();
+        if ALONE.contains(&key) {
+            self.keys.remove(at);
+            return Some(format!("`{key}: {all}`"));
+        }
+        let routes = Some(&all).filter(|_| key == "routes")?;
+        let routes: Vec<&str> = routes.trim_matches(['[', ']']).split(", ").collect();
+        let mut begin = line.find(&all)? + 1;
         let wrong = routes.iter().position(|route| {
             let range = begin..begin + route.len();
             begin = range.end + ", ".len();
@@ -80,9 +88,12 @@ impl Node {
         } else {
             self.keys[at].1 = format!("[{}]", rest.join(", "));
         }
-        Some(routes[wrong].trim_matches('"').to_owned())
+        Some(format!("the route `{}`", routes[wrong].trim_matches('"')))
     }
 }
+
+/// Keys of a host of which the others do not depend.
+const ALONE: [&str; 3] = ["files", "programs", "sysctls"];
 
 /// A link, as the file has it.
 #[derive(Clone, Debug, Default)]
@@ -218,8 +229,8 @@ impl Network {
                 return self.nodes.iter_mut().for_each(|node| node.keys.clear());
             }
             for (number, offset, why) in wrong {
-                if let Some(route) = self.nodes[number].take_route(&made.text, offset) {
-                    self.note(None, format!("of `{}`, the route `{route}`: {why}", names[number]));
+                if let Some(taken) = self.nodes[number].take(&made.text, offset) {
+                    self.note(None, format!("of `{}`, {taken}: {why}", names[number]));
                     continue;
                 }
                 if let Some(at) = self.nodes[number].keys.iter().position(|(key, _)| *key == "interfaces")

@@ -349,10 +349,14 @@ impl Known {
     }
 }
 
-/// The port that the packet comes in by: that which is named, or that which leads to the host that sends it.
+/// The port that the packet comes in by: that which is named, or that which leads to the host that sends it. Of a bond, which is known by its first port, one whose link carries.
 fn in_port(network: &Network, switch: NodeId, (fields, known): (&Match, &Known)) -> PortId {
+    let topology = &network.fabric.topology;
     let towards = |from| network.routes().next_hops(switch, from).first().copied();
-    fields.in_port().or_else(|| known.from.and_then(towards)).unwrap_or(PortId(0))
+    let port = fields.in_port().or_else(|| known.from.and_then(towards)).unwrap_or(PortId(0));
+    let Some(bond) = topology.bond_at(switch, port) else { return port };
+    let carries = |port: &&PortId| network.carries(topology.nodes[switch].ports[**port].0);
+    topology.bonds[bond].ports.iter().find(carries).copied().unwrap_or(port)
 }
 
 /// Why the packet does not come to the switch, if a host sends it to another one and it is lost before.

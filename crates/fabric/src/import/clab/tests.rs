@@ -1,11 +1,12 @@
-use crate::import::import;
+use crate::import::import_with;
 use crate::parse;
 use crate::source::Source;
 
 /// The file that is made of nodes and links, without its head, and what is said.
 fn imported(nodes: &str, links: &str, more: &str) -> (String, String) {
     let text = format!("{more}topology:\n  nodes:\n{nodes}  links:\n{links}");
-    let made = import(&Source { name: "x.clab.yml".to_owned(), text }).unwrap();
+    let source = Source { name: "x.clab.yml".to_owned(), text };
+    let made = import_with(&source, None, &|path| (path == "hosts").then(String::new)).unwrap();
     let file = Source { name: "made".to_owned(), text: made.text.clone() };
     parse(&file).unwrap_or_else(|error| panic!("{}\n{error:?}", made.text));
     let notes: Vec<String> = made.notes.iter().map(|note| format!("{}: {}", note.kind.words(), note.message)).collect();
@@ -84,4 +85,14 @@ fn each_key_that_is_left_out_is_named() {
         assert!(notes.contains(expected), "{expected}\n{notes}");
     }
     assert!(!notes.contains("operating systems"), "{notes}");
+}
+
+/// One file that a host cannot have cost it its addresses, too.
+#[test]
+fn files_that_do_not_fit_cost_nothing_else() {
+    let nodes = "    a: { kind: linux, binds: [hosts:/etc/hosts] }\n    b: { kind: linux }\n";
+    let links = "    - { type: veth, endpoints: [{ node: a, interface: eth1, ipv4: 10.0.1.1/24 }, { node: b, interface: eth1 }] }\n";
+    let (made, notes) = imported(nodes, links, "");
+    assert!(made.contains("a: { kind: host, ipv4: \"10.0.1.1/24\" }"), "{made}\n{notes}");
+    assert!(notes.contains("left out: of `a`, `files: "), "{notes}");
 }

@@ -33,8 +33,8 @@ pub fn watch(access: &Access, at: &LocationArgs, from: Option<u64>, format: Form
     }
 }
 
-/// So long nothing may come before somebody is asked whether there is a cluster.
-const SILENCE: Duration = Duration::from_secs(5);
+/// So long nothing may come before somebody is asked whether there is a cluster, and so long the answer may take.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// What changes, for whoever waits for it and would wait for nothing if the cluster were away.
 pub struct Changes<'a> {
@@ -68,7 +68,13 @@ impl<'a> Changes<'a> {
     /// Says whether there is somebody who could have something to say, if that is otherwise than before.
     fn look(&mut self) {
         let body = RequestBody::Get { at: self.at.clone(), consistency: Consistency::Linearizable };
-        let error = self.access.try_ask(body).err().filter(|error| error.request().is_some_and(Refused::is_transient));
+        let timeout = SILENCE.min(self.access.timeout);
+        let error = self
+            .access
+            .client
+            .request(body, timeout)
+            .err()
+            .filter(|error| error.request().is_some_and(Refused::is_transient));
         match error {
             Some(error) if !self.is_away => {
                 eprintln!("note: {}; it goes on when the cluster is there again", self.access.explain(error));
