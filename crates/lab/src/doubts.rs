@@ -23,7 +23,7 @@ use cases::{is_meant, of_case};
 
 pub use doubt::Doubt;
 
-use crate::live::whole_seconds;
+use crate::live_times::{is_whole_seconds, whole_seconds};
 
 /// Of how many cases of an experiment the links are looked at.
 const CASES_MAX: usize = 200;
@@ -133,13 +133,9 @@ pub fn crowded_buffers(fabric: &Fabric) -> Option<Doubt> {
 
 /// Live TCP is measured for whole seconds.
 fn rounded(experiment: &Experiment) -> Option<Doubt> {
-    let is_stream = |case: &Case| {
-        let traffic = case.work.traffic()?;
-        Some(traffic.transport.kind != TransportKind::Udp && traffic.transfers.is_none() && traffic.requests.is_none())
-    };
     let seconds = whole_seconds(experiment.duration);
     let is_whole = Span::from_secs(seconds) == experiment.duration;
-    (!is_whole && experiment.cases().iter().any(|case| is_stream(case) == Some(true))).then(|| Doubt {
+    (!is_whole && experiment.cases().iter().any(is_whole_seconds)).then(|| Doubt {
         place: vec!["experiments".to_owned(), experiment.name.clone()],
         message: format!(
             "live runs measure TCP for {seconds} s, not {}: iperf3 takes whole seconds only",

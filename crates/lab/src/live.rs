@@ -16,4 +16,3 @@ pub(crate) mod tuning;
 mod window;
 
 pub(crate) use self::runs::{IPERF3, LiveRuns, look_for_programs, program_of};
-pub(crate) use crate::live_times::whole_seconds;

@@ -32,10 +32,16 @@ pub(crate) struct LiveTimes {
     pub start_late: bool,
 }
 
-/// Those of a case of TCP's flows that stay, if they are others than the file asks for. `flows`: how many there are.
+/// Whether a case is one of TCP's flows that stay, which iperf3 measures.
+pub(crate) fn is_whole_seconds(case: &Case) -> bool {
+    case.work.traffic().is_some_and(|traffic| {
+        traffic.transport.kind != TransportKind::Udp && traffic.transfers.is_none() && traffic.requests.is_none()
+    })
+}
+
+/// Those of such a case, if they are others than the file asks for. `flows`: how many there are.
 pub(crate) fn live_times(experiment: &Experiment, case: &Case, flows: usize) -> Option<LiveTimes> {
-    let traffic = case.work.traffic()?;
-    if traffic.transport.kind == TransportKind::Udp || traffic.transfers.is_some() || traffic.requests.is_some() {
+    if !is_whole_seconds(case) {
         return None;
     }
     let asked = (experiment.warm_up, experiment.duration);

@@ -59,38 +59,44 @@ impl Node {
         self.keys.iter().any(|(other, _)| *other == key)
     }
 
-    /// Takes what stands at this place of the file that was made, if it can go alone: that one of its routes, or one of [`ALONE`]. In the words of a note.
-    fn take(&mut self, text: &str, offset: usize) -> Option<String> {
-        let before = text.get(..offset)?.rsplit('\n').next()?;
-        let line = text.get(offset - before.len()..)?.lines().next()?;
-        let is_it = |(key, value): &(&str, String)| {
-            let begin = line.find(&format!("{key}: {value}"));
-            begin.is_some_and(|begin| (begin..begin + key.len() + ": ".len() + value.len()).contains(&before.len()))
-        };
-        let at = self.keys.iter().position(is_it)?;
-        let (key, all) = self.keys[at].clone();
-        if ALONE.contains(&key) {
-            self.keys.remove(at);
-            return Some(format!("`{key}: {all}`"));
+    /// Takes away what stands at these places of its line and can go alone, routes and [`ALONE`]: each in the words of a note, with what was wrong there.
+    fn take(&mut self, line: &str, wrong: &[(usize, String)]) -> Vec<(String, String)> {
+        let mut taken = Vec::new();
+        for at in (0..self.keys.len()).rev() {
+            let (key, all) = self.keys[at].clone();
+            let Some(begin) = line.find(&format!("{key}: {all}")).map(|begin| begin + key.len() + ": ".len()) else {
+                continue;
+            };
+            let why = |from: usize, len: usize| {
+                let (_, why) = wrong.iter().find(|(at, _)| (from..from + len).contains(at))?;
+                Some(why.clone())
+            };
+            let Some(first) = why(begin, all.len()) else { continue };
+            if ALONE.contains(&key) {
+                self.keys.remove(at);
+                taken.push((format!("`{key}: {all}`"), first));
+            } else if key == "routes" {
+                let (mut rest, mut from) = (Vec::new(), begin + 1);
+                for route in all.trim_matches(['[', ']']).split(", ") {
+                    match why(from, route.len()) {
+                        Some(why) => taken.push((format!("the route `{}`", route.trim_matches('"')), why)),
+                        None => rest.push(route),
+                    }
+                    from += route.len() + ", ".len();
+                }
+                if rest.is_empty() {
+                    self.keys.remove(at);
+                } else {
+                    self.keys[at].1 = format!("[{}]", rest.join(", "));
+                }
+            }
         }
-        let routes = Some(&all).filter(|_| key == "routes")?;
-        let routes: Vec<&str> = routes.trim_matches(['[', ']']).split(", ").collect();
-        let mut begin = line.find(&all)? + 1;
-        let wrong = routes.iter().position(|route| {
-            let range = begin..begin + route.len();
-            begin = range.end + ", ".len();
-            range.contains(&before.len())
-        })?;
-        let rest: Vec<&str> =
-            routes.iter().enumerate().filter(|(at, _)| *at != wrong).map(|(_, route)| *route).collect();
-        if rest.is_empty() {
-            self.keys.remove(at);
-        } else {
-            self.keys[at].1 = format!("[{}]", rest.join(", "));
-        }
-        Some(format!("the route `{}`", routes[wrong].trim_matches('"')))
+        taken
     }
 }
+
+/// So often keys of a host are taken one by one, and then all of them: each time the whole file is read.
+const TAKEN_MAX: usize = 8;
 
 /// Keys of a host of which the others do not depend.
 const ALONE: [&str; 3] = ["files", "programs", "sysctls"];
@@ -211,16 +217,19 @@ impl Network {
 
     /// Hosts of which something can't be so in a fabric file go without their keys, and that is said.
     fn leave_out_what_does_not_fit(&mut self, source: &Source, names: &[String]) {
-        // Each time, some nodes lose their keys, unless it is about something else.
+        let mut times = BTreeMap::new();
+        // Each time, some nodes lose keys, unless it is about something else.
         while self.nodes.iter().any(|node| !node.keys.is_empty()) {
             // It is a fabric file, whatever the other one is called.
             let made = Source { name: format!("{}.fabric.yaml", source.stem()), text: self.text(source, names) };
             let Err(error) = parse(&made) else { return };
-            let mut wrong = Vec::new();
+            let mut wrong: BTreeMap<usize, Vec<(usize, String)>> = BTreeMap::new();
             for problem in error.problems() {
                 let number = problem.line.checked_sub(FIRST_NODE_LINE).filter(|number| *number < self.nodes.len());
                 if let Some(number) = number.filter(|number| !self.nodes[*number].keys.is_empty()) {
-                    wrong.push((number, problem.span.offset(), problem.message.clone()));
+                    let before = made.text.get(..problem.span.offset()).unwrap_or_default();
+                    let at = before.len() - before.rfind('\n').map_or(0, |end| end + 1);
+                    wrong.entry(number).or_default().push((at, problem.message.clone()));
                 }
             }
             if wrong.is_empty() {
@@ -228,28 +237,37 @@ impl Network {
                 self.note(None, format!("addresses, programs and sysctls of hosts, which do not fit: {why}"));
                 return self.nodes.iter_mut().for_each(|node| node.keys.clear());
             }
-            for (number, offset, why) in wrong {
-                if let Some(taken) = self.nodes[number].take(&made.text, offset) {
-                    self.note(None, format!("of `{}`, {taken}: {why}", names[number]));
-                    continue;
+            let lines: Vec<&str> = made.text.lines().skip(FIRST_NODE_LINE - 1).collect();
+            for (number, wrong) in wrong {
+                let times = times.entry(number).or_insert(0);
+                *times += 1;
+                let name = &names[number];
+                let taken =
+                    if *times > TAKEN_MAX { Vec::new() } else { self.nodes[number].take(lines[number], &wrong) };
+                if taken.is_empty() {
+                    self.drop_keys(number, name, &wrong[0].1);
                 }
-                if let Some(at) = self.nodes[number].keys.iter().position(|(key, _)| *key == "interfaces")
-                    && !self.nodes[number].without_interfaces.is_empty()
-                {
-                    let instead = std::mem::take(&mut self.nodes[number].without_interfaces);
-                    let was: Vec<_> = self.nodes[number].keys.splice(at..=at, instead).collect();
-                    let was = was.into_iter().map(|(_, interfaces)| interfaces).collect::<String>();
-                    let instead = "it has the address of the first one, by all its links";
-                    self.note(None, format!("of `{}`, `interfaces: {was}` ({instead}): {why}", names[number]));
-                    continue;
-                }
-                let keys = std::mem::take(&mut self.nodes[number].keys);
-                if !keys.is_empty() {
-                    let keys: Vec<String> = keys.iter().map(|(key, value)| format!("`{key}: {value}`")).collect();
-                    self.note(None, format!("of `{}`, {}: {why}", names[number], keys.join(", ")));
+                for (what, why) in taken {
+                    self.note(None, format!("of `{name}`, {what}: {why}"));
                 }
             }
         }
+    }
+
+    /// A host loses its interfaces, or all that it has if it has no other ones.
+    fn drop_keys(&mut self, number: usize, name: &str, why: &str) {
+        if let Some(at) = self.nodes[number].keys.iter().position(|(key, _)| *key == "interfaces")
+            && !self.nodes[number].without_interfaces.is_empty()
+        {
+            let instead = std::mem::take(&mut self.nodes[number].without_interfaces);
+            let was: Vec<_> = self.nodes[number].keys.splice(at..=at, instead).collect();
+            let was = was.into_iter().map(|(_, interfaces)| interfaces).collect::<String>();
+            let instead = "it has the address of the first one, by all its links";
+            return self.note(None, format!("of `{name}`, `interfaces: {was}` ({instead}): {why}"));
+        }
+        let keys = std::mem::take(&mut self.nodes[number].keys);
+        let keys: Vec<String> = keys.iter().map(|(key, value)| format!("`{key}: {value}`")).collect();
+        self.note(None, format!("of `{name}`, {}: {why}", keys.join(", ")));
     }
 
     /// The text of the fabric file, in which nodes have these names.

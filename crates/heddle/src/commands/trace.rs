@@ -208,10 +208,11 @@ impl Known {
         // Whoever names a MAC address says himself who is to get it.
         if let (None, Some(ip)) = sent_to {
             known.route((network, routing), switch, (fields, ip));
+            let sender = known.sender(topology, switch, fields);
             if known.to.is_none() && known.unsent.is_none() {
-                known.translate((network, routing), switch, (fields, ip))?;
+                known.translate((network, routing), (sender, ip))?;
             } else if known.to.is_some() && known.routed.is_none() && known.unsent.is_none() {
-                known.translate_source((network, routing), switch, (fields, ip))?;
+                known.translate_source((network, routing), (sender, ip))?;
             }
         }
         let mac = |host: Option<NodeId>| host.and_then(|host| topology.address(host)).map(|address| address.mac);
@@ -240,11 +241,8 @@ impl Known {
     fn translate(
         &mut self,
         (network, routing): (&Network, &Routing<'_>),
-        switch: NodeId,
-        (fields, to): (&Match, IpAddr),
+        (sender, to): (Option<NodeId>, IpAddr),
     ) -> Result<(), Report> {
-        let topology = &network.fabric.topology;
-        let sender = self.sender(topology, switch, fields);
         match translated((network, routing), (sender, to), &self.key)? {
             Some(Outcome::To(host, key, written)) => {
                 (self.to, self.key, self.translated) = (Some(host), key, Some(written));
@@ -259,11 +257,8 @@ impl Known {
     fn translate_source(
         &mut self,
         (network, routing): (&Network, &Routing<'_>),
-        switch: NodeId,
-        (fields, to): (&Match, IpAddr),
+        (sender, to): (Option<NodeId>, IpAddr),
     ) -> Result<(), Report> {
-        let topology = &network.fabric.topology;
-        let sender = self.sender(topology, switch, fields);
         let is_ip = matches!(self.key.ethertype, ethertype::IPV4 | ethertype::IPV6);
         let Some(sender) = sender.filter(|_| is_ip) else { return Ok(()) };
         if let Some((key, written)) = with_other_source((network, routing), (sender, to), &self.key)? {

@@ -65,13 +65,13 @@ pub(super) fn keys_of(data: &mut Attributes, line: Option<usize>, network: &mut 
 
 fn rate(data: &mut Attributes, line: Option<usize>, network: &mut Network) -> Option<String> {
     let raw = data.get("linkspeedraw").and_then(|text| text.parse::<f64>().ok()).filter(|bps| *bps >= 1.0);
-    if let Some(bps) = raw {
+    if let Some(raw) = raw.map(in_words).filter(|text| is_rate(text)) {
         // The others say the same of it.
         for key in ["linkspeedraw", "linkspeed", "linkspeedunits"] {
             data.take(key);
         }
         take_label(data);
-        return Some(in_words(bps));
+        return Some(raw);
     }
     if data.has_any(&["linkspeed"]) && data.has_any(&["linkspeedunits"]) {
         let speed = data.take("linkspeed").zip(data.take("linkspeedunits"));

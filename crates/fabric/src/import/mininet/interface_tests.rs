@@ -72,7 +72,11 @@ fn a_route_that_leads_nowhere_costs_nothing_else() {
     let (made, notes) = imported(&text(wrong));
     assert_eq!(of(&made, "r:"), format!("r: {{ kind: host, {interfaces} }}"));
     assert!(notes.contains("of `r`, the route `10.9.0.0/16 via 203.0.113.7`: 203.0.113.7 is in no subnet"), "{notes}");
-    let (made, _) = imported(&text(&format!("{wrong}r.cmd('ip route add 10.8.0.0/16 via 10.2.0.2')\n")));
+    // Nor do two of them.
+    let wrong = format!("{wrong}r.cmd('ip route add 10.7.0.0/16 via 203.0.113.8')\n");
+    let (made, notes) = imported(&text(&format!("{wrong}r.cmd('ip route add 10.8.0.0/16 via 10.2.0.2')\n")));
+    assert!(of(&made, "r:").contains(interfaces), "{made:?}");
+    assert!(notes.contains("the route `10.7.0.0/16 via 203.0.113.8`"), "{notes}");
     assert!(of(&made, "r:").ends_with("routes: [\"10.8.0.0/16 via 10.2.0.2\"] }"), "{made:?}");
 }
 
