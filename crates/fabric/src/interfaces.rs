@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use schemars::JsonSchema;
-use topology::{HostAddress, NodeId, TiVec, Topology};
+use topology::{HostAddress, NodeId, NodeKind, TiVec, Topology};
 
 use crate::addresses::{Mac, Subnet, WithPrefix};
 use crate::document::{File, NodeLong, NodeText, NodeWord};
 use crate::error::Problems;
-use crate::graph::{Graph, address};
+use crate::graph::{Graph, IPV4, address};
 use crate::host_addresses::{USE_OTHER, WrittenAddress, override_hosts, unusable};
 use crate::host_routes::first_of;
 use crate::host_setup::addresses_of;
@@ -31,7 +31,7 @@ use crate::tree::Node;
 use crate::{HostRoute, HostSetup, InterfaceAddress};
 
 section! {
-    /// A link of a host as an interface of its own. What is not given follows from its position.
+    /// A link of a host as an interface of its own. What is not given follows from its position. Without an IPv4 address, where `10.0.0.0/8` is used beyond other links and by nobody on this one, it is in no subnet.
     InterfaceText {
         /// MAC address.
         "mac" => mac: Option<At<Mac>>,
@@ -191,6 +191,44 @@ pub(crate) fn split(file: &File, graph: &mut Graph, problems: &mut Problems<'_>)
         }
     }
     override_hosts(graph, &all, problems);
+    let said: BTreeSet<String> =
+        all.into_iter().filter(|(_, text)| text.ipv4.is_some()).map(|(name, _)| name.value.0).collect();
+    keep_apart(file, &mut graph.topology, &said);
+}
+
+/// Takes interfaces of which no IPv4 address is said out of the network of all, where that is used in other parts and by nobody of theirs: they are in no subnet.
+fn keep_apart(file: &File, topology: &mut Topology, said: &BTreeSet<String>) {
+    let unsaid: BTreeSet<NodeId> = written(file)
+        .filter_map(|(name, ..)| topology.node(&name.value.0))
+        .flat_map(|host| topology.interfaces_of(host))
+        .filter(|interface| !said.contains(&topology.nodes[*interface].name))
+        .collect();
+    if unsaid.is_empty() {
+        return;
+    }
+    let parts = parts(topology);
+    let (mut using, mut of_all) = (BTreeSet::new(), BTreeSet::new());
+    for (host, _) in topology.addressed_hosts() {
+        let Some(HostAddress { ipv4, ipv4_prefix, .. }) = topology.address(host) else { continue };
+        let whole = InterfaceAddress { address: IPV4.0.into(), prefix: IPV4.1 };
+        if whole.has((*ipv4).into()) {
+            using.insert(parts[host]);
+        }
+        if !unsaid.contains(&host) && whole.has((*ipv4).into()) && *ipv4_prefix == IPV4.1 {
+            of_all.insert(parts[host]);
+        }
+    }
+    for interface in unsaid {
+        let own = parts[interface];
+        if of_all.contains(&own) || using.iter().all(|other| *other == own) {
+            continue;
+        }
+        if let NodeKind::Host(address) = &mut topology.nodes[interface].kind {
+            let [.., x, y] = address.ipv4.octets();
+            (address.ipv4, address.ipv4_prefix) = (Ipv4Addr::new(169, 254, x, y), 32);
+            address.ipv6_prefix = 128;
+        }
+    }
 }
 
 /// Adds what is said of interfaces to what hosts have: further addresses, and whether the kernel forwards.
@@ -330,11 +368,8 @@ fn check_further(file: &File, topology: &Topology, problems: &mut Problems<'_>) 
     }
 }
 
-/// Notes subnets that reach over parts of the network which only routers join: their hosts take each other for neighbours, and nothing gets there.
-fn check_parts(file: &File, topology: &Topology, problems: &mut Problems<'_>) {
-    if topology.interfaces.is_empty() {
-        return;
-    }
+/// The part of the network that each node is in: parts are joined by routers only.
+fn parts(topology: &Topology) -> TiVec<NodeId, Option<usize>> {
     let mut parts: TiVec<NodeId, Option<usize>> = vec![None; topology.nodes.len()].into();
     for (host, _) in topology.addressed_hosts() {
         if parts[host].is_none() {
@@ -343,6 +378,15 @@ fn check_parts(file: &File, topology: &Topology, problems: &mut Problems<'_>) {
             parts.iter_mut().zip(reached).filter(|(_, reached)| *reached).for_each(|(known, _)| *known = part);
         }
     }
+    parts
+}
+
+/// Notes subnets that reach over parts of the network which only routers join: their hosts take each other for neighbours, and nothing gets there.
+fn check_parts(file: &File, topology: &Topology, problems: &mut Problems<'_>) {
+    if topology.interfaces.is_empty() {
+        return;
+    }
+    let parts = parts(topology);
     // Subnets lie in each other, or have nothing in common: those that the next one lies in are on the stack.
     let mut blocks: Vec<(u32, u8, NodeId)> = Vec::new();
     for (host, _) in topology.addressed_hosts() {

@@ -1,6 +1,7 @@
 //! Hosts in several subnets, as the file has them.
 
 use fabric::{Fabric, Source, parse};
+use topology::HostAddress;
 
 use crate::network::said;
 
@@ -77,6 +78,39 @@ fn hosts_of_a_topology_have_subnets_and_routes_too() {
     assert_eq!(address("h1").ipv6.segments()[..4], fabric.topology.address(0.into()).unwrap().ipv6.segments()[..4]);
     assert_eq!(fabric.setups["h2"].routes.len(), 2);
     assert!(!fabric.topology.share_subnet(0.into(), 2.into()) && fabric.topology.share_subnet(0.into(), 1.into()));
+}
+
+/// It was in 10.0.0.0/8, as hosts beyond other links were, and the file was refused.
+#[test]
+fn an_interface_without_an_address_is_in_no_subnet_that_others_use() {
+    let of = |h3: &str, third: &str| {
+        read(&format!(
+            "nodes:\n  h1: {{ kind: host, ipv4: 10.0.1.1/24 }}\n  h2: {{ kind: host, ipv4: 10.0.2.1/24 }}\n  h3: {{ kind: host{h3} }}\n  \
+             r1: {{ kind: host, forward: true, interfaces: {{ h1: {{ ipv4: 10.0.1.254/24 }}, h2: {{ ipv4: 10.0.2.254/24 }}{third} }} }}\n\
+             links:\n  - between: [r1, h1]\n  - between: [r1, h2]\n  - between: [r1, h3]\n"
+        ))
+    };
+    let shown = |fabric: &Fabric, name: &str| {
+        let HostAddress { ipv4, ipv4_prefix, ipv6_prefix, .. } =
+            fabric.topology.address(fabric.topology.node(name).unwrap()).unwrap();
+        format!("{ipv4}/{ipv4_prefix} /{ipv6_prefix}")
+    };
+    for third in ["", ", h3: {}"] {
+        let fabric = of(", ipv4: 192.168.7.1/24", third);
+        assert_eq!(shown(&fabric, "r1.eth2"), "169.254.0.6/32 /128", "{third}");
+    }
+    // With hosts that have such addresses it is one of them.
+    let fabric = read(
+        "nodes:\n  h1: { kind: host, ipv4: 192.168.1.1/24 }\n  h2: host\n  r1: { kind: host, interfaces: { h1: { ipv4: 192.168.1.2/24 } } }\n\
+         links:\n  - between: [r1, h1]\n  - between: [r1, h2]\n",
+    );
+    assert_eq!(shown(&fabric, "r1.eth1"), "10.0.0.4/8 /64");
+    // Two that nobody else is beside are in no subnet either: they had one in common.
+    let fabric = read(
+        "nodes:\n  h1: { kind: host, ipv4: 192.168.1.1/24 }\n  h2: { kind: host, ipv4: 192.168.2.1/24 }\n  r1: { kind: host, interfaces: { 0: {} } }\n\
+         links:\n  - between: [r1, h1]\n  - between: [r1, h2]\n",
+    );
+    assert_eq!(["r1", "r1.eth1"].map(|name| shown(&fabric, name)), ["169.254.0.3/32 /128", "169.254.0.4/32 /128"]);
 }
 
 #[test]

@@ -131,17 +131,18 @@ pub fn crowded_buffers(fabric: &Fabric) -> Option<Doubt> {
     })
 }
 
-/// Live TCP is measured for whole seconds.
+/// Live TCP warms up and is measured for whole seconds.
 fn rounded(experiment: &Experiment) -> Option<Doubt> {
-    let seconds = whole_seconds(experiment.duration);
-    let is_whole = Span::from_secs(seconds) == experiment.duration;
-    (!is_whole && experiment.cases().iter().any(is_whole_seconds)).then(|| Doubt {
+    let is_whole = |asked: Span| Span::from_secs(whole_seconds(asked)) == asked;
+    let (warm_up, measured) = (experiment.warm_up, experiment.duration);
+    let said = |word: &str, asked: Span| {
+        (!is_whole(asked)).then(|| format!("{word} for {} s, not {asked}", whole_seconds(asked)))
+    };
+    let said: Vec<String> = [said("warm up", warm_up), said("measure", measured)].into_iter().flatten().collect();
+    (!said.is_empty() && experiment.cases().iter().any(is_whole_seconds)).then(|| Doubt {
         place: vec!["experiments".to_owned(), experiment.name.clone()],
-        message: format!(
-            "live runs measure TCP for {seconds} s, not {}: iperf3 takes whole seconds only",
-            experiment.duration
-        ),
-        hint: "write whole seconds, so that live and simulated runs measure as long",
+        message: format!("live runs of TCP {}: iperf3 takes whole seconds only", said.join(", and ")),
+        hint: "write whole seconds, so that live and simulated runs take as long",
     })
 }
 

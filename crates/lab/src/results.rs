@@ -13,6 +13,7 @@ mod words;
 use std::collections::BTreeMap;
 
 use fabric::{Case, DriverKind, Experiment, Fabric, Metric, Work};
+use machine::Span;
 use topology::{LinkId, NodeKind, Side, Topology};
 
 pub use self::bonds::BondResult;
@@ -181,14 +182,16 @@ fn experiment_result(
             labels,
         })
         .collect();
+    let live = live_seconds(experiment, records, drivers);
     ExperimentResult {
         name: experiment.name.clone(),
         title: experiment.title.clone(),
         traffic: words::of(experiment),
         asks,
         seconds: experiment.duration.as_secs_f64(),
-        live_seconds: live_seconds(experiment, drivers),
+        live_seconds: live.map(|(_, measured)| measured).filter(is_otherwise(experiment.duration)),
         warm_up_seconds: experiment.warm_up.as_secs_f64(),
+        live_warm_up_seconds: live.map(|(warm_up, _)| warm_up).filter(is_otherwise(experiment.warm_up)),
         repeat: experiment.repeat,
         precision: Precision::of(experiment),
         comparisons: comparisons(experiment, &cases, drivers, metrics[0], values),
@@ -205,11 +208,20 @@ fn experiment_result(
     }
 }
 
-/// How long live runs of TCP are measured, if otherwise than the experiment says.
-fn live_seconds(experiment: &Experiment, drivers: &[DriverKind]) -> Option<f64> {
-    let of_case = |case: &Case| live_times(experiment, case, 1).map(|times| times.measured as f64);
-    let seconds = experiment.cases().iter().find_map(of_case).filter(|_| drivers.contains(&DriverKind::Live))?;
-    (seconds.to_bits() != experiment.duration.as_secs_f64().to_bits()).then_some(seconds)
+/// How long live runs of TCP warm up, at most of all cases, and are measured, if otherwise than the experiment says.
+fn live_seconds(experiment: &Experiment, records: &[Record], drivers: &[DriverKind]) -> Option<(f64, f64)> {
+    let of_case = |(number, case): (usize, &Case)| {
+        let mut runs = records_of(records, &experiment.name, number, DriverKind::Live);
+        live_times(experiment, case, runs.next().map_or(1, |run| run.flows.len()))
+    };
+    let times = experiment.cases().iter().enumerate().filter_map(of_case).max_by_key(|times| times.warm_up);
+    let times = times.filter(|_| drivers.contains(&DriverKind::Live))?;
+    Some((times.warm_up as f64, times.measured as f64))
+}
+
+/// Whether so many seconds are others than what was asked for.
+fn is_otherwise(asked: Span) -> impl Fn(&f64) -> bool {
+    move |seconds| seconds.to_bits() != asked.as_secs_f64().to_bits()
 }
 
 /// What was measured in each repetition.

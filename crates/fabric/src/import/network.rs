@@ -369,10 +369,16 @@ impl Network {
         let forwards = |(at, node): &(usize, &Node)| node.is_host && neighbours[*at].len() > 1 && !node.has("forward");
         let who: BTreeSet<String> =
             self.nodes.iter().enumerate().filter(forwards).map(|(at, _)| names[at].clone()).collect();
-        if self.says_who_forwards && self.may_route() && !who.is_empty() {
-            let said = format!("hosts have `forward: true`, since the network falls apart without: {}", some_of(&who));
-            self.note_as(NoteKind::Converted, None, &said);
+        if who.is_empty() || !self.may_route() {
+            return;
         }
+        let why = if self.says_who_forwards {
+            "since the network falls apart without"
+        } else {
+            "as they have several links, and pass on what is for others"
+        };
+        let said = format!("hosts have `forward: true`, {why}: {}", some_of(&who));
+        self.note_as(NoteKind::Converted, None, &said);
     }
 
     /// A network of switches alone has nobody who sends.

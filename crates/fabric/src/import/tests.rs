@@ -215,7 +215,8 @@ fn what_is_taken_from_defaults_is_not_noted() {
         )
     };
     let (_, notes) = imported("x.clab.yml", &text(""));
-    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[1].starts_with("5: images: hosts have this machine's programs"), "{notes:?}");
     assert!(notes[0].starts_with("5: `ports` are not published") && notes[0].contains("uplink: nat"), "{notes:?}");
     let (_, notes) = imported("x.clab.yml", &text(", mtu: 9000, cpu: 1"));
     assert!(notes[0].starts_with("2: `cpu`, `mtu` of `defaults`: only the kind"), "{notes:?}");

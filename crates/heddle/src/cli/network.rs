@@ -93,7 +93,7 @@ pub struct Import {
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// The fabric file that is written [default: NAME.fabric.yaml]; `-` is standard output
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(short, long, alias = "out", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub write: Option<String>,
     /// Of a program of Mininet with several topologies: this one, by its name in `topos` or of its class [default: the first in `topos`]
     #[arg(long, value_name = "NAME")]

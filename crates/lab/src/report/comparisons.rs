@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::drivers::{CSV_HEADINGS, FIGURES, HEADINGS, MostApart, completion_times, line, not_compared, partings};
+use super::drivers::{CSV_HEADINGS, FIGURES, HEADINGS, MostApart, line, notes_of, partings};
 use super::table::block;
 use crate::grid::{Grid, for_terminal, quoted};
 use crate::results::{ComparedExperiment, ComparedMetric, DriverComparison};
@@ -63,7 +63,7 @@ impl<'a> Comparisons<'a> {
             let Some(comparison) = comparison else { continue };
             for experiment in &comparison.experiments {
                 add_cases(&mut grid, file, experiment);
-                for note in completion_times(experiment).into_iter().chain(not_compared(experiment)) {
+                for note in notes_of(experiment) {
                     let _ = writeln!(notes, "{file}: {}: {note}", experiment.name);
                 }
             }

@@ -50,7 +50,7 @@ impl DriverComparison<'_> {
                 }
                 text.push_str(&grid.render_within(&(FIGURES..HEADINGS.len()).collect::<Vec<_>>(), width));
             }
-            for note in completion_times(experiment).into_iter().chain(not_compared(experiment)) {
+            for note in notes_of(experiment) {
                 let _ = writeln!(text, "  {note}");
             }
             text.push('\n');
@@ -123,8 +123,23 @@ fn csv_summary(summary: Option<Summary>) -> String {
     format!("{n},{mean},{}", optional(interval))
 }
 
+/// What is said below an experiment's table: a line each.
+pub(super) fn notes_of(experiment: &ComparedExperiment) -> Vec<String> {
+    let result = experiment.result;
+    let times = result.live_times().filter(|_| !experiment.cases.is_empty()).map(|times| {
+        let simulated =
+            format!("simulated runs warm up for {} s and last {} s", result.warm_up_seconds, result.seconds);
+        [times.in_words(), simulated]
+    });
+    completion_times(experiment)
+        .into_iter()
+        .chain(times.into_iter().flatten())
+        .chain(not_compared(experiment))
+        .collect()
+}
+
 /// Where connections come and go: whether their times may be of one distribution. A line each case.
-pub(super) fn completion_times(experiment: &ComparedExperiment) -> Vec<String> {
+fn completion_times(experiment: &ComparedExperiment) -> Vec<String> {
     let line = |case: &ComparedCase| {
         let RankTest { a, b, a_larger, p } = case.completion_times?;
         let about = if case.labels.0.is_empty() { String::new() } else { format!("{}: ", case.labels) };
@@ -140,7 +155,7 @@ pub(super) fn completion_times(experiment: &ComparedExperiment) -> Vec<String> {
 }
 
 /// Which cases are not compared, and why.
-pub(super) fn not_compared(experiment: &ComparedExperiment) -> Vec<String> {
+fn not_compared(experiment: &ComparedExperiment) -> Vec<String> {
     if experiment.cases.is_empty() && experiment.left_out.is_empty() {
         return vec!["not compared: no case ran both live and simulated".to_owned()];
     }

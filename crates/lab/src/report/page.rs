@@ -152,10 +152,10 @@ impl Results {
     fn experiment(&self, number: usize, experiment: &ExperimentResult) -> String {
         let title = title_of(experiment);
         let runs = if experiment.repeat == 1 { "one run".to_owned() } else { experiment.runs_in_words() };
-        let warm_up = if experiment.warm_up_seconds > 0.0 {
-            format!(" after a warm-up of {} s", experiment.warm_up_seconds)
-        } else {
-            String::new()
+        let warm_up = match (experiment.warm_up_seconds, experiment.live_warm_up_seconds) {
+            (0.0, None) => String::new(),
+            (seconds, None) => format!(" after a warm-up of {seconds} s"),
+            (seconds, Some(live)) => format!(" after a warm-up of {seconds} s (live TCP: {live} s)"),
         };
         let asks = !experiment.asks.is_empty();
         let lasts = if asks { String::new() } else { format!(" of {}{warm_up}", experiment.seconds_in_words()) };

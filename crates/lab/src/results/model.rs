@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::bonds::BondResult;
 use crate::counted::counted;
 use crate::labels::Labels;
+use crate::live_times::LiveTimes;
 use crate::measure::environment::{Environment, SimulatorSpeed};
 use crate::measure::metric::metric_name;
 use crate::measure::precision::Precision;
@@ -122,6 +123,9 @@ pub struct ExperimentResult {
     pub live_seconds: Option<f64>,
     /// Time left out before it, seconds.
     pub warm_up_seconds: f64,
+    /// The same of live runs of TCP, where it is another one: of the case with most flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live_warm_up_seconds: Option<f64>,
     /// Runs of each case and driver; with `precision`: at most.
     pub repeat: u32,
     /// How well each mean was to be known.
@@ -368,6 +372,16 @@ impl ExperimentResult {
     pub(crate) fn seconds_in_words(&self) -> String {
         let live = self.live_seconds.map_or_else(String::new, |live| format!(" (live TCP: {live} s)"));
         format!("{} s{live}", self.seconds)
+    }
+
+    /// How long live runs of TCP take, where simulated ones take as long as the experiment says.
+    pub(crate) fn live_times(&self) -> Option<LiveTimes> {
+        let asked = self.warm_up_seconds.ceil() as u64;
+        (self.live_seconds.is_some() || self.live_warm_up_seconds.is_some()).then(|| {
+            let warm_up = self.live_warm_up_seconds.map_or(asked, |seconds| seconds as u64);
+            let measured = self.live_seconds.unwrap_or(self.seconds) as u64;
+            LiveTimes { warm_up, measured, start_late: warm_up > asked }
+        })
     }
 
     /// Cases whose means are not known as well as the file asks, after all the runs that it allows: a line each.

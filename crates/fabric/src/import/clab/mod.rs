@@ -98,6 +98,9 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             network.add_key(&entry.key, "image", text_of(&image));
             let what = "what an image starts by itself: the host's `programs:` start its routing daemons, as in `programs: { frr: /usr/lib/frr/docker-start }`";
             network.leave_out(what, line, &entry.key);
+        } else if is_host && image.is_some() && get(&entry.value, "image").is_none() {
+            // It is that of its group, its kind or all nodes.
+            network.leave_out(left_out("image"), line, &entry.key);
         }
         let mut own = links::devices(&entry.key, links);
         let has_own = own.iter().any(|own| !own.is_empty());

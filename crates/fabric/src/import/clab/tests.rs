@@ -96,3 +96,31 @@ fn files_that_do_not_fit_cost_nothing_else() {
     assert!(made.contains("a: { kind: host, ipv4: \"10.0.1.1/24\" }"), "{made}\n{notes}");
     assert!(notes.contains("left out: of `a`, `files: "), "{notes}");
 }
+
+/// An image that a node has by its kind went without a word, and so did that hosts pass on frames.
+#[test]
+fn images_of_kinds_and_hosts_that_forward_are_said() {
+    let nodes = "    a: { kind: linux }\n    b: { kind: linux, image: \"alpine\" }\n    c: { kind: linux }\n";
+    let links = "    - { endpoints: [\"a:eth1\", \"b:eth1\"] }\n    - { endpoints: [\"b:eth2\", \"c:eth1\"] }\n  kinds: { linux: { image: debian } }\n";
+    let (made, notes) = imported(nodes, links, "");
+    assert!(made.contains("b: { kind: host, forward: true }"), "{made}");
+    for expected in [
+        "left out: images: hosts have this machine's programs, unless one has an `image` (a, b, c; also in line",
+        "hosts have `forward: true`, as they have several links, and pass on what is for others: b",
+    ] {
+        assert!(notes.contains(expected), "{expected}\n{notes}");
+    }
+}
+
+/// It had an address of 10.0.0.0/8 in the file that is made, and lost all of its interfaces by that.
+#[test]
+fn an_interface_without_an_address_costs_a_router_nothing() {
+    let nodes = "    a: { kind: linux }\n    b: { kind: linux }\n    r: { kind: linux, image: frrouting/frr, exec: [ip addr add 10.0.1.254/24 dev eth1, ip addr add 10.0.2.254/24 dev eth2] }\n    c: { kind: linux, exec: [ip addr add 192.168.1.1/24 dev eth1] }\n";
+    let link = |to: &str, at: u8| format!("    - {{ endpoints: [\"{to}:eth1\", \"r:eth{at}\"] }}\n");
+    let nodes = nodes
+        .replace("a: { kind: linux }", "a: { kind: linux, exec: [ip addr add 10.0.1.1/24 dev eth1] }")
+        .replace("b: { kind: linux }", "b: { kind: linux, exec: [ip addr add 10.0.2.1/24 dev eth1] }");
+    let (made, notes) = imported(&nodes, &[link("a", 1), link("b", 2), link("c", 3)].concat(), "");
+    let interfaces = "interfaces: { 0: { ipv4: \"10.0.1.254/24\" }, 1: { ipv4: \"10.0.2.254/24\" }, 2: {} }";
+    assert!(made.contains(interfaces), "{made}\n{notes}");
+}

@@ -205,6 +205,21 @@ fn without_runs_of_both_drivers_there_is_nothing_to_compare() {
     assert!(matches!(error, Error::UnknownExperiment { .. }) && error.to_string().contains("it has a"), "{error}");
 }
 
+/// Live runs that warm up for longer were judged against simulated ones without a word.
+#[test]
+fn live_times_that_are_others_stand_below_the_table() {
+    let mut results = both(SEEN, SEEN);
+    let said = |results: &Results| results.compare_drivers(&[]).unwrap().table_within(140);
+    let experiment = &mut results.experiments[0];
+    (experiment.live_seconds, experiment.live_warm_up_seconds) = (None, None);
+    assert!(!said(&results).contains("iperf3"));
+    let experiment = &mut results.experiments[0];
+    (experiment.seconds, experiment.warm_up_seconds, experiment.live_warm_up_seconds) = (2.0, 0.2, Some(1.0));
+    let table = said(&results);
+    let expected = "  live TCP warms up for 1 s and is measured for 2 s: iperf3 takes whole seconds\n  simulated runs warm up for 0.2 s and last 2 s\n";
+    assert!(table.contains(expected), "{table}");
+}
+
 #[test]
 fn experiments_of_one_driver_are_named_and_not_compared() {
     let mut results = results(&["a", "b"], &BOTH, |run| {
