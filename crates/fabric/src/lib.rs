@@ -87,6 +87,7 @@ mod transfer_sizes;
 mod transfers;
 mod tree;
 mod units;
+mod unknown_keys;
 mod vary;
 mod vm;
 mod window;

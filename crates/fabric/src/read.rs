@@ -10,9 +10,10 @@ use topology::{DeviceName, NotADevice};
 
 use crate::error::Problems;
 use crate::escape::{escaped, is_shown};
-use crate::names::{did_you_mean, one_of};
+use crate::names::one_of;
 use crate::source::{At, Place};
 use crate::tree::{Entry, Node, Value};
+use crate::unknown_keys;
 
 /// A type that a value of the file can be read as. `None`: it can't, and that has been noted.
 pub(crate) trait Read: Sized {
@@ -74,7 +75,7 @@ impl<'a> Fields<'a> {
                 entry.key_place,
                 format!("there is no key `{}` here", shown(&entry.key)),
                 "unknown key",
-                problems.hint(|| unknown_key_hint(entry, known)),
+                problems.hint(|| unknown_keys::hint(entry, known)),
             );
         }
         Some(Self { section: node, entries })
@@ -106,51 +107,6 @@ pub(crate) fn value_of<'a>(entry: &'a Entry, problems: &mut Problems<'_>) -> Opt
         return None;
     }
     Some(&entry.value)
-}
-
-/// `{ pattern: staggered(0.5, 0.3) }` is two entries to YAML, since a comma ends a value in braces.
-fn unknown_key_hint(entry: &Entry, known: &[&str]) -> String {
-    if entry.key == "back" && known.contains(&"delay") {
-        "directions differ on single links, written one by one: `links: [{ between: [h1, s1], back: { rate: 1Mbit } }]`"
-            .to_owned()
-    } else if entry.key == "mtu" && known.contains(&"delay") {
-        "all links of a network have one MTU: `mtu:` stands at the top level of the file".to_owned()
-    } else if entry.key == "requests" && known.contains(&"traffic") {
-        "requests are traffic: `traffic: { requests: { to: SERVICE } }`".to_owned()
-    } else if let Some((node, of_link)) = one_node(&entry.key, known) {
-        format!("one link is named by both of its nodes: `links.{node}-NODE.{of_link}`")
-    } else if let Some(axis) = axis_of_section(&entry.key, known) {
-        format!("did you mean `{axis}`?")
-    } else if entry.key == "seed" && is_vary(known) {
-        "a seed is the file's, `seed: 7`, or of a run, `heddle run --seed 7`; each repeat of a case draws anew, and there are as many as `repeat:` says"
-            .to_owned()
-    } else if ["repeat", "for", "warm-up"].contains(&entry.key.as_str()) && is_vary(known) {
-        format!("`{}` is of the experiment, and the same for all of its cases: write it beside `vary:`", entry.key)
-    } else if entry.key.ends_with(')') {
-        "a value with a comma needs quotes between braces: \"staggered(0.5, 0.3)\"".to_owned()
-    } else if let Some(axis) = known.iter().rfind(|key| key.split_once('.').is_some_and(|(_, key)| key == entry.key)) {
-        format!("did you mean `{axis}`?")
-    } else {
-        did_you_mean(&entry.key, known)
-    }
-}
-
-/// The axis that is meant by the way to its key in the file: `traffic.pattern` is varied as `pattern`.
-fn axis_of_section<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
-    let within = ["traffic.", "cluster."].iter().find_map(|section| key.strip_prefix(section))?;
-    known.iter().copied().find(|axis| *axis == within)
-}
-
-/// Whether these are the keys of `vary:`, among which are those of several sections.
-fn is_vary(known: &[&str]) -> bool {
-    known.contains(&"spread") && known.contains(&"pattern")
-}
-
-/// The node and the key of an axis that names one node of a link, where two are wanted: `links.h1.delay`.
-fn one_node<'a>(key: &'a str, known: &[&str]) -> Option<(&'a str, &'a str)> {
-    let (node, of_link) = key.strip_prefix("links.")?.rsplit_once('.')?;
-    let is_axis = known.iter().any(|axis| axis.strip_prefix("links.") == Some(of_link));
-    (is_axis && !node.is_empty()).then_some((node, of_link))
 }
 
 /// Text of the file for a message: not longer than a name.

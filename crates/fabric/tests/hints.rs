@@ -55,6 +55,46 @@ fn a_link_as_other_tools_write_it_is_shown_as_it_is_here() {
 }
 
 #[test]
+fn keys_of_another_place_lead_there() {
+    let host = |key: &str| {
+        pair("links: [{ between: [h1, s1] }, { between: [h2, s1] }]\n").replacen(
+            "h1: host",
+            &format!("h1: {{ kind: host, {key} }}"),
+            1,
+        )
+    };
+    let experiment = |keys: &str| format!("{LEAF_SPINE}experiments: {{ a: {{ {keys} }} }}\n");
+    for (text, expected) in [
+        (host("vlan: 10"), "VLANs are of switches' ports: `switches: { s1: { ports: { h1: { tag: .. } } } }`"),
+        (host("gateway: 10.0.0.1"), "write `routes: [default via 10.0.1.254]`, with the router's address"),
+        (host("cmd: sleep 1"), "write `programs: { NAME: COMMAND }`: they start with the network"),
+        (host("bw: 10Mbit"), "`rate` is of links: `links: [{ between: [h1, s1], rate: .. }]`"),
+        (
+            format!("{LEAF_SPINE}bandwidth: 1Gbit\n"),
+            "`rate` is of links: `links: { rate: .. }` beside `topology`, `link-defaults: { rate: .. }` beside `nodes`",
+        ),
+        (format!("{LEAF_SPINE}repeat: 5\n"), "`repeat` is of an experiment: `experiments: { NAME: { repeat: .. } }`"),
+        (
+            format!("{LEAF_SPINE}switches: {{ leaf1: {{ trunk: [7] }} }}\n"),
+            "`trunks` is of a port: `ports: { h1: { trunks: .. } }`",
+        ),
+        (
+            experiment("traffic: { pattern: stride(1), warm_up: 1s }"),
+            "`warm-up` is of the experiment: write it beside `traffic:`",
+        ),
+        (experiment("pattern: stride(1)"), "`pattern` is of the traffic: `traffic: { pattern: .. }`"),
+        (
+            experiment("traffic: { pattern: stride(1) }, spread: ecmp"),
+            "`spread` is of the file, or varied: `vary: { spread: [..] }`",
+        ),
+        (experiment("traffic: { pattern: stride(1) }, duration: 1s"), "how long runs are measured is `for: 10s`"),
+    ] {
+        let (_, problems) = error(&text);
+        assert!(problems.iter().any(|problem| problem.hint == expected), "{expected}: {problems:?}");
+    }
+}
+
+#[test]
 fn addresses_by_other_names_are_known() {
     for (key, known) in [("ip", "ipv4"), ("address", "ipv4"), ("ip6", "ipv6"), ("hwaddr", "mac")] {
         let host = format!("h1: {{ kind: host, {key}: 10.0.0.1/8 }}");

@@ -101,6 +101,13 @@ const TAKEN_MAX: usize = 8;
 /// Keys of a host of which the others do not depend.
 const ALONE: [&str; 3] = ["files", "programs", "sysctls"];
 
+/// What is left out of nodes that may route.
+pub(super) fn routes_nothing(who: &str) -> String {
+    format!(
+        "{who} are switches, which forward frames along shortest paths and route nothing; between subnets, write a host that forwards, with an address for each link, as `r1: {{ kind: host, forward: true, interfaces: {{ h1: {{ ipv4: 10.0.1.254/24 }}, h2: {{ ipv4: 10.0.2.254/24 }} }} }}`"
+    )
+}
+
 /// A link, as the file has it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {

@@ -5,7 +5,7 @@ mod links;
 use std::collections::BTreeSet;
 
 use self::links::Device;
-use super::network::{Network, text_of};
+use super::network::{Network, routes_nothing, text_of};
 use super::{NoteKind, ReadFile, frr, line_of, refuse_fabric};
 use crate::addresses::Subnet;
 use crate::error::Problems;
@@ -84,7 +84,7 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
         let is_host = kind == "linux";
         let line = Some(line_of(&lines, entry.key_place));
         if !is_host && !FORWARDS.contains(&kind.as_str()) {
-            network.leave_out(NO_ROUTER, line, &entry.key);
+            network.leave_out(routes_nothing("the network operating system: nodes of its kind"), line, &entry.key);
         }
         if !network.add_node(&entry.key, &entry.key, is_host) {
             let said = format!("`{}` is there twice", shown(&entry.key));
@@ -156,9 +156,6 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
     links::read(links, &lines, &mut network, problems);
     Some(network)
 }
-
-/// What is said of nodes with a network operating system, which may route.
-const NO_ROUTER: &str = "the network operating system: nodes of its kind are switches, which forward frames along shortest paths and route nothing; between subnets, write a host that forwards, with an address for each link, as `r1: { kind: host, forward: true, interfaces: { h1: { ipv4: 10.0.1.254/24 }, h2: { ipv4: 10.0.2.254/24 } } }`";
 
 /// What is said of `exec`.
 const SET_UP: &str =

@@ -10,7 +10,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use self::attributes::{Attributes, Unused};
 use super::directions::{self, Keys};
-use super::network::{Network, text_of};
+use super::network::{Network, routes_nothing, text_of};
 use super::{NoteKind, line_of};
 use crate::addresses::Mac;
 use crate::error::Problems;
@@ -200,6 +200,7 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
     let mut of_graph = data(graph);
     network.name = of_graph.take("network").or_else(|| graph.attribute("id").map(str::to_owned));
     unused.add("the graph", line(graph), of_graph);
+    let neighbours = neighbours(graph);
     for node in graph.descendants().filter(|node| node.tag_name().name() == "node") {
         let Some(id) = node.attribute("id") else {
             network.note(line(node), "a node without an id");
@@ -208,15 +209,23 @@ pub(super) fn read(source: &Source, problems: &mut Problems<'_>) -> Option<Netwo
         let mut of_node = data(node);
         let name = of_node.take_first(&NAMES).unwrap_or_else(|| id.to_owned());
         let kind = of_node.take_first(&["type", "kind", "role"]);
-        let is_host = kind.is_some_and(|kind| {
-            ["host", "server", "client", "end"].iter().any(|word| kind.to_lowercase().contains(word))
-        });
+        let has_word = |words: &[&str]| {
+            kind.as_ref().is_some_and(|kind| words.iter().any(|word| kind.to_lowercase().contains(word)))
+        };
+        let is_end =
+            kind.is_none() && of_node.has_any(&ADDRESSES) && neighbours.get(id).is_some_and(|all| all.len() == 1);
+        let is_host = is_end || has_word(&["host", "server", "client", "end"]);
         if !network.add_node(id, &name, is_host) {
             network.note_as(NoteKind::Mistake, line(node), &format!("the node `{id}` is there twice"));
             continue;
         }
         if let (Some(number), Some(place)) = (network.node(id), Coordinates::of(&mut of_node)) {
             places.insert(number, place);
+        }
+        if is_end {
+            network.convert(END, line(node), &name);
+        } else if !is_host && has_word(&["router", "gateway"]) {
+            network.leave_out(routes_nothing("routers"), line(node), &name);
         }
         add_addresses(id, is_host, &mut of_node, line(node), &mut network);
         unused.add("nodes", line(node), of_node);
@@ -317,12 +326,33 @@ fn excess(text: &str) -> Option<(usize, &'static str, usize)> {
     None
 }
 
+/// The nodes that each one has an edge to or from.
+fn neighbours<'a>(graph: Node<'a, '_>) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let mut neighbours: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for edge in graph.descendants().filter(|node| node.tag_name().name() == "edge") {
+        if let [Some(a), Some(b)] = ["source", "target"].map(|end| edge.attribute(end)) {
+            neighbours.entry(a).or_default().insert(b);
+            neighbours.entry(b).or_default().insert(a);
+        }
+    }
+    neighbours
+}
+
+/// Attributes that are addresses of a node.
+const ADDRESSES: [&str; 4] = ["ip", "ipv4", "ipv6", "mac"];
+
+/// What is said of nodes that are hosts by what they have.
+const END: &str = "a node without a `type`, with an address and one link, is a host";
+
 /// Gives a host the addresses that its node has.
 fn add_addresses(id: &str, is_host: bool, node: &mut Attributes, line: Option<usize>, network: &mut Network) {
-    const ADDRESSES: [&str; 4] = ["ip", "ipv4", "ipv6", "mac"];
     if !is_host {
         if ADDRESSES.iter().filter_map(|key| node.take(key)).count() > 0 {
-            network.leave_out("addresses of nodes that are switches: a host's `type` is `host`", line, id);
+            network.leave_out(
+                "addresses of nodes that are switches: a host's `type` is `host`, or it has no `type` and one link",
+                line,
+                id,
+            );
         }
         return;
     }

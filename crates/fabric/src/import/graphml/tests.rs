@@ -49,13 +49,34 @@ fn attributes_that_networkx_writes_are_taken_or_said() {
     for expected in [
         "left out: `weight` of edges",
         "left out: `color` of nodes",
-        "left out: addresses of nodes that are switches: a host's `type` is `host` (s)",
+        "left out: addresses of nodes that are switches: a host's `type` is `host`, or it has no `type` and one link (s)",
         "left out: rates whose unit is not known (100)",
         "left out: delays whose unit is not known (7)",
         "left out: losses that are no share from 0% to 100%, or do not say of what (0.01)",
         "left out: addresses of hosts that are none, as `10.0.0.1/24` is (here)",
         "left out: MAC addresses of hosts that are none of a device (there)",
         "converted: `bw` of edges is in Mbit/s, as Mininet has it (10, 20.0; also in line 7)",
+    ] {
+        assert!(notes.contains(expected), "{expected}\n{notes}");
+    }
+}
+
+/// Graphs of networkx often have addresses and no types: they had no hosts but those that each switch was given.
+#[test]
+fn nodes_with_an_address_and_one_link_are_hosts_and_routers_are_said() {
+    let inside = [
+        node("a", &[("ip", "10.0.0.1/24")]),
+        node("b", &[("ip", "10.0.0.2/24"), ("type", "switch")]),
+        node("r", &[("ip", "10.0.0.3/24"), ("type", "Router")]),
+        edge("a", "r", &[]),
+        edge("r", "a", &[]),
+        edge("b", "r", &[]),
+    ];
+    let (lines, notes) = imported("directed", &inside.concat());
+    assert_eq!(lines[0], "a: { kind: host, ipv4: \"10.0.0.1/24\" }", "{notes}");
+    for expected in [
+        "converted: a node without a `type`, with an address and one link, is a host (a)",
+        "left out: routers are switches, which forward frames along shortest paths and route nothing; between subnets, write",
     ] {
         assert!(notes.contains(expected), "{expected}\n{notes}");
     }
