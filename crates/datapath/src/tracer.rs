@@ -10,6 +10,7 @@ use bond::{Config, End, MemberId, Summary, Transmit};
 use link::LinkSpec;
 use machine::{Span, Time};
 use topology::{LinkId, NetPort, NodeId, PortId, Routes, Topology};
+use vswitch::functions::FunctionCount;
 use vswitch::{Action, FLOOD, Field, FlowKey, Forwarding, Spread, UNKNOWN};
 use wire::{Coverage, EthernetPacket, EthernetPacketMut, TAG_AT, is_group, vlan_tag};
 
@@ -131,6 +132,8 @@ pub struct Tracer {
     graph: Graph<Traced>,
     medium: Medium,
     now: Time,
+    /// What built-in functions had counted before the last packet, by their numbers.
+    counted: Vec<Vec<FunctionCount>>,
 }
 
 impl Tracer {
@@ -155,7 +158,7 @@ impl Tracer {
             *switch = switch.clone().with_salt(*salt);
         }
         graph.start_without(&tables, now, down);
-        let mut tracer = Self { tables, graph, medium: Medium::default(), now };
+        let mut tracer = Self { tables, graph, medium: Medium::default(), now, counted: Vec::new() };
         tracer.graph.start(tracer.tables.at(now), &mut tracer.medium);
         let mut ends = tracer.graph.ends.iter().flatten().filter_map(|end| end.bonded());
         if ends.any(|end| end.lacp().is_some()) {
@@ -232,6 +235,14 @@ impl Tracer {
         Ok(self.follow())
     }
 
+    /// For which of its reasons a built-in function, by its number among those of all chains, has dropped the last packet: as it counts it.
+    pub fn why_dropped(&self, number: usize) -> Option<String> {
+        let before = self.counted.get(number)?;
+        let now = self.graph.chains.built_in.get(number)?.function.counts();
+        let was = |name: &str| before.iter().find(|count| count.name == name).map_or(0, |count| count.count);
+        now.into_iter().rfind(|count| count.count > was(&count.name)).map(|count| count.name)
+    }
+
     fn packet(&mut self, frame: &[u8], to: Option<NodeId>) -> Result<Traced, wire::Error> {
         let key = FlowKey::parse(frame)?;
         let to = match self.tables.host_table.by_mac(key.eth_dst).or(to) {
@@ -240,6 +251,7 @@ impl Tracer {
         };
         let forwarding = Forwarding { to, hash: key.hash() };
         self.medium.followed += 1;
+        self.counted = self.graph.chains.built_in.iter().map(|built_in| built_in.function.counts()).collect();
         Ok(Traced { bytes: frame.to_vec(), forwarding, tag: Tag::None, steps: Some(Vec::new()), is_copy: false })
     }
 

@@ -278,7 +278,8 @@ fn a_trace_translates_as_functions_do() {
     assert!(traced.contains("NORMAL, to h1 by port") && traced.contains("h1 gets it"), "{traced}");
     // No port of its is forwarded but that one.
     let traced = trace("in_port=h2,tcp,nw_dst=10.0.9.1,tp_dst=8081");
-    assert!(traced.contains("It does not come here: nat (nat) drops it"), "{traced}");
+    assert!(traced.contains("It does not come here: nat (nat) drops it: "), "{traced}");
+    assert!(traced.contains("If it came here: ") && !traced.contains("Done: "), "{traced}");
     let traced = trace("tcp,nw_dst=10.0.9.1,tp_dst=8080");
     assert!(traced.contains("10.0.9.1 is an address of a function of a chain"), "{traced}");
     // In the other direction it is the source that switches see.

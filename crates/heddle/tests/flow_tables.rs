@@ -32,7 +32,7 @@ fn flows_are_added_shown_traced_and_removed() {
     let lines: Vec<&str> = traced.lines().map(str::trim).collect();
     assert_eq!(lines.len(), 9, "{traced}");
     assert!(lines[1].ends_with("udp actions=output:2,goto_table:1"), "{traced}");
-    assert_eq!(lines[3], "Done: output:2,NORMAL", "where it leads depends on what became of the packet");
+    assert_eq!(lines[3], "If it came here: output:2,NORMAL", "where it leads depends on what became of the packet");
     assert_eq!(lines[5], "The tables look at udp,in_port=0, and NORMAL at", "{traced}");
     assert!(lines[6].starts_with("- which host has their destination MAC address"), "{traced}");
     assert!(lines[8].starts_with("It does not come here: nobody has the address 10.0.0.1"), "{traced}");

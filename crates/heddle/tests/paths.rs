@@ -99,20 +99,20 @@ functions: { wall: { kind: firewall, outbound: [{ deny: 'tcp,tp_dst=23' }], inbo
 chains: { all: { from: h1, to: h2, functions: [wall] } }
 ");
     let said = path(&desk, 1, &["h1", "h2", "--port", "23", "--source-port", "4000"]);
-    assert!(said.contains("It is lost at h1: wall (firewall) drops it\n"), "{said}");
+    assert!(said.contains("It is lost at h1: wall (firewall) drops it: outbound deny tcp,tp_dst=23\n"), "{said}");
     let said = path(&desk, 0, &["h1", "h2", "--port", "24", "--source-port", "4000"]);
     assert!(said.contains("h1 - s1 - s2 - h2\n") && !said.contains("answer"), "{said}");
     let said = path(&desk, 0, &["h2", "h1", "--port", "80", "--source-port", "4000"]);
     assert!(said.contains("h2 - s2 - s1 - h1\n") && !said.contains("answer"), "{said}");
     // Nobody begins a connection from there, but h1 may have.
     let said = path(&desk, 1, &["h2", "h1", "--port", "4000", "--source-port", "22"]);
-    let expected = "Only answers come through, as this one does: what begins a connection is lost, since wall (firewall) drops it\n";
+    let expected = "Only answers come through, as this one does: what begins a connection is lost, since wall (firewall) drops it: inbound deny by default\n";
     assert!(said.contains(expected) && said.contains("h2 - s2 - s1 - h1\n"), "{said}");
     let said = path(&desk, 1, &["h2", "h1", "--protocol", "icmp"]);
     assert!(said.contains(expected), "{said}");
     let data: Value =
         serde_json::from_str(&path(&desk, 1, &["h2", "h1", "--port", "443", "-o", "json"])).expect("it is JSON");
-    let end = json!({ "state": "answers-only", "at": "h1", "why": "wall (firewall) drops it" });
+    let end = json!({ "state": "answers-only", "at": "h1", "why": "wall (firewall) drops it: inbound deny by default" });
     assert_eq!(data["end"], end, "{data}");
 }
 

@@ -100,7 +100,8 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             let to = normal.map_or_else(String::new, |normal| format!(", {}", normal.words()));
             let TracedPacket { actions, because_of, .. } = &traced;
             let table = rows.render(format);
-            let mut text = format!("{table}Done: {actions}{to}\n{}", same(now, because_of, is_normal));
+            let done = if before.is_some() { "If it came here" } else { "Done" };
+            let mut text = format!("{table}{done}: {actions}{to}\n{}", same(now, because_of, is_normal));
             if let Some(routed) = &known.routed {
                 text.push_str(&routed.words());
             }

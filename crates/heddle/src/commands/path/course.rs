@@ -364,10 +364,13 @@ impl<'a> Follower<'a> {
             Loss::Function => {
                 let functions = built_in_functions(&self.network.fabric);
                 let last = packet.steps.iter().rev().find_map(|step| match step {
-                    TraceStep::Function(number) => functions.get(*number),
+                    TraceStep::Function(number) => Some((functions.get(*number)?, tracer.why_dropped(*number))),
                     _ => None,
                 });
-                last.map_or_else(String::new, |function| format!("{} drops it", function_in_words(function)))
+                last.map_or_else(String::new, |(function, why)| {
+                    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                    format!("{} drops it{why}", function_in_words(function))
+                })
             }
             Loss::FunctionDown => "a function of its chain is down, which blocks".to_owned(),
             Loss::Stray => "a chain has no use for what is for nobody".to_owned(),
