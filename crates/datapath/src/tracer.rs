@@ -63,6 +63,8 @@ pub struct TracedPacket {
     pub frame: Vec<u8>,
     /// Whether it is a copy that was made on the way.
     pub is_copy: bool,
+    /// For which of its reasons the last built-in function dropped it, as that counts it.
+    pub dropped_for: Option<String>,
 }
 
 /// How a server of a service stands.
@@ -121,7 +123,7 @@ impl Medium {
     fn end(&mut self, packet: Traced, end: TraceEnd) {
         let Traced { bytes: frame, steps: Some(steps), is_copy, .. } = packet else { return };
         self.followed -= 1;
-        self.ended.push(TracedPacket { steps, end, frame, is_copy });
+        self.ended.push(TracedPacket { steps, end, frame, is_copy, dropped_for: None });
     }
 }
 
@@ -235,8 +237,8 @@ impl Tracer {
         Ok(self.follow())
     }
 
-    /// For which of its reasons a built-in function, by its number among those of all chains, has dropped the last packet: as it counts it.
-    pub fn why_dropped(&self, number: usize) -> Option<String> {
+    /// What a built-in function has counted last since the packet that is followed was sent.
+    fn why_dropped(&self, number: usize) -> Option<String> {
         let before = self.counted.get(number)?;
         let now = self.graph.chains.built_in.get(number)?.function.counts();
         let was = |name: &str| before.iter().find(|count| count.name == name).map_or(0, |count| count.count);
@@ -258,7 +260,15 @@ impl Tracer {
     fn follow(&mut self) -> Vec<TracedPacket> {
         self.take_delivered();
         self.run(self.now + HELD_MAX, |medium| medium.followed > 0);
-        std::mem::take(&mut self.medium.ended)
+        let mut ended = std::mem::take(&mut self.medium.ended);
+        for packet in ended.iter_mut().filter(|packet| packet.end == TraceEnd::Lost(Some(Loss::Function))) {
+            let last = packet.steps.iter().rev().find_map(|step| match step {
+                TraceStep::Function(number) => Some(*number),
+                _ => None,
+            });
+            packet.dropped_for = last.and_then(|number| self.why_dropped(number));
+        }
+        ended
     }
 
     /// Lets things happen up to `end`, as long as `goes_on` says so.

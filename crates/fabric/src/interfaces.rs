@@ -152,6 +152,13 @@ fn name_of(host: &str, number: usize) -> String {
     format!("{host}.eth{number}")
 }
 
+/// The MAC address of a host's interface follows from that of the host: it stays, whatever becomes of other hosts.
+fn mac_of(topology: &Topology, host: NodeId, number: usize) -> [u8; 6] {
+    let [first, _, _, x, y, z] = topology.address(host).map_or([0; 6], |address| address.mac);
+    let [high, low] = (number as u16 + 10).to_be_bytes();
+    [first, high, low, x, y, z]
+}
+
 /// Makes each further link of hosts with interfaces a host of its own, and gives all interfaces their addresses. To be called before functions are added.
 pub(crate) fn split(file: &File, graph: &mut Graph, problems: &mut Problems<'_>) {
     let mut known: BTreeSet<String> = graph.topology.nodes.iter().map(|node| canonical(&node.name)).collect();
@@ -178,7 +185,10 @@ pub(crate) fn split(file: &File, graph: &mut Graph, problems: &mut Problems<'_>)
                 };
                 problems.add(name.place, message, "not for a host with interfaces", hint);
             }
-            further.push((own, address(position(next), None)));
+            further.push((
+                own,
+                HostAddress { mac: mac_of(&graph.topology, host, number), ..address(position(next), None) },
+            ));
             next += 1;
         }
         graph.topology.split_interfaces(host, further);

@@ -104,8 +104,8 @@ pub(crate) fn hint(entry: &Entry, known: &[&str]) -> String {
     if entry.key == "back" && known.contains(&"delay") {
         "directions differ on single links, written one by one: `links: [{ between: [h1, s1], back: { rate: 1Mbit } }]`"
             .to_owned()
-    } else if entry.key == "mtu" && known.contains(&"delay") {
-        "all links of a network have one MTU: `mtu:` stands at the top level of the file".to_owned()
+    } else if entry.key == "mtu" && ["delay", "ipv4", "ports"].iter().any(|here| known.contains(here)) {
+        "all of a network have one MTU: `mtu:` stands at the top level of the file".to_owned()
     } else if entry.key == "requests" && known.contains(&"traffic") {
         "requests are traffic: `traffic: { requests: { to: SERVICE } }`".to_owned()
     } else if let Some((node, of_link)) = one_node(&entry.key, known) {

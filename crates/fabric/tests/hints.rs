@@ -221,7 +221,7 @@ fn what_stands_in_vary_and_is_no_axis_is_shown_as_one() {
 #[test]
 fn what_is_the_networks_and_what_a_share_may_mean_is_said_at_a_link() {
     let hint = |key: &str| error(&pair(&format!("links:\n  - {{ between: [h1, s1], {key} }}\n"))).1[0].hint.clone();
-    assert_eq!(hint("mtu: 9000"), "all links of a network have one MTU: `mtu:` stands at the top level of the file");
+    assert_eq!(hint("mtu: 9000"), "all of a network have one MTU: `mtu:` stands at the top level of the file");
     assert_eq!(hint("loss: 0.05"), "write `0.05%`, or `5%` if it is meant as a share of one");
     assert_eq!(hint("loss: 5"), "write `5%`");
 }

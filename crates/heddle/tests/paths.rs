@@ -112,7 +112,8 @@ chains: { all: { from: h1, to: h2, functions: [wall] } }
     assert!(said.contains(expected), "{said}");
     let data: Value =
         serde_json::from_str(&path(&desk, 1, &["h2", "h1", "--port", "443", "-o", "json"])).expect("it is JSON");
-    let end = json!({ "state": "answers-only", "at": "h1", "why": "wall (firewall) drops it: inbound deny by default" });
+    let end =
+        json!({ "state": "answers-only", "at": "h1", "why": "wall (firewall) drops it: inbound deny by default" });
     assert_eq!(data["end"], end, "{data}");
 }
 

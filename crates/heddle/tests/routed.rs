@@ -149,7 +149,7 @@ fn a_running_networks_kernels_say_their_routes() {
     assert!(said.ends_with(from_here), "{said}");
     let said = trace("s2", "tcp,nw_src=10.0.1.1,nw_dst=10.0.2.1,tp_dst=80");
     assert!(
-        said.contains("from r1.eth1 to h2: dl_src=02:00:0a:00:00:07, dl_dst=02:00:0a:00:00:02, nw_ttl=63\n"),
+        said.contains("from r1.eth1 to h2: dl_src=02:00:0b:00:00:04, dl_dst=02:00:0a:00:00:02, nw_ttl=63\n"),
         "{said}"
     );
     assert!(said.ends_with("From here:\ns2 - h2\nh2 gets it\n"), "{said}");
@@ -157,9 +157,9 @@ fn a_running_networks_kernels_say_their_routes() {
     let said = trace("s1", "tcp,nw_src=10.0.1.1,nw_dst=10.0.2.1");
     assert!(said.contains("It does not come here: h1: its kernel has no route to 10.0.2.1"), "{said}");
     // Flows see what the router has written.
-    desk.expect(0, &["flow", "add", "s2", "ip,dl_src=02:00:0a:00:00:07,nw_ttl=63,actions=drop"]);
+    desk.expect(0, &["flow", "add", "s2", "ip,dl_src=02:00:0b:00:00:04,nw_ttl=63,actions=drop"]);
     let said = trace("s2", "tcp,nw_src=10.0.1.1,nw_dst=10.0.2.1,tp_dst=80");
-    assert!(said.contains("Done: drop\n"), "{said}");
+    assert!(said.contains("Done: drop\n") && said.contains("It is lost at s2: a flow drops it"), "{said}");
     desk.expect(0, &["flow", "del", "s2"]);
     let said = trace("s1", "tcp,nw_dst=10.0.2.1");
     assert!(said.contains("It does not come here: routers are between here and h2: `nw_src=`"), "{said}");

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use fabric::{Case, DriverKind, Experiment, Fabric, Metric, Work};
 use machine::Span;
-use topology::{LinkId, NodeKind, Side, Topology};
+use topology::{LinkId, NodeId, NodeKind, Side, Topology};
 
 pub use self::bonds::BondResult;
 pub use self::drivers::{
@@ -93,6 +93,7 @@ impl Network {
             function_ports: fabric.topology.function_ports,
             functions: fabric.chains.functions.len() as u32,
             interfaces: fabric.topology.interfaces.len() as u32,
+            joints: joints(&fabric.topology),
             nodes: fabric
                 .topology
                 .nodes
@@ -116,13 +117,24 @@ impl Network {
     }
 }
 
-/// Where nodes stand from left to right. What was put to its switch, as ports of functions are, stands beside others that are there.
+/// Each interface of a host that has several, with its next one.
+fn joints(topology: &Topology) -> Vec<[u32; 2]> {
+    let mut last: BTreeMap<NodeId, NodeId> = BTreeMap::new();
+    let further = topology.nodes.keys().filter_map(|id| Some((id, topology.interface_owner(id)?)));
+    further.map(|(id, owner)| [last.insert(owner, id).unwrap_or(owner).0, id.0]).collect()
+}
+
+/// Where nodes stand from left to right. What was put to its switch, as ports of functions are, stands beside others that are there; interfaces of a host stand beside each
+/// other.
 fn places(topology: &Topology) -> Vec<u16> {
     let mut places: Vec<u16> = topology.nodes.iter().map(|node| node.x_permille).collect();
     let hosts = topology.hosts as usize;
     let mut order: Vec<usize> = (0..hosts).collect();
-    order.sort_by_key(|host| (places[*host], *host));
-    let is_crowded = order.windows(2).any(|two| places[two[0]] == places[two[1]]);
+    order.sort_by_key(|host| {
+        let owner = usize::from(topology.owner(NodeId(*host as u32)));
+        (places[owner], owner, *host)
+    });
+    let is_crowded = !topology.interfaces.is_empty() || order.windows(2).any(|two| places[two[0]] == places[two[1]]);
     // In thousandths of the width, more have no places of their own.
     if is_crowded && hosts <= 500 {
         for (nth, host) in order.into_iter().enumerate() {

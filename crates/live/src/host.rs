@@ -1,6 +1,6 @@
 //! A host: a network namespace with one TAP device that leads into the fabric.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,9 @@ use std::{fs, io, thread};
 
 use datapath::Service;
 use fabric::{Fabric, HostRoute, HostSetup, InterfaceAddress, NetSysctl, socket_address};
+use futures_util::TryStreamExt;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
+use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use rtnetlink::packet_route::route::{RouteMessage, RouteProtocol, RouteScope};
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 use topology::{HostAddress, Node, NodeId};
@@ -252,6 +254,13 @@ impl Host {
         Ok(true)
     }
 
+    /// Has the kernel of its namespace forget neighbours that have one of these addresses: whoever asks for them again is answered with what holds now.
+    pub fn forget(&self, moved: &Moved) -> Result<(), Error> {
+        let at =
+            |reason: rtnetlink::Error| failure(&self.spec.name, "look at its neighbours")(io::Error::other(reason));
+        self.inside(|| by_netlink(&self.spec, async |handle| forget(handle, moved).await)?.map_err(at))
+    }
+
     /// Gives its device a carrier, or takes it. Its kernel says so at once, and sends again within milliseconds; that it stops sending can
     /// take it a second, and what it sends meanwhile is lost on the link.
     pub fn set_carrier(&self, up: bool) -> Result<(), Error> {
@@ -360,6 +369,60 @@ fn by_netlink<T>(spec: &HostSpec, ask: impl AsyncFnOnce(&Handle) -> T) -> Result
         connection.abort();
         Ok(result)
     })
+}
+
+/// Addresses that hosts had and have no more, or not with the same MAC address.
+#[derive(Debug, Default)]
+pub struct Moved {
+    ips: BTreeSet<IpAddr>,
+    macs: BTreeSet<[u8; 6]>,
+}
+
+impl Moved {
+    /// Those of hosts that were so, and are not so any more.
+    pub fn of<'a>(were: impl Iterator<Item = &'a HostSpec>, are: &[HostSpec]) -> Self {
+        let now: BTreeMap<&str, &HostSpec> = are.iter().map(|spec| (spec.name.as_str(), spec)).collect();
+        let mut moved = Self::default();
+        for was in were.filter(|was| !was.is_function) {
+            let stays = |now: &&HostSpec| now.address == was.address && now.addresses == was.addresses;
+            if !now.get(was.name.as_str()).is_some_and(stays) {
+                moved.ips.extend(was.own_addresses().map(|(ip, _)| ip));
+                moved.macs.insert(was.address.mac);
+            }
+        }
+        moved
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.macs.is_empty()
+    }
+
+    fn has(&self, neighbour: &NeighbourMessage) -> bool {
+        neighbour.attributes.iter().any(|attribute| match attribute {
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(ip)) => self.ips.contains(&(*ip).into()),
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(ip)) => self.ips.contains(&(*ip).into()),
+            NeighbourAttribute::LinkLayerAddress(mac) => {
+                <[u8; 6]>::try_from(&mac[..]).is_ok_and(|mac| self.macs.contains(&mac))
+            }
+            _ => false,
+        })
+    }
+}
+
+/// Takes neighbours with these addresses away from the calling thread's namespace.
+async fn forget(handle: &Handle, moved: &Moved) -> Result<(), rtnetlink::Error> {
+    let mut all = handle.neighbours().get().execute();
+    let mut stale = Vec::new();
+    while let Some(neighbour) = all.try_next().await? {
+        if moved.has(&neighbour) {
+            stale.push(neighbour);
+        }
+    }
+    for neighbour in stale {
+        // It may be gone meanwhile.
+        let _ = handle.neighbours().del(neighbour).execute().await;
+    }
+    Ok(())
 }
 
 /// Gives the calling thread's namespace the routes of `spec`, and takes those of `old` that it has no more.

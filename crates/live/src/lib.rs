@@ -80,6 +80,6 @@ pub use named_files::{MissingHypervisor, check_named_files, missing_hypervisors}
 pub use network::{difference, with_countries};
 pub use owner::Owner;
 pub use programs::{Phase, ProgramCommand, ProgramState};
-pub use runtime::use_runtime_folder;
+pub use runtime::{has_crashed, use_runtime_folder};
 pub use tap::VNET_HEADER;
 pub use thread_priority::{hasten, raise};

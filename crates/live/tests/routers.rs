@@ -1,6 +1,7 @@
 //! Hosts in several subnets, and routers between them.
 
 use fabric::Overrides;
+use live::Instance;
 
 use crate::bed::{self, Bed, Running, output, ping, source};
 
@@ -104,4 +105,39 @@ services: { web: { address: 10.0.2.80:80, servers: [h2.eth1] } }
     assert!(web.counters.invalid == 0 && web.servers[0].traffic.out_packets > 0, "{web:?}");
     network.down().unwrap();
     assert!(bed.is_empty());
+}
+
+/// Peers went on with an address that nobody had any more, for half a minute.
+#[test]
+fn peers_forget_macs_that_are_others_now() {
+    let Some(bed) = Bed::new() else { return };
+    let own = |n: u8| format!("h{n}: {{ kind: host, ipv4: 10.0.0.{n}, ipv6: 'fd68:6564:646c::{n}' }}");
+    let text = |first: &str, link: &str| {
+        format!(
+            "name: moved\nnodes:\n  {first}{}\n  {}\n  r1: {{ kind: host, interfaces: {{ 0: {{ ipv4: 192.168.1.1/24 }}, 1: {{ ipv4: 192.168.2.1/24 }} }} }}\n  s1: switch\n\
+             links:\n  - between: [h1, s1]\n  - between: [h2, s1]\n  - between: [r1, s1]\n  - between: [r1, s1]\n{link}",
+            own(7),
+            own(8)
+        )
+        .replace("[h1", "[h7")
+        .replace("[h2", "[h8")
+    };
+    let network = bed.up("moved", &text("", ""));
+    let interface = |network: &Instance| output(network.command("r1", "cat", ["/sys/class/net/eth1/address"]));
+    bed::ping(&network, "h7", &["-4"], 1, "10.0.0.8");
+    bed::ping(&network, "h7", &["-6"], 1, "fd68:6564:646c::8");
+    let known = |network: &Instance| output(network.command("h7", "ip", ["neighbour", "show", "nud", "all"]));
+    let old = "02:00:0a:00:00:02";
+    assert_eq!(known(&network).matches(old).count(), 2, "{}", known(&network));
+    let before = interface(&network);
+    network.apply(&source(&text("new: host\n  ", "  - between: [new, s1]\n")), &Overrides::default()).unwrap();
+    assert_eq!(known(&network).matches(old).count(), 0, "{}", known(&network));
+    bed::ping(&network, "h7", &["-4"], 1, "10.0.0.8");
+    bed::ping(&network, "h7", &["-6"], 1, "fd68:6564:646c::8");
+    assert_eq!((before.trim(), interface(&network).trim()), ("02:00:0b:00:00:03", "02:00:0b:00:00:04"));
+    // A host that comes last moves nobody, and neither do its interfaces.
+    let last = text("new: host\n  ", "  - between: [new, s1]\n").replace("  s1: switch", "  late: host\n  s1: switch");
+    let last = last + "  - between: [late, s1]\n";
+    network.apply(&source(&last), &Overrides::default()).unwrap();
+    assert_eq!(interface(&network).trim(), "02:00:0b:00:00:04");
 }

@@ -530,8 +530,8 @@ pub struct Iperf {
     /// The other way round: the second host sends, and the first receives
     #[arg(short = 'R', long)]
     pub reverse: bool,
-    /// Of each stream, as iperf3 takes it: 10M, 1G; 0 is as fast as it can [default: TCP 0, UDP 1M]
-    #[arg(short, long, value_name = "RATE")]
+    /// Of each stream: 10M (as iperf3 has it) or 10Mbit/s; 0 is as fast as it can. 10M/20 sends twenty datagrams at a time [default: TCP 0, UDP 1M]
+    #[arg(short, long, value_name = "RATE", value_parser = bitrate)]
     pub bitrate: Option<String>,
     /// Where the server listens [default: 5201, or the next that is free]
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -613,9 +613,54 @@ fn whole_seconds(text: &str) -> Result<u32, String> {
     u32::try_from(seconds).map_err(|error| error.to_string())
 }
 
+/// A rate, in bits a second, with how many packets are sent at a time: as iperf3 takes it, which would take anything.
+fn bitrate(text: &str) -> Result<String, String> {
+    let expected = || "expected a rate in bits a second, as in 10M, 1.5G, 10Mbit/s, or 10M/20 for bursts".to_owned();
+    let burst = |end: &str| end.parse().is_ok_and(|packets: u32| (1..=1_000).contains(&packets));
+    let (rate, burst) = match text.rsplit_once('/') {
+        Some((rate, end)) if burst(end) => (rate, Some(end)),
+        Some((rate, "s")) => (rate, None),
+        Some(_) => return Err(expected()),
+        None => (text.strip_suffix("ps").unwrap_or(text), None),
+    };
+    let (number, unit) = rate.split_at(rate.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(rate.len()));
+    let unit = match unit.trim_start() {
+        "" | "bit" => 1.0,
+        "k" | "K" | "kb" | "kbit" | "Kbit" => 1e3,
+        "M" | "m" | "Mb" | "Mbit" => 1e6,
+        "G" | "g" | "Gb" | "Gbit" => 1e9,
+        "T" | "t" | "Tbit" => 1e12,
+        _ => return Err(expected()),
+    };
+    // More than there is a link for.
+    let bps = number.parse::<f64>().ok().map(|number| (number * unit).round()).filter(|bps| *bps <= 1e15);
+    let bps = bps.ok_or_else(expected)?;
+    Ok(burst.map_or_else(|| format!("{bps:.0}"), |burst| format!("{bps:.0}/{burst}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// iperf3 sends as fast as it can, or at another rate, where it cannot read one.
+    #[test]
+    fn bitrates_are_those_of_iperf3_and_of_files() {
+        for (text, taken) in [
+            ("10M", "10000000"),
+            ("1.5G", "1500000000"),
+            ("0", "0"),
+            ("64k", "64000"),
+            ("5Mbit/s", "5000000"),
+            ("5 Mbit/s", "5000000"),
+            ("5Mbps", "5000000"),
+            ("10M/20", "10000000/20"),
+        ] {
+            assert_eq!(bitrate(text).as_deref(), Ok(taken), "{text}");
+        }
+        for text in ["foo", "", "10X", "10MB", "-1", "1e3", "10M/0", "10M/x", ".", "1e400", "99999999T"] {
+            assert!(bitrate(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn keys_of_links_may_stand_before_their_values() {

@@ -71,12 +71,13 @@ fn by_name(file: &Path) -> Result<GraphFormat, Report> {
 /// For programs that draw by themselves.
 fn nodes_and_links(fabric: &Fabric, down: &[LinkId]) -> serde_json::Value {
     let topology = &fabric.topology;
-    let nodes = topology.nodes.iter().map(|node| {
+    let nodes = topology.nodes.iter_enumerated().map(|(id, node)| {
         let (kind, tier) = match node.kind {
             NodeKind::Host(_) => ("host", 0),
             NodeKind::Switch { tier, .. } => ("switch", tier),
         };
-        json!({ "name": node.name, "kind": kind, "tier": tier, "x": f64::from(node.x_permille) / 1_000.0 })
+        let host = topology.interface_owner(id).map(|owner| &topology.nodes[owner].name);
+        json!({ "name": node.name, "kind": kind, "tier": tier, "x": f64::from(node.x_permille) / 1_000.0, "interface-of": host })
     });
     let links = topology.links.iter_enumerated().map(|(id, link)| {
         let name = |end: topology::LinkEnd| &topology.nodes[end.node].name;

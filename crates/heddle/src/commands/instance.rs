@@ -365,7 +365,7 @@ pub fn connect(name: &str) -> Result<Instance, Report> {
     }
     let up = Instance::list().map_err(explain)?;
     // Of one that has crashed there is more to say.
-    if !up.is_empty() && !Instance::list_all().map_err(explain)?.iter().any(|other| other == name) {
+    if !up.is_empty() && !live::has_crashed(name) {
         return Err(miette!(
             help = format!("there is {}; `heddle up FILE` starts another one", up.join(", ")),
             "no network named `{name}` is up"

@@ -10,18 +10,24 @@ const NAMED: usize = 3;
 /// How addresses are kept.
 const HINT: &str = "addresses follow from the order of hosts: write new ones last, or give hosts `ipv4:` and `mac:`";
 
+/// How interfaces are.
+const OF_INTERFACES: &str = "interfaces are eth0, eth1 and so on in the order of `links:`: write new links of a host last; one that goes makes those behind it others";
+
 /// What is said of hosts that are in both networks and have another address in the second one, a note a line; nothing if there are none.
 pub fn notes(before: &Topology, now: &Topology) -> Vec<String> {
     let had: BTreeMap<&str, &HostAddress> = addresses(before).collect();
-    let changed = |(name, has): (&str, &HostAddress)| change(name, had.get(name)?, has);
-    let mut notes: Vec<String> = addresses(now).filter_map(changed).collect();
+    let changed = addresses(now).filter_map(|(name, has)| Some((name, change(name, had.get(name)?, has)?)));
+    let changed: Vec<(&str, String)> = changed.collect();
+    let is_interface = |name: &str| now.node(name).is_some_and(|id| now.interface_owner(id).is_some());
+    let hint = if changed.iter().all(|(name, _)| is_interface(name)) { OF_INTERFACES } else { HINT };
+    let mut notes: Vec<String> = changed.into_iter().map(|(_, note)| note).collect();
     let more = notes.len().saturating_sub(NAMED);
     notes.truncate(NAMED);
     if more > 0 {
         notes.push(format!("and {more} more"));
     }
     if let Some(last) = notes.last_mut() {
-        *last = format!("{last} (hint: {HINT})");
+        *last = format!("{last} (hint: {hint})");
     }
     notes
 }
@@ -65,6 +71,22 @@ mod tests {
         let first = topology(&["new: host", "a: host", "b: host"]);
         let said = ["a: 10.0.0.1 becomes 10.0.0.2".to_owned(), format!("b: 10.0.0.2 becomes 10.0.0.3 (hint: {HINT})")];
         assert_eq!(notes(&before, &first), said);
+    }
+
+    #[test]
+    fn interfaces_have_other_numbers_by_their_links() {
+        let of = |host: &str, interface: &str, link: &str| {
+            let text = format!(
+                "nodes:\n  a: {{ kind: host, ipv4: 10.0.1.1/24 }}\n  c: {{ kind: host, ipv4: 10.0.3.1/24 }}\n  \
+                 r: {{ kind: host, interfaces: {{ a: {{ ipv4: 10.0.1.2/24 }}, {interface}c: {{ ipv4: 10.0.3.2/24 }} }} }}\n{host}\
+                 links:\n  - between: [r, a]\n{link}  - between: [r, c]\n"
+            );
+            fabric::parse(&fabric::Source { name: "net".to_owned(), text }).expect("a file").topology
+        };
+        let host = "  b: { kind: host, ipv4: 10.0.2.1/24 }\n";
+        let before = of(host, "b: { ipv4: 10.0.2.2/24 }, ", "  - between: [r, b]\n");
+        let said = format!("r.eth1: 10.0.2.2 becomes 10.0.3.2 (hint: {OF_INTERFACES})");
+        assert_eq!(notes(&before, &of("", "", "")), [said]);
     }
 
     #[test]

@@ -365,11 +365,13 @@ const fn reasons(refused: &live::control::Refusals) -> [(&'static str, u64); 24]
 
 /// The rows of `show nodes`.
 fn nodes(fabric: &Fabric) -> Rows {
-    let mut rows = Rows::new(&["name", "kind", "tier", "pod", "ports", "mac", "ipv4", "ipv6"])
-        .with_rare(&["pod"])
+    let mut rows = Rows::new(&["name", "kind", "tier", "pod", "ports", "mac", "ipv4", "ipv6", "addresses"])
+        .with_rare(&["pod", "addresses"])
         .with_spare(&["tier", "pod", "ports", "mac"]);
-    for node in &fabric.topology.nodes {
+    for (id, node) in fabric.topology.nodes.iter_enumerated() {
         let name = json!(node.name);
+        let further = fabric.setups.get(&node.name).map(|setup| &setup.addresses).filter(|all| !all.is_empty());
+        let further = further.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
         let ports = json!(node.ports.len());
         match &node.kind {
             NodeKind::Host(host) => {
@@ -380,6 +382,7 @@ fn nodes(fabric: &Fabric) -> Rows {
                     name,
                     json!(match node {
                         _ if node.is_external() => format!("host on {}", node.devices.join(", ")),
+                        _ if fabric.topology.interface_owner(id).is_some() => "interface".to_owned(),
                         _ if node.forwards => "forwarding host".to_owned(),
                         _ => "host".to_owned(),
                     }),
@@ -389,6 +392,7 @@ fn nodes(fabric: &Fabric) -> Rows {
                     json!(mac),
                     json!(ipv4),
                     json!(ipv6),
+                    json!(further),
                 ]);
             }
             NodeKind::Switch { tier, pod } => {
@@ -398,6 +402,7 @@ fn nodes(fabric: &Fabric) -> Rows {
                     json!(tier),
                     json!(pod),
                     ports,
+                    json!(null),
                     json!(null),
                     json!(null),
                     json!(null),

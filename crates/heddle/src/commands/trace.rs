@@ -371,7 +371,7 @@ fn before(network: &Network, switch: NodeId, (fields, known): (&Match, &Known)) 
     let Some(from) = sender.filter(|_| is_whole(&known.key)) else { return Ok(None) };
     let course = follow(network, (from, known.to), (&known.key, known.hop_limit), true)?;
     let is_before = |at: NodeId| at == from || topology.is_function_port(at);
-    Ok(course.refused.or_else(|| course.lost.filter(|(at, _)| is_before(*at)).map(|(_, why)| why)))
+    Ok(course.refused.or(course.lost).filter(|(at, _)| is_before(*at)).map(|(_, why)| why))
 }
 
 /// Why no host sends a packet with this destination address, if it is no host's.

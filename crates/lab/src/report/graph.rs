@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fabric::Fabric;
-use topology::{LinkId, NodeId, Side};
+use topology::{LinkId, NodeId, Side, Topology};
 
 use super::layout::rows;
 use super::network::{Look, sketch};
@@ -19,7 +19,7 @@ const STYLE: &str = "
 .paper { fill: var(--paper); }
 .name { fill: var(--muted); font: 11px system-ui, sans-serif; paint-order: stroke; stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round; }
 .bare { stroke: var(--faint); stroke-width: 1; } .down { stroke: var(--bad); stroke-width: 1.2; stroke-dasharray: 4 3; }
-.bond { fill: none; stroke: var(--muted); stroke-width: 1.2; }
+.bond { fill: none; stroke: var(--muted); stroke-width: 1.2; } .joint { stroke: var(--host); stroke-width: 4; }
 .switch { fill: var(--switch); stroke: var(--paper); stroke-width: 1; rx: 2px; } .host { fill: var(--host); stroke: var(--paper); stroke-width: 1; }
 ";
 
@@ -29,6 +29,11 @@ pub fn svg(fabric: &Fabric, down: &[LinkId]) -> String {
     let down: Vec<usize> = down.iter().map(|link| usize::from(*link)).collect();
     let look = Look { width: WIDTH, names: true, is_large: true, share: &[], down: &down, nodes: None };
     sketch(&network, &look).standalone(&format!("Topology of {}", network.name), STYLE)
+}
+
+/// The nodes of a text: further interfaces are not among them, but drawn as links of their hosts.
+fn nodes(topology: &Topology) -> impl Iterator<Item = NodeId> + '_ {
+    topology.nodes.keys().filter(|id| topology.owner(*id) == *id)
 }
 
 /// Where a link stands in a text: its upper end, its lower one, and what is written at it.
@@ -45,7 +50,8 @@ fn edges(fabric: &Fabric, rows: &[usize], down: &[LinkId]) -> Vec<Edge> {
         let [a, b] = [Side::A, Side::B].map(|side| topology.links[id].end(side));
         let (upper, lower) = if rows[usize::from(a.node)] >= rows[usize::from(b.node)] { (a, b) } else { (b, a) };
         let bond = topology.bond_at(upper.node, upper.port).map(|end| topology.bonds[end].name.clone());
-        Edge { upper: upper.node, lower: lower.node, bond, is_down: down.contains(&id) }
+        let [upper, lower] = [upper, lower].map(|end| topology.owner(end.node));
+        Edge { upper, lower, bond, is_down: down.contains(&id) }
     };
     topology.links.keys().map(edge).collect()
 }
@@ -58,12 +64,12 @@ pub fn dot(fabric: &Fabric, down: &[LinkId]) -> String {
     let name = |id: NodeId| topology.nodes[id].name.as_str();
     let mut text = format!("graph \"{}\" {{\n", fabric.name);
     text += "  graph [ranksep=1.2, nodesep=0.15];\n  node [fontname=\"sans-serif\", fontsize=11, height=0.3, width=0.4, margin=0.05];\n";
-    for (id, _) in topology.nodes.iter_enumerated() {
+    for id in nodes(topology) {
         let shape = if topology.is_host(id) { "ellipse" } else { "box" };
         let _ = writeln!(text, "  \"{}\" [shape={shape}];", name(id));
     }
     for row in 0..=rows.iter().copied().max().unwrap_or(0) {
-        let nodes = topology.nodes.keys().filter(|id| rows[usize::from(*id)] == row);
+        let nodes = nodes(topology).filter(|id| rows[usize::from(*id)] == row);
         let nodes: Vec<String> = nodes.map(|id| format!("\"{}\"", name(id))).collect();
         if !nodes.is_empty() {
             let _ = writeln!(text, "  {{ rank=same; {} }}", nodes.join("; "));
@@ -86,9 +92,9 @@ pub fn mermaid(fabric: &Fabric, down: &[LinkId]) -> String {
     let rows = rows(&Network::of(fabric));
     let topology = &fabric.topology;
     let mut text = "flowchart TB\n".to_owned();
-    for (id, node) in topology.nodes.iter_enumerated() {
+    for id in nodes(topology) {
         let (open, close) = if topology.is_host(id) { ("([", "])") } else { ("[", "]") };
-        let _ = writeln!(text, "  n{}{open}\"{}\"{close}", id.0, node.name);
+        let _ = writeln!(text, "  n{}{open}\"{}\"{close}", id.0, topology.nodes[id].name);
     }
     for edge in edges(fabric, &rows, down) {
         let line = match (&edge.bond, edge.is_down) {
@@ -121,6 +127,20 @@ bonds: [{ host: h1, members: 2 }]
     fn links_and_bonds_in_words() {
         let fabric = fabric(BONDED);
         insta::assert_snapshot!(dot(&fabric, &[LinkId(2)]) + &mermaid(&fabric, &[LinkId(2)]));
+    }
+
+    /// They were islands.
+    #[test]
+    fn interfaces_are_drawn_as_their_host() {
+        let fabric = fabric(
+            "nodes: { h1: { kind: host, ipv4: 10.0.1.1/24 }, h2: { kind: host, ipv4: 10.0.2.1/24 }, r1: { kind: host, forward: true, interfaces: { 0: { ipv4: 10.0.1.2/24 }, 1: { ipv4: 10.0.2.2/24 } } } }\nlinks: [{ between: [h1, r1] }, { between: [h2, r1] }]\n",
+        );
+        let dot = dot(&fabric, &[]);
+        assert!(dot.contains("\"h2\" -- \"r1\";") || dot.contains("\"r1\" -- \"h2\";"), "{dot}");
+        assert!(!dot.contains("eth1") && !mermaid(&fabric, &[]).contains("eth1"), "{dot}");
+        let picture = svg(&fabric, &[]);
+        assert_eq!(picture.matches("<line class=\"joint\"").count(), 1, "{picture}");
+        assert!(picture.contains("r1: two of its interfaces"), "{picture}");
     }
 
     #[test]

@@ -109,6 +109,13 @@ pub(super) fn sketch(network: &Network, look: &Look<'_>) -> Svg {
             None => svg.line("bare", from, to),
         };
     }
+    for joint in &network.joints {
+        let [a, b] = joint.map(|node| node as usize);
+        if let (Some(a), Some(b), Some(node)) = (layout.at.get(a), layout.at.get(b), network.nodes.get(a)) {
+            let host = node.name.split_once(".eth").map_or(&*node.name, |(host, _)| host);
+            svg.named_line("joint", *a, *b, &format!("{host}: two of its interfaces"));
+        }
+    }
     let rings = if names { bundles.rings(network) } else { Vec::new() };
     for ring in rings.into_iter().filter(|ring| !ring.nodes.iter().any(|node| layout.is_in_column(*node))) {
         let [a, b] = ring.nodes.map(|node| layout.at[node]);

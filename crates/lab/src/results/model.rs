@@ -67,6 +67,9 @@ pub struct Network {
     /// How many of them are further interfaces of others.
     #[serde(default)]
     pub interfaces: u32,
+    /// Hosts with several interfaces: the node of one, and that of its next one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joints: Vec<[u32; 2]>,
     /// Hosts, then switches.
     pub nodes: Vec<NetworkNode>,
     /// In the fabric's order.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Network;
 use crate::Error;
-use crate::host::{Host, HostSpec};
+use crate::host::{Host, HostSpec, Moved};
 
 impl Network {
     /// Changes hosts that stay, all or none. Returns what they were.
@@ -33,6 +33,20 @@ impl Network {
         for host in &mut self.hosts {
             if let Err(error) = host.complete() {
                 tracing::error!("a host could not be changed back: {error}");
+            }
+        }
+    }
+
+    /// Hosts forget neighbours whose addresses are others now, and ask for them again. A kernel would hold on to them for half a minute and longer, and reach nobody.
+    pub(super) fn forget_moved(&self, moved: &Moved) {
+        if moved.is_empty() {
+            return;
+        }
+        // Those within a namespace of another host are asked with that one.
+        let asked = self.hosts.iter().filter(|host| host.spec().within.is_none() && !host.spec().is_function);
+        for host in asked {
+            if let Err(error) = host.forget(moved) {
+                tracing::warn!("{error}: it may hold on to MAC addresses that are no more");
             }
         }
     }

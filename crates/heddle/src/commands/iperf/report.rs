@@ -54,10 +54,13 @@ impl Outcome {
         };
         let sent_bps = number("sum_sent", "bits_per_second").or_else(|| number("sum", "bits_per_second"));
         let sent_bps = sent_bps.ok_or_else(|| lacks("end.sum_sent.bits_per_second"))?;
-        // Both ends take their own time, so that more may seem to arrive than was sent: of datagrams those count that did not come.
-        let arrived = |it: Datagrams| sent_bps * (1.0 - it.lost.min(it.sent) as f64 / it.sent.max(1) as f64);
-        let received_bps = datagrams.map(arrived).or_else(|| number("sum_received", "bits_per_second"));
         let seconds = number("sum_received", "seconds").filter(|it| *it > 0.0).or_else(|| number("sum", "seconds"));
+        // Of datagrams those count that did not come. Both ends take their own time: what waits in queues arrives after all is sent, and more than was sent does not arrive.
+        let sent_for = number("sum_sent", "seconds").or_else(|| number("sum", "seconds"));
+        let drained =
+            sent_for.zip(seconds).map_or(1.0, |(sent, received)| sent / received.max(sent).max(f64::MIN_POSITIVE));
+        let arrived = |it: Datagrams| sent_bps * drained * (1.0 - it.lost.min(it.sent) as f64 / it.sent.max(1) as f64);
+        let received_bps = datagrams.map(arrived).or_else(|| number("sum_received", "bits_per_second"));
         let (from, to) = if args.reverse { (&args.to, &args.from) } else { (&args.from, &args.to) };
         Ok(Self {
             from: from.clone(),
@@ -180,6 +183,13 @@ mod tests {
             "h1 -> h2: 49.9 Mbit/s received, 50.0 Mbit/s sent, 12 of 4316 datagrams lost (0.28 %), jitter 0.013 ms; UDP for 5.0 s\n"
         );
         assert!(Outcome::read(&args("h1 h2 -u"), TCP).is_err());
+        // More seemed to arrive than the link carries: what waited came after all had been sent.
+        let late = UDP.replace(
+            r#""sum":"#,
+            r#""sum_received":{"seconds":10},"sum_sent":{"seconds":5,"bits_per_second":50000000.0},"sum":"#,
+        );
+        let outcome = Outcome::read(&args("h1 h2 -u -b 50M -t 5"), &late).unwrap();
+        assert!(outcome.line().starts_with("h1 -> h2: 24.9 Mbit/s received, 50.0 Mbit/s sent"), "{}", outcome.line());
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub struct Course<'a> {
     pub answered: Option<Answerer<'a>>,
     /// What tables of flows did with it, where they did more than to leave it to the routes.
     pub by_flows: Vec<(NodeId, Vec<Action>)>,
-    /// Why the first packet of a connection is lost, if this one answers such a one that came the other way.
-    pub refused: Option<String>,
+    /// Where and why the first packet of a connection is lost, if this one answers such a one that came the other way.
+    pub refused: Option<(NodeId, String)>,
 }
 
 /// Who answers in the place of hosts.
@@ -86,9 +86,9 @@ pub fn follow<'a>(
         return Ok(follower.course(&tracer, (from, key), &first));
     };
     if let Some(to) = to
-        && let Some((tracer, answer, packet)) = answer_of(network, (from, to), key)?
+        && let Some((tracer, answer, packet)) = answer_of(network, (from, to), (key, hop_limit))?
     {
-        let refused = follower.course(&tracer, (from, key), &first).lost.map(|(_, why)| why);
+        let refused = follower.course(&tracer, (from, key), &first).lost;
         let course = follower.course(&tracer, (from, &answer), &packet);
         return Ok(Course { refused, ..course });
     }
@@ -116,7 +116,7 @@ pub fn follow_from<'a>(
 fn answer_of(
     network: &Network,
     (from, to): (NodeId, NodeId),
-    key: &FlowKey,
+    (key, hop_limit): (&FlowKey, u8),
 ) -> Result<Option<(Tracer, FlowKey, TracedPacket)>, Report> {
     let mut tracer = network.tracer();
     let begun = send(&mut tracer, (to, Some(from)), &opening(&answered(key), HOP_LIMIT))?;
@@ -127,7 +127,7 @@ fn answer_of(
     if !is_delivered(&begun, from) {
         return Ok(None);
     }
-    let Some(frame) = answer(&begun.frame) else { return Ok(None) };
+    let Some(frame) = answer(&begun.frame, hop_limit) else { return Ok(None) };
     let key = FlowKey::parse(&frame).map_err(|error| miette!("{error}"))?;
     let packet = send(&mut tracer, (from, Some(to)), &frame)?;
     let arrives = matches!(packet.end, TraceEnd::Delivered(port) if tracer_host(&tracer, port) == to);
@@ -364,11 +364,11 @@ impl<'a> Follower<'a> {
             Loss::Function => {
                 let functions = built_in_functions(&self.network.fabric);
                 let last = packet.steps.iter().rev().find_map(|step| match step {
-                    TraceStep::Function(number) => Some((functions.get(*number)?, tracer.why_dropped(*number))),
+                    TraceStep::Function(number) => functions.get(*number),
                     _ => None,
                 });
-                last.map_or_else(String::new, |(function, why)| {
-                    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                last.map_or_else(String::new, |function| {
+                    let why = packet.dropped_for.as_ref().map_or_else(String::new, |why| format!(": {why}"));
                     format!("{} drops it{why}", function_in_words(function))
                 })
             }

@@ -22,9 +22,9 @@ pub fn opening(key: &FlowKey, hop_limit: u8) -> Vec<u8> {
 }
 
 /// The frame that answers another one; `None` if that one is malformed.
-pub fn answer(to: &[u8]) -> Option<Vec<u8>> {
+pub fn answer(to: &[u8], hop_limit: u8) -> Option<Vec<u8>> {
     let key = FlowKey::parse(to).ok()?;
-    Some(frame(&answering(&key), (true, HOP_LIMIT)))
+    Some(frame(&answering(&key), (true, hop_limit)))
 }
 
 /// What packets that answer those with this key have in theirs.
@@ -137,9 +137,9 @@ mod tests {
             let frame = opening(&key, HOP_LIMIT);
             assert_eq!(FlowKey::parse(&frame), Ok(key));
             let back = FlowKey { eth_src: macs.1, eth_dst: macs.0, ..FlowKey::of_flow(number, to, from) };
-            assert_eq!(answer(&frame).and_then(|frame| FlowKey::parse(&frame).ok()), Some(back));
+            assert_eq!(answer(&frame, HOP_LIMIT).and_then(|frame| FlowKey::parse(&frame).ok()), Some(back));
             assert_eq!(answered(&back), key);
         }
-        assert_eq!(answer(&[0; 4]), None);
+        assert_eq!(answer(&[0; 4], HOP_LIMIT), None);
     }
 }

@@ -95,7 +95,7 @@ fn outcome(topology: &Topology, way: &RoutedPath<'_>) -> Option<Outcome> {
         return Some(Outcome { state: LOST, at: name(topology, *at).to_owned(), why: Some(why.clone()) });
     }
     let answered = course?.answered.map(|by| Outcome { state: "answered", at: by.name().to_owned(), why: None });
-    let refused = way.stages.iter().find_map(|stage| stage.course.refused.clone());
+    let refused = way.stages.iter().find_map(|stage| stage.course.refused.clone()).map(|(_, why)| why);
     let state = if refused.is_some() { ANSWERS_ONLY } else { "delivered" };
     let delivered = |host: NodeId| Outcome { state, at: name(topology, host).to_owned(), why: refused };
     answered.or_else(|| course?.delivered.map(delivered))
