@@ -12,6 +12,10 @@ use super::{Asked, Whom};
 use crate::commands::explain;
 use crate::commands::measure::this_program;
 
+/// So many ask at a time. Where hundreds do, on a machine of few cores, answers come so late that the kernel's table of neighbours is full of those of earlier questions; it is
+/// an even number, so that both of a pair are among them.
+const AT_ONCE: usize = 64;
+
 /// All that ask. They end with this: each when its standard input does.
 pub struct Asking {
     askers: Vec<Asker>,
@@ -46,8 +50,12 @@ impl Asking {
         Ok(Self { askers: names[..askers].iter().map(start).collect::<Result<_, _>>()?, names })
     }
 
-    /// Has hosts ask others, each one other at most; they are numbered as they were given. Waits until all have heard, or wait no more.
+    /// Has hosts ask others, each one other at most, both of a pair one after the other; they are numbered as they were given. Waits until all have heard, or wait no more.
     pub fn round(&mut self, pairs: &[(usize, usize)]) -> Result<(), Report> {
+        pairs.chunks(AT_ONCE).try_for_each(|pairs| self.ask(pairs))
+    }
+
+    fn ask(&mut self, pairs: &[(usize, usize)]) -> Result<(), Report> {
         for (from, to) in pairs {
             writeln!(self.askers[*from].input, "{to}").map_err(|_| self.silent(*from))?;
         }
