@@ -592,6 +592,8 @@ impl Drop for Network {
         if ended > 0 {
             tracing::info!("ended {ended} processes in hosts");
         }
+        // Else it goes with its descriptor.
+        self.hosts.iter().for_each(|host| _ = host.tap().leave());
     }
 }
 

@@ -77,6 +77,13 @@ impl Tap {
         check(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags)) })
     }
 
+    /// Leaves the device to the end of its namespace. The kernel takes all devices of those that end together away at once; one that goes with its descriptor takes it tens of
+    /// milliseconds, and there may be hundreds.
+    pub fn leave(&self) -> io::Result<()> {
+        // SAFETY: TUNSETPERSIST takes its argument by value.
+        check(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETPERSIST as _, 1 as libc::c_ulong) })
+    }
+
     /// Gives the device its carrier, or takes it: programs in the host see it as a cable that is put in or pulled.
     pub fn set_carrier(&self, up: bool) -> io::Result<()> {
         let up = libc::c_int::from(up);
