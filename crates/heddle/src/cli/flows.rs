@@ -215,7 +215,7 @@ pub struct Trace {
     /// The switch
     #[arg(add = nodes())]
     pub switch: String,
-    /// The packet, by its fields; those that are not named are 0
+    /// The packet, by its fields, each with one value; the port is that by which packets of its source come, and other fields that are not named are 0
     #[arg(value_name = "PACKET")]
     pub packet: String,
     /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs

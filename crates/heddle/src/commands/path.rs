@@ -362,7 +362,7 @@ fn summary_of_course(topology: &Topology, course: &Course<'_>) -> String {
     for (switch, actions) in &course.by_flows {
         let _ = writeln!(lines, "Flows of {} do: {}", name(topology, *switch), actions_in_words(actions));
     }
-    if let Some(why) = &course.refused {
+    if let Some((_, why)) = &course.refused {
         let _ = writeln!(
             lines,
             "Only answers come through, as this one does: what begins a connection is lost, since {why}"

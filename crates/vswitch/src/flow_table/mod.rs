@@ -22,6 +22,7 @@ mod match_field;
 mod matching;
 mod meter;
 mod ports;
+mod question;
 mod recirculation;
 mod scan;
 mod sweep;

@@ -38,8 +38,8 @@ pub struct Course<'a> {
     pub answered: Option<Answerer<'a>>,
     /// What tables of flows did with it, where they did more than to leave it to the routes.
     pub by_flows: Vec<(NodeId, Vec<Action>)>,
-    /// Why the first packet of a connection is lost, if this one answers such a one that came the other way.
-    pub refused: Option<String>,
+    /// Where the first packet of a connection is lost, and why, if this one answers such a one that came the other way.
+    pub refused: Option<(NodeId, String)>,
 }
 
 /// Who answers in the place of hosts.
@@ -88,7 +88,7 @@ pub fn follow<'a>(
     if let Some(to) = to
         && let Some((tracer, answer, packet)) = answer_of(network, (from, to), key)?
     {
-        let refused = follower.course(&tracer, (from, key), &first).lost.map(|(_, why)| why);
+        let refused = follower.course(&tracer, (from, key), &first).lost;
         let course = follower.course(&tracer, (from, &answer), &packet);
         return Ok(Course { refused, ..course });
     }

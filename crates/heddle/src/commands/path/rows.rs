@@ -97,7 +97,8 @@ fn outcome(topology: &Topology, way: &RoutedPath<'_>) -> Option<Outcome> {
     let answered = course?.answered.map(|by| Outcome { state: "answered", at: by.name().to_owned(), why: None });
     let refused = way.stages.iter().find_map(|stage| stage.course.refused.clone());
     let state = if refused.is_some() { ANSWERS_ONLY } else { "delivered" };
-    let delivered = |host: NodeId| Outcome { state, at: name(topology, host).to_owned(), why: refused };
+    let delivered =
+        |host: NodeId| Outcome { state, at: name(topology, host).to_owned(), why: refused.map(|(_, why)| why) };
     answered.or_else(|| course?.delivered.map(delivered))
 }
 
