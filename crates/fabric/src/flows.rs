@@ -322,7 +322,7 @@ pub fn table_changes(
 /// # Errors
 /// As [`table_changes`].
 pub fn selection((topology, switch): (&Topology, NodeId), text: &str) -> Result<Selection, Error> {
-    let parsed = Selection::parse(text, &Ports::of(topology, switch), false);
+    let parsed = Selection::parse_shown(text, &Ports::of(topology, switch));
     parsed.map_err(|error| FlowInput::of_command_line(text.to_owned()).explain(&error))
 }
 

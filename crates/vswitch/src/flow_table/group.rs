@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use topology::PortId;
 
-use super::actions::{Context, FlowAction, GROUP_MAX, actions, whole, write_actions};
+use super::actions::{FlowAction, GROUP_MAX, actions, whole, write_actions};
+use super::context::Context;
 use super::error::{FlowError, nearest, shown};
 use super::ports::Ports;
 use super::scan::{Scan, TEXT_MAX};
@@ -187,7 +188,7 @@ impl Bucket {
             }
         }
         let Range { start, end } = actions_at;
-        let context = Context { ports, matching: None };
+        let context = Context::of(ports, None);
         bucket.actions = actions(&text[start..end], context).map_err(|error| error.shifted(start))?;
         if kind == GroupKind::FastFailover && bucket.watch_port.is_none() {
             let hint = "write it in front of the actions, as in `bucket=watch_port:1,actions=output:1`";

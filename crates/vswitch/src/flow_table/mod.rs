@@ -11,6 +11,7 @@ mod actions;
 mod cache;
 mod changes;
 mod classifier;
+mod context;
 mod error;
 mod explain;
 mod flow;

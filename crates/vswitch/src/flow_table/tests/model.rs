@@ -362,7 +362,7 @@ proptest! {
             };
             let new = Flow { table, priority, matching, ..flow(&instructions) };
             if what == 0 {
-                let meant = Selection { table: None, cookie: (0, 0), matching, strict: None, out_port: None };
+                let meant = Selection { matching, ..Selection::ALL };
                 let gone = list.iter().filter(|flow| meant.has(flow)).count();
                 prop_assert_eq!(tables.change(at(1), &TableChange::Delete(meant)), Ok(gone));
                 for flow in list.iter().filter(|flow| meant.has(flow)) {
