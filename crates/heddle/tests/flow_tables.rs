@@ -50,7 +50,17 @@ fn flows_are_added_shown_traced_and_removed() {
     let group = "group_id=3,type=select,bucket=output:spine1,bucket=output:spine2";
     assert_eq!(said(&["group", "add", "leaf2", group]), "leaf2: 1 group added\n");
     assert!(said(&["group", "show", "leaf2"]).contains("group_id=3,type=select,bucket=weight:1,actions=output:2"));
-    assert_eq!(said(&["group", "del", "leaf2"]), "leaf2: 1 group removed\n");
+    said(&["group", "add", "leaf2", "group_id=4,type=indirect,bucket=output:spine1"]);
+    for (what, line) in [("show", "group_id=4,type=indirect,"), ("stats", "group_id=4,duration=")] {
+        for number in ["4", "group_id=4"] {
+            let shown = said(&["group", what, "leaf2", number]);
+            assert!(shown.lines().count() == 2 && shown.contains(line), "{shown}");
+        }
+        let missing = desk.expect(2, &["group", what, "leaf2", "7"]).1;
+        assert!(missing.contains("leaf2 has no group 7") && missing.contains("heddle group show leaf2"), "{missing}");
+    }
+    assert_eq!(said(&["group", "show", "leaf2", "3", "-o", "csv"]).lines().count(), 2);
+    assert_eq!(said(&["group", "del", "leaf2"]), "leaf2: 2 groups removed\n");
     assert_eq!(said(&["flow", "del", "leaf2", "udp"]), "leaf2: 1 flow removed\n");
     desk.write("flows.txt", "# some of a script's\n\ntcp,tp_dst=1,actions=drop\ntcp,tp_dst=2,actions=drop\n");
     let mut command = desk.command(&["flow", "add", "leaf2", "-"]);
@@ -365,6 +375,10 @@ fn meters_are_added_named_by_flows_and_shown() {
     let (_, refused) = desk.expect(2, &["meter", "add", "leaf2", "meter=2,kbps,band=type=drop,rate=0"]);
     assert!(refused.contains("a rate of 0 lets nothing pass") && refused.contains(":1:34"), "{refused}");
     assert_eq!(said(&["meter", "mod", "leaf2", "meter=1,kbps,band=type=drop,rate=8000"]), "leaf2: 1 meter changed\n");
+    said(&["meter", "add", "leaf2", "meter=5,pktps,band=type=drop,rate=9"]);
+    let shown = said(&["meter", "show", "leaf2", "5"]);
+    assert!(shown.contains("meter=5 ") && !shown.contains("meter=1 "), "{shown}");
+    assert!(desk.expect(2, &["meter", "show", "leaf2", "6"]).1.contains("leaf2 has no meter 6"));
     // The flow goes with its meter.
     assert_eq!(said(&["meter", "del", "leaf2", "1"]), "leaf2: 1 meter removed\n");
     assert!(!said(&["flow", "show", "leaf2"]).contains("icmp"));

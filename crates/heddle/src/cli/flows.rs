@@ -128,12 +128,12 @@ pub enum GroupAction {
     #[command(visible_alias = "delete", after_help = "Example: heddle group del leaf1 group_id=1")]
     Del(GroupsMeant),
     /// Show groups, as `ovs-ofctl dump-groups` does
-    #[command(alias = "list")]
+    #[command(alias = "list", after_help = "Examples:\n  heddle group show leaf1\n  heddle group show leaf1 1")]
     Show(GroupsShown),
     /// Show what groups and their buckets have counted, as `ovs-ofctl dump-group-stats` does
     ///
     /// Packets that have come to a group, and of them those that each of its buckets got, by the number of the bucket from 0. Groups that name groups count as well.
-    #[command(after_help = "Examples:\n  heddle group stats leaf1\n  heddle group stats leaf1 -o json")]
+    #[command(after_help = "Examples:\n  heddle group stats leaf1\n  heddle group stats leaf1 1 -o json")]
     Stats(GroupsShown),
 }
 
@@ -162,6 +162,9 @@ pub struct GroupsShown {
     /// The switch; if left out, all that have tables
     #[arg(add = nodes())]
     pub switch: Option<String>,
+    /// Only the one with this number
+    #[arg(value_name = "NUMBER")]
+    pub number: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -186,7 +189,10 @@ pub enum MeterAction {
     #[command(visible_alias = "delete", after_help = "Example: heddle meter del leaf1 meter=1")]
     Del(MetersMeant),
     /// Show meters and what they have counted, as `ovs-ofctl dump-meters` and `meter-stats` do
-    #[command(aliases = ["list", "stats"])]
+    #[command(
+        aliases = ["list", "stats"],
+        after_help = "Examples:\n  heddle meter show leaf1\n  heddle meter show leaf1 1"
+    )]
     Show(GroupsShown),
 }
 
