@@ -60,6 +60,13 @@ fn flows_are_added_shown_traced_and_removed() {
         assert!(missing.contains("leaf2 has no group 7") && missing.contains("heddle group show leaf2"), "{missing}");
     }
     assert_eq!(said(&["group", "show", "leaf2", "3", "-o", "csv"]).lines().count(), 2);
+    // One may name another of a higher number, for whoever follows packets, too.
+    said(&["group", "add", "leaf2", "group_id=1,type=indirect,bucket=group:4"]);
+    said(&["flow", "add", "leaf2", "priority=40000,in_port=h4,udp,actions=group:1"]);
+    assert!(said(&["trace", "leaf2", "in_port=h4,udp,nw_dst=h1"]).contains("Done: output:2\n"));
+    assert!(said(&["path", "h4", "h1", "--protocol", "udp"]).contains("Flows of leaf2 do: output:2\n"));
+    said(&["flow", "del", "leaf2", "out_group=1"]);
+    said(&["group", "del", "leaf2", "1"]);
     assert_eq!(said(&["group", "del", "leaf2"]), "leaf2: 2 groups removed\n");
     assert_eq!(said(&["flow", "del", "leaf2", "udp"]), "leaf2: 1 flow removed\n");
     desk.write("flows.txt", "# some of a script's\n\ntcp,tp_dst=1,actions=drop\ntcp,tp_dst=2,actions=drop\n");
@@ -67,6 +74,12 @@ fn flows_are_added_shown_traced_and_removed() {
     command.stdin(std::fs::File::open(desk.path().join("flows.txt")).expect("it was written"));
     let output = command.output().expect("it can be started");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "leaf2: 2 flows added\n", "{output:?}");
+    desk.write(
+        "bundle.txt",
+        "add tcp,tp_dst=3,actions=drop\nmodify tcp,tp_dst=2,actions=normal\ndelete tcp,tp_dst=3\n",
+    );
+    assert_eq!(said(&["flow", "add", "leaf2", "./bundle.txt"]), "leaf2: 3 flows changed\n");
+    assert!(said(&["flow", "show", "leaf2", "tcp"]).ends_with("tcp,tp_dst=2 actions=NORMAL\n"));
     // What was shown can be added, and files as well.
     desk.write("dump.txt", &said(&["flow", "show", "leaf2"]));
     assert_eq!(desk.expect(0, &["flow", "del", "leaf1", "tcp"]).1, "");

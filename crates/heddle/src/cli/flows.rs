@@ -32,7 +32,8 @@ pub enum FlowAction {
     /// tables gets them, with the flow `priority=0 actions=NORMAL`: what no other flow is for goes along the routes. Packets and programs go on meanwhile.
     ///
     /// A port is named by its number, which counts from 0 (`heddle port show SWITCH` lists them), or by the node that it leads to: `in_port=h1`, `output:spine1`. A host or a
-    /// service may stand for its address in what a flow matches: `nw_src=h1`, `dl_dst=h2`.
+    /// service may stand for its address in what a flow matches: `nw_src=h1`, `dl_dst=h2`. In a file, a line may begin with `add`, `modify`, `modify_strict`, `delete` or
+    /// `delete_strict`, as in bundles of `ovs-ofctl`.
     #[command(after_help = ADD_EXAMPLES)]
     Add(Flows),
     /// Give flows other actions, as `ovs-ofctl mod-flows` does: those that match no more than is said; their counters go on

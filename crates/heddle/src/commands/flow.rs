@@ -222,7 +222,8 @@ fn change(
     // Here it can be shown where a mistake is.
     table_changes((&now.topology, node), command, &inputs)?;
     let texts: Vec<String> = inputs.iter().map(|input| input.text().to_owned()).collect();
-    let had_normal = command.0 == FlowCommand::Delete && has_normal(instance, switch)?;
+    let does = |wanted: FlowCommand| inputs.iter().any(|input| input.command(command).0.0 == wanted);
+    let had_normal = does(FlowCommand::Delete) && has_normal(instance, switch)?;
     let changed = instance.change_flows(switch, command, &texts).map_err(explain)?;
     if had_normal && !has_normal(instance, switch)? {
         eprintln!(
@@ -236,6 +237,7 @@ fn change(
         );
     }
     let (what, done) = match command.0 {
+        FlowCommand::Add if does(FlowCommand::Modify) || does(FlowCommand::Delete) => ("flow", "changed"),
         FlowCommand::Add => ("flow", "added"),
         FlowCommand::Modify => ("flow", "changed"),
         FlowCommand::Delete => ("flow", "removed"),

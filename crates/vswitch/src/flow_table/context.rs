@@ -48,7 +48,11 @@ impl<'a> Context<'a> {
         let Some(Match { key, mask }) = &self.matching else { return Ok(()) };
         needs.check(key, mask, pair.word, pair.span()).map_err(|error| {
             let (example, _) = needs.words();
-            let value = if pair.value.is_some() { ":.." } else { "" };
+            let value = match &pair.value {
+                None => "",
+                Some(_) if pair.word == "ct" => "(..)",
+                Some(_) => ":..",
+            };
             let hint = if self.is_changed {
                 format!("what stands in front of it changes the packet: write it before that, or in a later table (`goto_table:1`) whose flow matches `{example}`")
             } else {

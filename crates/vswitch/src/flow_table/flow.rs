@@ -56,6 +56,8 @@ struct Head<'a> {
     out_port: Option<(PortId, Range<usize>)>,
     /// The same of a group.
     out_group: Option<(u32, Range<usize>)>,
+    /// Where it is said that counters begin anew.
+    reset_counts: Option<Range<usize>>,
     /// Where the actions are, if there are any.
     actions: Option<Range<usize>>,
 }
@@ -86,6 +88,11 @@ impl<'a> Head<'a> {
             if pair.word == "out_port" {
                 let (name, at) = pair.needed("out_port=2")?;
                 head.out_port = Some((ports.find(name, &at)?, pair.span()));
+                continue;
+            }
+            if pair.word == "reset_counts" {
+                pair.alone()?;
+                head.reset_counts = Some(pair.at);
                 continue;
             }
             if pair.word == "out_group" {
@@ -232,7 +239,12 @@ impl fmt::Display for Flow {
 /// With the place of the mistake.
 pub fn parse_modification(text: &str, ports: &Ports, strict: bool) -> Result<(Selection, Instructions), FlowError> {
     let flow = Flow::parse(text, ports)?;
-    let actions = Head::read(text, ports)?.actions.map_or(text.len(), |at| at.start);
+    let Head { actions, reset_counts, .. } = Head::read(text, ports)?;
+    if let Some(at) = reset_counts {
+        let hint = "`heddle flow add` of a flow with the same match and priority has its counters begin anew";
+        return Err(FlowError::new(at, "counters of flows that get other actions go on", hint));
+    }
+    let actions = actions.map_or(text.len(), |at| at.start);
     let head = text[..actions].trim_end_matches('=').trim_end_matches("actions").trim_end_matches("action");
     // What is a mistake in a choice of flows is one here as well.
     let selection = Selection::parse(head, ports, strict)?;
@@ -248,7 +260,7 @@ pub fn parse_packet(text: &str, ports: &Ports) -> Result<Match, FlowError> {
     let mut scan = Scan::new(text);
     while let Some(pair) = scan.pair()? {
         let is_of_flows = WORDS.contains(&pair.word) || STATISTICS.contains(&pair.word);
-        if is_of_flows || matches!(pair.word, "action" | "out_port" | "out_group") {
+        if is_of_flows || matches!(pair.word, "action" | "out_port" | "out_group" | "reset_counts") {
             let message = format!("a packet has no `{}`: flows have", pair.word);
             let hint = "name what the packet has, as in `in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=80`";
             return Err(FlowError::new(pair.at, message, hint));
@@ -339,6 +351,9 @@ impl Selection {
         let head = Head::read(text, ports)?;
         if let Some(at) = head.actions {
             return Err(FlowError::new(at, "flows are not chosen by their actions", "take `actions=` away"));
+        }
+        if let Some(at) = head.reset_counts {
+            return Err(FlowError::new(at, "flows are not chosen by `reset_counts`", "take it away"));
         }
         if head.idle_timeout_s != 0 || head.hard_timeout_s != 0 {
             return Err(FlowError::new(0..text.len(), "flows are not chosen by their timeouts", "take them away"));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::flow_table::{Selection, parse_packet};
+use crate::flow_table::{Selection, parse_modification, parse_packet};
 use proptest::prelude::*;
 
 /// What is read is printed as Open vSwitch 3.1 prints it.
@@ -186,6 +186,10 @@ fn groups_are_read_and_printed() {
             "group_id=3,type=all,bucket=mod_dl_dst:02:00:00:00:00:01,output:h1,bucket=actions=drop",
             "group_id=3,type=all,bucket=actions=mod_dl_dst:02:00:00:00:00:01,output:1,bucket=actions=drop",
         ),
+        (
+            "group_id=2,type=ff,bucket=watch_group:7,output:3,bucket=watch_port:4,watch_group:0x8,actions=drop",
+            "group_id=2,type=ff,bucket=watch_group:7,actions=output:3,bucket=watch_port:4,watch_group:8,actions=drop",
+        ),
         ("group_id=4,type=indirect", ""),
         ("type=all,bucket=output:1", ""),
     ] {
@@ -226,6 +230,10 @@ fn flows_are_chosen_by_what_they_match() {
     let grouped = "priority=10,tcp,actions=group:3";
     assert!(meant("out_group=3", false, grouped) && !meant("out_group=4", false, grouped));
     assert!(!meant("out_group=3", false, web));
+    // A flow that takes another one's place counts from 0.
+    assert_eq!(flow("reset_counts,tcp,actions=drop"), flow("tcp,actions=drop"));
+    assert!(parse_modification("reset_counts,tcp,actions=drop", &ports(), false).is_err());
+    assert!(Selection::parse_shown("tcp,reset_counts", &ports()).is_err());
     let refused = Selection::parse("priority=70,tcp", &ports(), false).unwrap_err();
     assert_eq!(refused.message, "several flows are not chosen by their priority");
     assert!(meant("priority=10,tcp,tp_dst=80", true, web));
