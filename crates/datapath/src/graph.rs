@@ -8,7 +8,8 @@ use bond::Transmit;
 use link::{Impaired, Link, LinkSpec, Verdict};
 use machine::{Rebase, Rng, Span, Time};
 use topology::{BondEndId, NetPort, NodeId, Rerouting, Routes, TiVec, Topology};
-use vswitch::{Action, FLOOD, HostTable, Pipelines, Seeds, Spread, Switch};
+use vswitch::neighbour::ANSWER_BYTES;
+use vswitch::{Action, FLOOD, HostTable, Ingress, Pipelines, Seeds, Spread, Switch, classify, without_answer};
 
 use crate::bridges::{BridgeState, bridges};
 use crate::bursts::Bursts;
@@ -52,6 +53,17 @@ impl Tables {
     #[inline]
     pub const fn at(&self, now: Time) -> Moment<'_> {
         Moment { tables: self, now }
+    }
+
+    /// Decides about a frame that the host `from` sends by a port, as [`classify`] does. In networks with VLANs only those are answered who are in one with whom they ask about.
+    #[inline]
+    pub fn classify(&self, (from, port): (NodeId, NetPort), frame: &[u8], answer: &mut [u8; ANSWER_BYTES]) -> Ingress {
+        match classify(frame, from, &self.host_table, answer) {
+            Ingress::Answer(len) if self.ports.has_vlans() && !self.hears(port, frame, &answer[..len]) => {
+                without_answer(frame, from, &self.host_table)
+            }
+            ingress => ingress,
+        }
     }
 }
 

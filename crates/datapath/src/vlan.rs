@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use topology::{NetPort, NodeId};
+use topology::{NetPort, NodeId, PortId};
 use vswitch::port::VID_MASK;
 use vswitch::{FLOOD, Field, UNKNOWN};
 use wire::EthernetPacket;
 
 use crate::driver::{Driver, Loss};
 use crate::flood::{is_flooded, is_for_unknown, storm_limit};
-use crate::graph::{Graph, Moment};
+use crate::graph::{Graph, Moment, Tables};
 use crate::pipeline::lose;
 
 /// The VLAN of a frame at a switch.
@@ -21,6 +21,30 @@ struct InVlan {
     vid: u16,
     /// The control information of the tag that it has, if it has one.
     tci: Option<u16>,
+}
+
+impl Tables {
+    /// The VLAN that a frame is in which comes in by a port; 0 where there are none, `None` if the port does not admit it.
+    pub fn vlan_of(&self, port: NetPort, frame: &[u8]) -> Option<u16> {
+        let Some(vlans) = self.ports.vlans(port) else { return Some(0) };
+        vlans.admit(EthernetPacket::new_checked(frame).ok()?.vlan())
+    }
+
+    /// Whether who asks is in one VLAN with who has the address, in whose stead an answer is written, and that is in the form in which it would come.
+    pub(crate) fn hears(&self, port: NetPort, question: &[u8], answer: &[u8]) -> bool {
+        let tagged = EthernetPacket::new_checked(question).is_ok_and(|ethernet| ethernet.vlan().is_some());
+        let (Some(vlan), Some(asker), Some(owner)) = (
+            self.vlan_of(port, question),
+            self.ports.vlans(port),
+            answer.get(6..12).and_then(|source| self.host_table.by_mac(*source.first_chunk()?)),
+        ) else {
+            return false;
+        };
+        let mut owned = (0..).map_while(|number| self.map.port_of(owner, PortId(number)));
+        asker.tags(vlan) == tagged
+            && asker.carries(vlan)
+            && owned.any(|port| self.ports.vlans(port).is_some_and(|vlans| vlans.carries(vlan)))
+    }
 }
 
 impl<P> Graph<P> {

@@ -282,24 +282,46 @@ impl FlowInput {
         &self.source.text[self.at.clone()]
     }
 
-    /// Shows where in the source a mistake is.
-    fn explain(&self, error: &FlowError) -> Error {
-        flow_error(&self.source, self.at.start, error)
+    /// What it does, and which part of its text that is for: among flows that are added, a line may say that it does something else, as in bundles of `ovs-ofctl`.
+    pub fn command(&self, (command, is_strict): (FlowCommand, bool)) -> ((FlowCommand, bool), &str) {
+        let text = self.text();
+        let asked = ((command, is_strict), text);
+        if command != FlowCommand::Add {
+            return asked;
+        }
+        let line = text.trim_start();
+        let word = line.split_whitespace().next().unwrap_or_default();
+        let found = BUNDLE_WORDS.iter().find(|(known, _)| *known == word);
+        found.map_or(asked, |(_, command)| (*command, &line[word.len()..]))
+    }
+
+    /// Shows where in the source a mistake is, within a text that ends where this one does.
+    fn explain(&self, text: &str, error: &FlowError) -> Error {
+        flow_error(&self.source, self.at.end - text.len(), error)
     }
 }
 
-/// Reads changes of a switch's tables. `is_strict`: flows are meant by exactly their match and priority.
+/// Words in front of flows in a bundle of `ovs-ofctl`.
+const BUNDLE_WORDS: [(&str, (FlowCommand, bool)); 5] = [
+    ("add", (FlowCommand::Add, false)),
+    ("modify", (FlowCommand::Modify, false)),
+    ("modify_strict", (FlowCommand::Modify, true)),
+    ("delete", (FlowCommand::Delete, false)),
+    ("delete_strict", (FlowCommand::Delete, true)),
+];
+
+/// Reads changes of a switch's tables; `command` with whether flows are meant by exactly their match and priority.
 ///
 /// # Errors
 /// If a text is wrong; the error shows where.
 pub fn table_changes(
     (topology, switch): (&Topology, NodeId),
-    (command, is_strict): (FlowCommand, bool),
+    command: (FlowCommand, bool),
     inputs: &[FlowInput],
 ) -> Result<Vec<TableChange>, Error> {
     let ports = Ports::of(topology, switch);
     let read = |input: &FlowInput| {
-        let text = input.text();
+        let ((command, is_strict), text) = input.command(command);
         match command {
             FlowCommand::Add => Flow::parse(text, &ports).map(|flow| TableChange::Add(Arc::new(flow))),
             FlowCommand::Modify => parse_modification(text, &ports, is_strict)
@@ -312,7 +334,7 @@ pub fn table_changes(
             FlowCommand::ModifyMeter => Meter::parse(text).map(TableChange::ModifyMeter),
             FlowCommand::DeleteMeter => Meter::parse_number(text).map(TableChange::DeleteMeter),
         }
-        .map_err(|error| input.explain(&error))
+        .map_err(|error| input.explain(text, &error))
     };
     inputs.iter().map(read).collect()
 }
@@ -322,8 +344,8 @@ pub fn table_changes(
 /// # Errors
 /// As [`table_changes`].
 pub fn selection((topology, switch): (&Topology, NodeId), text: &str) -> Result<Selection, Error> {
-    let parsed = Selection::parse(text, &Ports::of(topology, switch), false);
-    parsed.map_err(|error| FlowInput::of_command_line(text.to_owned()).explain(&error))
+    let parsed = Selection::parse_shown(text, &Ports::of(topology, switch));
+    parsed.map_err(|error| FlowInput::of_command_line(text.to_owned()).explain(text, &error))
 }
 
 /// Reads the fields of a packet that is traced through a switch.
@@ -332,7 +354,7 @@ pub fn selection((topology, switch): (&Topology, NodeId), text: &str) -> Result<
 /// As [`table_changes`].
 pub fn packet((topology, switch): (&Topology, NodeId), text: &str) -> Result<Match, Error> {
     let parsed = parse_packet(text, &Ports::of(topology, switch));
-    parsed.map_err(|error| FlowInput::of_command_line(text.to_owned()).explain(&error))
+    parsed.map_err(|error| FlowInput::of_command_line(text.to_owned()).explain(text, &error))
 }
 
 /// Shows where in a source a mistake is, within a text that begins at `offset`.
@@ -375,6 +397,24 @@ links: [{ between: [h1, s1] }, { between: [h2, s1] }]
             assert_eq!((error.file(), error.problems()[0].line), ("standard input", 4));
             assert_eq!(error.problems()[0].column, column, "{error:?}");
         }
+        let text =
+            "add tcp,actions=drop\ndelete udp\n  modify_strict priority=3,tcp,actions=normal\ndelete\nudp,actions=1\n";
+        let bundle = FlowInput::lines("bundle", text.to_owned());
+        let changes = table_changes(at, (FlowCommand::Add, false), &bundle).unwrap();
+        assert!(matches!(
+            &changes[..],
+            [
+                TableChange::Add(_),
+                TableChange::Delete(_),
+                TableChange::Modify(Selection { strict: Some(3), .. }, _),
+                TableChange::Delete(Selection::ALL),
+                TableChange::Add(_),
+            ]
+        ));
+        let wrong = FlowInput::lines("bundle", "add tcp,actions=drop\n delete tcp,tp_dts=1\n".to_owned());
+        let error = table_changes(at, (FlowCommand::Add, false), &wrong).unwrap_err();
+        assert_eq!((error.problems()[0].line, error.problems()[0].column), (2, 13));
+        assert!(table_changes(at, (FlowCommand::Delete, false), &bundle[3..4]).is_err(), "only where flows are added");
         let error = packet(at, "tcp,priority=1").unwrap_err();
         assert_eq!((error.problems()[0].column, error.problems()[0].hint.contains("--strict")), (5, false));
         let error = selection(at, "tpc").unwrap_err();

@@ -20,7 +20,7 @@ pub use cluster::{
     BENCH_PREFIX, Bench, BenchOperation, BenchTarget, CHECK_PREFIX, CheckLoad, CheckPerf, Endpoints, Tls,
 };
 pub use controller::{Controller, ControllerCommand, Reads, Shards};
-pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, Meter, MeterAction, Trace};
+pub use flows::{Flow, FlowAction, FlowsShown, Group, GroupAction, GroupsShown, Meter, MeterAction, Trace};
 pub use metrics::Metrics;
 pub use network::{
     Capture, Down, Exec, Flush, FlushTopic, FromArg, Graph, GraphFormat, Import, Iperf, Link, LinkAction, LinkArg,

@@ -50,13 +50,36 @@ fn flows_are_added_shown_traced_and_removed() {
     let group = "group_id=3,type=select,bucket=output:spine1,bucket=output:spine2";
     assert_eq!(said(&["group", "add", "leaf2", group]), "leaf2: 1 group added\n");
     assert!(said(&["group", "show", "leaf2"]).contains("group_id=3,type=select,bucket=weight:1,actions=output:2"));
-    assert_eq!(said(&["group", "del", "leaf2"]), "leaf2: 1 group removed\n");
+    said(&["group", "add", "leaf2", "group_id=4,type=indirect,bucket=output:spine1"]);
+    for (what, line) in [("show", "group_id=4,type=indirect,"), ("stats", "group_id=4,duration=")] {
+        for number in ["4", "group_id=4"] {
+            let shown = said(&["group", what, "leaf2", number]);
+            assert!(shown.lines().count() == 2 && shown.contains(line), "{shown}");
+        }
+        let missing = desk.expect(2, &["group", what, "leaf2", "7"]).1;
+        assert!(missing.contains("leaf2 has no group 7") && missing.contains("heddle group show leaf2"), "{missing}");
+    }
+    assert_eq!(said(&["group", "show", "leaf2", "3", "-o", "csv"]).lines().count(), 2);
+    // One may name another of a higher number, for whoever follows packets, too.
+    said(&["group", "add", "leaf2", "group_id=1,type=indirect,bucket=group:4"]);
+    said(&["flow", "add", "leaf2", "priority=40000,in_port=h4,udp,actions=group:1"]);
+    assert!(said(&["trace", "leaf2", "in_port=h4,udp,nw_dst=h1"]).contains("Done: output:2\n"));
+    assert!(said(&["path", "h4", "h1", "--protocol", "udp"]).contains("Flows of leaf2 do: output:2\n"));
+    said(&["flow", "del", "leaf2", "out_group=1"]);
+    said(&["group", "del", "leaf2", "1"]);
+    assert_eq!(said(&["group", "del", "leaf2"]), "leaf2: 2 groups removed\n");
     assert_eq!(said(&["flow", "del", "leaf2", "udp"]), "leaf2: 1 flow removed\n");
     desk.write("flows.txt", "# some of a script's\n\ntcp,tp_dst=1,actions=drop\ntcp,tp_dst=2,actions=drop\n");
     let mut command = desk.command(&["flow", "add", "leaf2", "-"]);
     command.stdin(std::fs::File::open(desk.path().join("flows.txt")).expect("it was written"));
     let output = command.output().expect("it can be started");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "leaf2: 2 flows added\n", "{output:?}");
+    desk.write(
+        "bundle.txt",
+        "add tcp,tp_dst=3,actions=drop\nmodify tcp,tp_dst=2,actions=normal\ndelete tcp,tp_dst=3\n",
+    );
+    assert_eq!(said(&["flow", "add", "leaf2", "./bundle.txt"]), "leaf2: 3 flows changed\n");
+    assert!(said(&["flow", "show", "leaf2", "tcp"]).ends_with("tcp,tp_dst=2 actions=NORMAL\n"));
     // What was shown can be added, and files as well.
     desk.write("dump.txt", &said(&["flow", "show", "leaf2"]));
     assert_eq!(desk.expect(0, &["flow", "del", "leaf1", "tcp"]).1, "");
@@ -83,6 +106,72 @@ fn flows_are_added_shown_traced_and_removed() {
     assert!(shown.lines().count() == 2 && shown.contains("priority=7,udp"), "{shown}");
     assert_eq!(said(&["flow", "del", "leaf1", "out_port=spine2"]), "leaf1: 1 flow removed\n");
     assert!(said(&["show", "routes", "-o", "csv"]).starts_with("node,to,ports,packets\nleaf1,h1,"));
+}
+
+/// What hosts ask about each other is answered where they ask, whatever flows say: to a trace, and to real packets.
+#[test]
+fn questions_about_neighbours_come_to_no_table() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let said = |args: &[&str]| desk.expect(0, args).0;
+    said(&["flow", "add", "leaf1", "priority=0,actions=drop"]);
+    let arp = "in_port=h1,arp,arp_op=1,arp_spa=10.0.1.1,arp_tpa=10.0.2.1";
+    let solicitation = "in_port=h1,icmp6,icmp_type=135,nd_target=h3";
+    let mut addresses = Vec::new();
+    for (packet, answer) in [(arp, "an ARP reply"), (solicitation, "a neighbour advertisement")] {
+        // It is the same where only who asks is known, and at switches to which it does not come.
+        let elsewhere = packet.replace("in_port=h1,", "") + ",dl_src=h1";
+        for (switch, packet) in [("leaf1", packet), ("spine1", &elsewhere)] {
+            let traced = said(&["trace", switch, packet]);
+            assert!(traced.contains("none: it is answered at the port of h1\nDone: answered\n"), "{traced}");
+            let stead = "is the address of h3, in whose stead Heddle answers before the tables:";
+            assert!(traced.contains(&format!("{stead} {answer} (02:00:0a:00:02:01) to h1\n")), "{traced}");
+        }
+        let traced: Value = serde_json::from_str(&said(&["trace", "leaf1", packet, "-o", "json"])).expect("it is JSON");
+        assert_eq!((&traced["answered"]["host"], &traced["answered"]["at"]), (&"h3".into(), &"h1".into()), "{traced}");
+        assert_eq!((&traced["entries"], &traced["actions"]), (&serde_json::json!([]), &"answered".into()), "{traced}");
+        addresses.push(traced["answered"]["address"].as_str().expect("an address").to_owned());
+    }
+    let asked = |target: &str| said(&["trace", "leaf1", &arp.replace("10.0.2.1", target)]);
+    let own = asked("10.0.1.1");
+    assert!(
+        own.contains("It does not come here: it goes no further than the port of h1: the asker owns the address"),
+        "{own}"
+    );
+    assert!(asked("10.0.9.9").contains("Done: drop\n"), "nobody has that address");
+    let away = said(&["trace", "leaf1", "in_port=h1,icmp6,icmp_type=135,nd_target=fd00::99"]);
+    assert!(away.contains("Done: drop\n"), "{away}");
+    // Both pings are lost, and both neighbours found.
+    for address in &addresses {
+        desk.expect(1, &["exec", "h1", "--", "ping", "-c", "1", "-W", "1", address]);
+        let known = said(&["exec", "h1", "--", "ip", "neigh", "show", address]);
+        assert!(known.contains("lladdr 02:00:0a:00:02:01"), "{known}");
+    }
+}
+
+/// A packet whose port is not named comes by the one of who sends it, and by the first one, which is said, if nobody knows him.
+#[test]
+fn a_trace_without_a_port_takes_that_of_the_sender() {
+    if !may_run() {
+        return;
+    }
+    let guard = up(LAB);
+    let desk = &guard.0;
+    let trace = |packet: &str| desk.expect(0, &["trace", "leaf1", packet]);
+    desk.expect(0, &["flow", "add", "leaf1", "in_port=h1,actions=drop", "in_port=h2,udp,actions=output:spine1"]);
+    let (traced, note) = trace("tcp,nw_src=h3,nw_dst=h2,tp_dst=90");
+    assert!(traced.contains("Done: NORMAL, to h2 by port 1\n"), "{traced}");
+    assert_eq!(note, "No port is named: in_port=2 (spine1), one of those by which packets of h3 come.\n");
+    for packet in ["udp,nw_src=h2,nw_dst=h3", "udp,dl_src=h2,nw_dst=h3"] {
+        let (traced, note) = trace(packet);
+        assert!(traced.contains("Done: output:2\n") && note.is_empty(), "{traced}{note}");
+    }
+    let (traced, note) = trace("udp,nw_dst=h3");
+    assert!(traced.contains("Done: drop\n"), "{traced}");
+    assert_eq!(note, "No port is named: in_port=0 (h1).\n");
 }
 
 /// Hosts stand for their addresses, and ports have names where somebody asks for them, as on a terminal.
@@ -299,6 +388,10 @@ fn meters_are_added_named_by_flows_and_shown() {
     let (_, refused) = desk.expect(2, &["meter", "add", "leaf2", "meter=2,kbps,band=type=drop,rate=0"]);
     assert!(refused.contains("a rate of 0 lets nothing pass") && refused.contains(":1:34"), "{refused}");
     assert_eq!(said(&["meter", "mod", "leaf2", "meter=1,kbps,band=type=drop,rate=8000"]), "leaf2: 1 meter changed\n");
+    said(&["meter", "add", "leaf2", "meter=5,pktps,band=type=drop,rate=9"]);
+    let shown = said(&["meter", "show", "leaf2", "5"]);
+    assert!(shown.contains("meter=5 ") && !shown.contains("meter=1 "), "{shown}");
+    assert!(desk.expect(2, &["meter", "show", "leaf2", "6"]).1.contains("leaf2 has no meter 6"));
     // The flow goes with its meter.
     assert_eq!(said(&["meter", "del", "leaf2", "1"]), "leaf2: 1 meter removed\n");
     assert!(!said(&["flow", "show", "leaf2"]).contains("icmp"));

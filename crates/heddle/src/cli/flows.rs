@@ -32,7 +32,8 @@ pub enum FlowAction {
     /// tables gets them, with the flow `priority=0 actions=NORMAL`: what no other flow is for goes along the routes. Packets and programs go on meanwhile.
     ///
     /// A port is named by its number, which counts from 0 (`heddle port show SWITCH` lists them), or by the node that it leads to: `in_port=h1`, `output:spine1`. A host or a
-    /// service may stand for its address in what a flow matches: `nw_src=h1`, `dl_dst=h2`.
+    /// service may stand for its address in what a flow matches: `nw_src=h1`, `dl_dst=h2`. In a file, a line may begin with `add`, `modify`, `modify_strict`, `delete` or
+    /// `delete_strict`, as in bundles of `ovs-ofctl`.
     #[command(after_help = ADD_EXAMPLES)]
     Add(Flows),
     /// Give flows other actions, as `ovs-ofctl mod-flows` does: those that match no more than is said; their counters go on
@@ -128,12 +129,12 @@ pub enum GroupAction {
     #[command(visible_alias = "delete", after_help = "Example: heddle group del leaf1 group_id=1")]
     Del(GroupsMeant),
     /// Show groups, as `ovs-ofctl dump-groups` does
-    #[command(alias = "list")]
+    #[command(alias = "list", after_help = "Examples:\n  heddle group show leaf1\n  heddle group show leaf1 1")]
     Show(GroupsShown),
     /// Show what groups and their buckets have counted, as `ovs-ofctl dump-group-stats` does
     ///
     /// Packets that have come to a group, and of them those that each of its buckets got, by the number of the bucket from 0. Groups that name groups count as well.
-    #[command(after_help = "Examples:\n  heddle group stats leaf1\n  heddle group stats leaf1 -o json")]
+    #[command(after_help = "Examples:\n  heddle group stats leaf1\n  heddle group stats leaf1 1 -o json")]
     Stats(GroupsShown),
 }
 
@@ -162,6 +163,9 @@ pub struct GroupsShown {
     /// The switch; if left out, all that have tables
     #[arg(add = nodes())]
     pub switch: Option<String>,
+    /// Only the one with this number
+    #[arg(value_name = "NUMBER")]
+    pub number: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -186,7 +190,10 @@ pub enum MeterAction {
     #[command(visible_alias = "delete", after_help = "Example: heddle meter del leaf1 meter=1")]
     Del(MetersMeant),
     /// Show meters and what they have counted, as `ovs-ofctl dump-meters` and `meter-stats` do
-    #[command(aliases = ["list", "stats"])]
+    #[command(
+        aliases = ["list", "stats"],
+        after_help = "Examples:\n  heddle meter show leaf1\n  heddle meter show leaf1 1"
+    )]
     Show(GroupsShown),
 }
 
@@ -215,7 +222,7 @@ pub struct Trace {
     /// The switch
     #[arg(add = nodes())]
     pub switch: String,
-    /// The packet, by its fields; those that are not named are 0
+    /// The packet, by its fields, each with one value; the port is that by which packets of its source come, and other fields that are not named are 0
     #[arg(value_name = "PACKET")]
     pub packet: String,
     /// The running network, by name; `HEDDLE_NETWORK` may say it, and neither is needed when only one runs

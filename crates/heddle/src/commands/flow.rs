@@ -12,12 +12,12 @@ use live::{Error, Instance};
 use miette::{Context as _, IntoDiagnostic, Report, miette};
 use serde_json::json;
 use topology::{NodeId, Topology};
-use vswitch::flow_table::{PRIORITY, Ports};
+use vswitch::flow_table::{self, FlowError, PRIORITY, Ports};
 
 use super::explain;
 use super::instance::{connect, definition, running};
 use super::trace::host_names;
-use crate::cli::{Flow, FlowAction, FlowsShown, Format, Group, GroupAction, Meter, MeterAction};
+use crate::cli::{Flow, FlowAction, FlowsShown, Format, Group, GroupAction, GroupsShown, Meter, MeterAction};
 use crate::output::{Rows, fitting, print_json, put, with_hyphens};
 
 /// Changes or shows flows.
@@ -54,14 +54,12 @@ pub fn group(args: &Group, format: Format) -> Result<(), Report> {
         GroupAction::Add(groups) => change(&groups.switch, FlowCommand::AddGroup, &groups.groups),
         GroupAction::Mod(groups) => change(&groups.switch, FlowCommand::ModifyGroup, &groups.groups),
         GroupAction::Del(groups) => change(&groups.switch, FlowCommand::DeleteGroup, &all_if_none(&groups.groups)),
-        GroupAction::Stats(shown) => {
-            show_group_counters(&instance.flows(shown.switch.as_deref(), "").map_err(explain)?, format)
-        }
+        GroupAction::Stats(shown) => show_group_counters(&groups_shown(&instance, shown)?, format),
         GroupAction::Show(shown) => {
             let switch = shown.switch.as_deref();
             let now = definition(&instance)?;
             let nothing = || Ok(no_groups(switch, &now.topology));
-            let mut all = instance.flows(switch, "").map_err(explain)?;
+            let mut all = groups_shown(&instance, shown)?;
             if format == Format::Table && are_named(false, false) {
                 name_ports(&mut all, &now.topology);
             }
@@ -80,9 +78,48 @@ pub fn meter(args: &Meter, format: Format) -> Result<(), Report> {
         MeterAction::Del(meters) => change(&meters.switch, FlowCommand::DeleteMeter, &all_if_none(&meters.meters)),
         MeterAction::Show(shown) => {
             let switch = shown.switch.as_deref();
-            put(&meters(&instance.flows(switch, "").map_err(explain)?, switch, format))
+            let mut all = instance.flows(switch, "").map_err(explain)?;
+            if let Some(number) = number(shown, flow_table::Meter::parse_number)? {
+                for of in &mut all {
+                    of.meters.retain(|meter| meter.id == number);
+                }
+                if all.iter().all(|of| of.meters.is_empty()) {
+                    return Err(is_missing("meter", number, shown));
+                }
+            }
+            put(&meters(&all, switch, format))
         }
     }
+}
+
+/// What switches have, with the one group that is asked for, or all.
+fn groups_shown(instance: &Instance, shown: &GroupsShown) -> Result<Vec<SwitchFlows>, Report> {
+    let switch = shown.switch.as_deref();
+    let mut all = instance.flows(switch, "").map_err(explain)?;
+    let Some(number) = number(shown, flow_table::Group::parse_number)? else { return Ok(all) };
+    for SwitchFlows { groups, group_counters, .. } in &mut all {
+        // They stand in one order.
+        let mut ids = group_counters.iter().map(|group| group.id);
+        groups.retain(|_| ids.next() == Some(number));
+        group_counters.retain(|group| group.id == number);
+    }
+    all.retain(|of| !of.groups.is_empty());
+    if all.is_empty() { Err(is_missing("group", number, shown)) } else { Ok(all) }
+}
+
+/// The number of the group or meter that is asked for.
+fn number(shown: &GroupsShown, parse: impl Fn(&str) -> Result<Option<u32>, FlowError>) -> Result<Option<u32>, Report> {
+    let Some(text) = &shown.number else { return Ok(None) };
+    parse(text).map_err(|FlowError { message, hint, .. }| miette!(help = hint, "{message}"))
+}
+
+/// What is said where a switch has no group or meter of this number.
+fn is_missing(what: &str, number: u32, shown: &GroupsShown) -> Report {
+    let switch = shown.switch.as_deref().unwrap_or_default();
+    miette!(
+        help = format!("`heddle {what} show {switch}` lists those that there are"),
+        "{switch} has no {what} {number}"
+    )
 }
 
 /// Whether ports are shown by name: on a terminal, as by ovs-ofctl, unless somebody says otherwise.
@@ -185,7 +222,8 @@ fn change(
     // Here it can be shown where a mistake is.
     table_changes((&now.topology, node), command, &inputs)?;
     let texts: Vec<String> = inputs.iter().map(|input| input.text().to_owned()).collect();
-    let had_normal = command.0 == FlowCommand::Delete && has_normal(instance, switch)?;
+    let does = |wanted: FlowCommand| inputs.iter().any(|input| input.command(command).0.0 == wanted);
+    let had_normal = does(FlowCommand::Delete) && has_normal(instance, switch)?;
     let changed = instance.change_flows(switch, command, &texts).map_err(explain)?;
     if had_normal && !has_normal(instance, switch)? {
         eprintln!(
@@ -199,6 +237,7 @@ fn change(
         );
     }
     let (what, done) = match command.0 {
+        FlowCommand::Add if does(FlowCommand::Modify) || does(FlowCommand::Delete) => ("flow", "changed"),
         FlowCommand::Add => ("flow", "added"),
         FlowCommand::Modify => ("flow", "changed"),
         FlowCommand::Delete => ("flow", "removed"),

@@ -1,10 +1,13 @@
 //! `trace`: which entries of a switch's tables a packet meets and why, what the switch does without any, and what becomes of the packet from there on.
 
+mod at_port;
+mod comes_by;
 pub mod host_names;
 mod translated;
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use datapath::{BalancerRole, ForwardingMethod};
 use fabric::{Fabric, find_switch, packet};
@@ -16,8 +19,10 @@ use serde_json::{Value, json};
 use topology::{NodeId, PortId, Topology};
 use vswitch::flow_table::Match;
 use vswitch::{FlowKey, Spread};
-use wire::{ethertype, is_group};
+use wire::{ethertype, is_group, protocol};
 
+use self::at_port::{Answered, AtPort, at_port, host_of};
+use self::comes_by::{asker, comes_by, member};
 use self::host_names::with_addresses;
 use self::translated::{Outcome, Translated, translated, with_other_source};
 use super::explain;
@@ -28,6 +33,9 @@ use super::path::{
 };
 use crate::cli::{Format, Trace};
 use crate::output::{Rows, print_json, put, with_hyphens};
+
+/// Types of messages of neighbour discovery that are sent with a hop limit of 255 (RFC 4861, section 4).
+const NDP: RangeInclusive<u16> = 133..=137;
 
 /// Shows which entries a packet would meet at a switch, and why.
 pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
@@ -45,13 +53,33 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let now = &network.fabric;
     let routing = Routing::new(&network, Some(&instance));
     let known = Known::of(&instance, (&network, &routing), node, &fields)?;
-    let traced = instance.trace(&args.switch, &known.packet(&written, &fields)).map_err(explain)?;
+    let comes_by = comes_by(&network, node, (&fields, &known));
+    if fields.in_port().is_none() {
+        if let Some(note) = comes_by.note(now, node) {
+            eprintln!("{note}");
+        }
+        let _ = write!(written, ",in_port={}", comes_by.port.0);
+    }
+    let asker = asker(&now.topology, (node, comes_by.port), (&fields, &known));
+    let (answered, dropped) = match asker.and_then(|asker| at_port(&network, asker, &fields)) {
+        Some(AtPort::Answered(answered)) => (Some(answered), None),
+        Some(AtPort::Dropped(why)) => (None, Some(why)),
+        None => (None, None),
+    };
+    let traced = match &answered {
+        Some(_) => TracedPacket { actions: "answered".to_owned(), ..TracedPacket::default() },
+        None => instance.trace(&args.switch, &known.packet(&written, &fields)).map_err(explain)?,
+    };
     let is_normal = traced.actions.split(',').any(|action| action == "NORMAL");
     let balanced = balanced(&network, &fields, &known);
     let chain = chain_of(now, node, (&fields, &known));
-    let in_port = in_port(&network, node, (&fields, &known));
-    let before = before(&network, node, (&fields, &known))?;
-    let way = if before.is_none() { rest(&routing, (node, in_port), &known)? } else { None };
+    let member = member(&network, node, comes_by.port);
+    let before = match dropped {
+        Some(why) => Some(why),
+        None => before(&network, node, (&fields, &known))?,
+    };
+    let goes_on = before.is_none() && answered.is_none();
+    let way = if goes_on { rest(&routing, (node, member), &known)? } else { None };
     // What is lost here is led nowhere.
     let is_lost = way
         .as_ref()
@@ -67,8 +95,9 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let mut steps: Vec<(Option<u8>, &str)> =
         traced.entries.iter().map(|entry| (entry.table, entry.flow.as_str())).collect();
     steps.extend(traced.missed.map(|table| (Some(table), "no flow is for it: it is dropped")));
+    let at_port = answered.as_ref().map(Answered::step);
     if steps.is_empty() {
-        steps.push((None, "the switch has no tables of flows: NORMAL"));
+        steps.push((None, at_port.as_deref().unwrap_or("the switch has no tables of flows: NORMAL")));
     }
     match format {
         Format::Json => {
@@ -76,6 +105,7 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             value["normal"] = json!(normal);
             value["chain"] = json!(chain);
             value["lost-before"] = json!(before);
+            value["answered"] = json!(answered);
             value["routed"] = json!(known.routed);
             value["translated"] = with_hyphens(json!(known.translated));
             value["balanced"] = json!(balanced);
@@ -101,7 +131,11 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
             let TracedPacket { actions, because_of, .. } = &traced;
             let table = rows.render(format);
             let done = if before.is_some() { "If it came here" } else { "Done" };
-            let mut text = format!("{table}{done}: {actions}{to}\n{}", same(now, because_of, is_normal));
+            let why = match &answered {
+                Some(answered) => answered.words(),
+                None => same(now, because_of, is_normal),
+            };
+            let mut text = format!("{table}{done}: {actions}{to}\n{why}");
             if let Some(routed) = &known.routed {
                 text.push_str(&routed.words());
             }
@@ -238,6 +272,11 @@ impl Known {
         fields.in_port().and_then(|port| peer_host(topology, switch, port)).or(self.from)
     }
 
+    /// The host that has its source address, be it one of ARP.
+    fn source(&self, topology: &Topology, fields: &Match) -> Option<NodeId> {
+        self.from.or_else(|| host_of(topology, fields.arp_sender()?))
+    }
+
     /// Has a function of a chain translate it where it leaves its host, if it is for an address of that function.
     fn translate(
         &mut self,
@@ -331,7 +370,9 @@ impl Known {
         let written = with_translation.as_deref().unwrap_or(written);
         let Some(Routed { dl_src, dl_dst, nw_ttl, .. }) = &self.routed else {
             // As its way from here has it, and as hosts send it.
-            let ttl = if is_ip && !written.contains("ttl") { format!(",nw_ttl={HOP_LIMIT}") } else { String::new() };
+            let is_ndp = self.key.protocol == protocol::ICMPV6 && NDP.contains(&self.key.src_port);
+            let hop_limit = if is_ndp { u8::MAX } else { HOP_LIMIT };
+            let ttl = if is_ip && !written.contains("ttl") { format!(",nw_ttl={hop_limit}") } else { String::new() };
             return format!("{written}{ttl}");
         };
         let mut packet = format!("{written},dl_dst={dl_dst}");
@@ -343,16 +384,6 @@ impl Known {
         }
         packet
     }
-}
-
-/// The port that the packet comes in by: that which is named, or that which leads to the host that sends it. Of a bond, which is known by its first port, one whose link carries.
-fn in_port(network: &Network, switch: NodeId, (fields, known): (&Match, &Known)) -> PortId {
-    let topology = &network.fabric.topology;
-    let towards = |from| network.routes().next_hops(switch, from).first().copied();
-    let port = fields.in_port().or_else(|| known.from.and_then(towards)).unwrap_or(PortId(0));
-    let Some(bond) = topology.bond_at(switch, port) else { return port };
-    let carries = |port: &&PortId| network.carries(topology.nodes[switch].ports[**port].0);
-    topology.bonds[bond].ports.iter().find(carries).copied().unwrap_or(port)
 }
 
 /// Why the packet does not come to the switch, if a host sends it to another one and it is lost before.

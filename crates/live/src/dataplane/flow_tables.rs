@@ -180,10 +180,10 @@ impl DataPlane {
     }
 
     /// What is in the tables of a switch; none if it has no tables. The worker forwards meanwhile, so a flow that comes or goes may be there or not.
-    pub fn flows(&self, switch: NodeId, selection: Selection) -> Result<Option<TablesStatus>, Error> {
+    pub fn flows(&self, switch: NodeId, selection: &Selection) -> Result<Option<TablesStatus>, Error> {
         let (mut entries, mut from) = (Vec::new(), 0);
         loop {
-            let answer = self.ask_about_flows(switch, FlowQuestion::Entries(Box::new(selection), from))?;
+            let answer = self.ask_about_flows(switch, FlowQuestion::Entries(Box::new(*selection), from))?;
             let Some(FlowAnswer::Tables(tables, next)) = answer else { return Ok(None) };
             entries.extend(tables.entries);
             let Some(next) = next else {

@@ -3,30 +3,23 @@
 
 use datapath::Tag;
 use machine::Time;
-use topology::{NetPort, NodeId, PortId};
+use topology::{NetPort, NodeId};
 use vswitch::neighbour::ANSWER_BYTES;
 use vswitch::spread::FlowHash;
-use vswitch::{DropReason, FLOOD, FlowKey, Forwarding, Ingress, UNKNOWN, UsualHeaders, classify, without_answer};
-use wire::EthernetPacket;
+use vswitch::{DropReason, FLOOD, FlowKey, Forwarding, Ingress, UNKNOWN, UsualHeaders};
 
 use super::edge::Edge;
 use super::ingress::Entry;
-use super::plan::Plan;
 use super::poller::PortKey;
 use super::pool::Packet;
 use super::worker::Worker;
-
-/// The VLAN that a frame is in which comes in by a port; 0 where there are none, `None` if the port does not admit it.
-fn vlan_of(plan: &Plan, port: NetPort, packet: &Packet) -> Option<u16> {
-    let Some(vlans) = plan.tables().ports.vlans(port) else { return Some(0) };
-    vlans.admit(EthernetPacket::new_checked(packet.ethernet()).ok()?.vlan())
-}
 
 impl Edge {
     /// The host behind which the station has been learned that a frame is for, which came in by a port.
     pub(super) fn find_station(&self, now: Time, port: NetPort, packet: &Packet) -> Option<NodeId> {
         let mac = *packet.ethernet().first_chunk()?;
-        self.plan.macs().lookup((vlan_of(&self.plan, port, packet)?, mac), self.clock.uptime_at(now))
+        let vlan = self.plan.tables().vlan_of(port, packet.ethernet())?;
+        self.plan.macs().lookup((vlan, mac), self.clock.uptime_at(now))
     }
 }
 
@@ -89,17 +82,8 @@ impl Worker {
             }
             self.learn(entry, now, packet);
         }
-        match classify(packet.ethernet(), from, host_table, answer) {
+        match self.plan.tables().classify((from, entry.port), packet.ethernet(), answer) {
             Ingress::Drop(DropReason::UnknownDestination { .. }) => self.find_learned(entry, now, packet),
-            Ingress::Answer(len) if self.plan.tables().ports.has_vlans() => {
-                if self.hears(entry, packet, &answer[..len]) {
-                    return Ingress::Answer(len);
-                }
-                match without_answer(packet.ethernet(), from, host_table) {
-                    Ingress::Drop(DropReason::UnknownDestination { .. }) => self.find_learned(entry, now, packet),
-                    ingress => ingress,
-                }
-            }
             Ingress::Forward(Forwarding { to, .. }) if self.is_cut_off(entry, to) => {
                 self.find_learned(entry, now, packet)
             }
@@ -120,7 +104,7 @@ impl Worker {
     }
 
     fn vlan_of(&self, entry: Entry, packet: &Packet) -> Option<u16> {
-        vlan_of(&self.plan, entry.port, packet)
+        self.plan.tables().vlan_of(entry.port, packet.ethernet())
     }
 
     /// A frame comes from an address that is not the host's own: from now on it is known to be there. Nobody takes an address that the file gives somebody, unless that one is cut off.
@@ -149,23 +133,6 @@ impl Worker {
             Some(to) if usize::from(to) == entry.key.host => Ingress::Drop(DropReason::SamePort),
             Some(to) => Ingress::Forward(Forwarding { to, hash }),
         }
-    }
-
-    /// Whether who asks is in one VLAN with who has the address, in whose stead an answer is written, and that is in the form in which it would come.
-    fn hears(&self, entry: Entry, packet: &Packet, answer: &[u8]) -> bool {
-        let (map, ports) = (self.plan.map(), &self.plan.tables().ports);
-        let tagged = EthernetPacket::new_checked(packet.ethernet()).is_ok_and(|ethernet| ethernet.vlan().is_some());
-        let (Some(vlan), Some(asker), Some(owner)) = (
-            self.vlan_of(entry, packet),
-            ports.vlans(entry.port),
-            answer.get(6..12).and_then(|source| self.plan.host_table().by_mac(*source.first_chunk()?)),
-        ) else {
-            return false;
-        };
-        let mut owned = (0..).map_while(|number| map.port_of(owner, PortId(number)));
-        asker.tags(vlan) == tagged
-            && asker.carries(vlan)
-            && owned.any(|port| ports.vlans(port).is_some_and(|vlans| vlans.carries(vlan)))
     }
 
     /// Whether what is for an address that nobody knows goes anywhere: to a switch whose flows may be for it, or to all who may have the address.

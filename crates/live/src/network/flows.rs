@@ -145,7 +145,7 @@ impl Network {
     fn flows_of(&self, fabric: &Fabric, node: NodeId, text: &str) -> Result<Option<SwitchFlows>, Error> {
         let Some(plane) = &self.plane else { return Err(Error::NothingRuns) };
         let meant = selection((&fabric.topology, node), text).map_err(|error| Error::File(describe(&error)))?;
-        let tables = plane.flows(node, meant)?;
+        let tables = plane.flows(node, &meant)?;
         Ok(tables.map(|TablesStatus { entries, groups, meters, cache }| SwitchFlows {
             switch: fabric.topology.nodes[node].name.clone(),
             entries: entries.into_iter().map(entry).collect(),

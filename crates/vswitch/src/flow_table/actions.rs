@@ -6,10 +6,10 @@ use std::ops::Range;
 use topology::PortId;
 use wire::ethertype;
 
+use super::context::Context;
 use super::error::{FlowError, nearest, shown};
-use super::key::{Slot, VLAN_PRESENT};
+use super::key::VLAN_PRESENT;
 use super::match_field::{Form, Masked, MatchField, Needs, number};
-use super::matching::Match;
 use super::meter::Meter;
 use super::ports::Ports;
 use super::scan::{Pair, Scan};
@@ -135,39 +135,6 @@ pub const WORDS: [&str; 29] = [
     "apply_actions",
     "resubmit",
 ];
-
-/// What actions are held against.
-#[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
-    pub ports: &'a Ports,
-    /// Which packets come to them, as the actions before have made them; `None` for a group's.
-    pub matching: Option<Match>,
-}
-
-impl Context<'_> {
-    /// What comes behind an action finds the packet so.
-    fn follow(&mut self, action: &FlowAction) {
-        let Some(Match { key, mask }) = &mut self.matching else { return };
-        if let FlowAction::PushMpls(ethertype) | FlowAction::PopMpls(ethertype) = action {
-            // Of what is behind the labels, nothing was matched.
-            for slot in [Slot::IP_PROTO, Slot::TP_SRC, Slot::TP_DST, Slot::MPLS] {
-                mask.set(slot, 0);
-                key.set(slot, 0);
-            }
-            key.set(Slot::ETH_TYPE, u64::from(*ethertype));
-            mask.set(Slot::ETH_TYPE, Slot::ETH_TYPE.all());
-            return;
-        }
-        let (tci, known) = match action {
-            FlowAction::PushVlan => (VLAN_PRESENT, u16::MAX),
-            FlowAction::PopVlan => (0, u16::MAX),
-            FlowAction::VlanId(_) | FlowAction::VlanPriority(_) => (VLAN_PRESENT, VLAN_PRESENT),
-            _ => return,
-        };
-        key.set(Slot::VLAN_TCI, u64::from(tci));
-        mask.set(Slot::VLAN_TCI, u64::from(known));
-    }
-}
 
 /// Fields that can be written, and which packets have them. ARP's addresses are matched by the same names, and not written.
 pub fn needs_of_set(field: &MatchField) -> Option<Needs> {
@@ -388,11 +355,33 @@ impl FlowAction {
         Self::Set(field, masked).checked(pair, context)
     }
 
+    /// What comes behind the action finds the packet so.
+    fn change(&self, context: &mut Context<'_>) {
+        match self {
+            Self::PushMpls(ethertype) | Self::PopMpls(ethertype) => context.relabel(*ethertype),
+            Self::PushVlan => context.retag(VLAN_PRESENT, u16::MAX),
+            Self::PopVlan => context.retag(0, u16::MAX),
+            Self::VlanId(_) | Self::VlanPriority(_) => context.retag(VLAN_PRESENT, VLAN_PRESENT),
+            Self::Output(_)
+            | Self::InPort
+            | Self::Normal
+            | Self::Flood
+            | Self::All
+            | Self::Controller(_)
+            | Self::Set(..)
+            | Self::DecMplsTtl
+            | Self::CopyTtlIn
+            | Self::CopyTtlOut
+            | Self::DecTtl
+            | Self::Group(_)
+            | Self::Track(_)
+            | Self::ForgetConnection => {}
+        }
+    }
+
     /// Refuses an action that the flow's packets need not have a field for.
     fn checked(self, pair: &Pair<'_>, context: Context<'_>) -> Result<Self, FlowError> {
-        if let Some(Match { key, mask }) = &context.matching {
-            self.needs().check(key, mask, pair.word, pair.span())?;
-        }
+        context.check(self.needs(), pair)?;
         Ok(self)
     }
 }
@@ -515,7 +504,7 @@ impl Instructions {
             _ if self.apply.len() == ACTIONS_MAX => return Err(too_many(pair.span())),
             _ => match FlowAction::parse(pair, *context)? {
                 Some(action) => {
-                    context.follow(&action);
+                    action.change(context);
                     self.apply.push(action);
                 }
                 None => return Err(unknown_action(pair)),
@@ -556,7 +545,7 @@ pub fn actions(text: &str, mut context: Context<'_>) -> Result<Vec<FlowAction>, 
             return Err(too_many(pair.span()));
         }
         let action = FlowAction::parse(&pair, context)?.ok_or_else(|| unknown_action(&pair))?;
-        context.follow(&action);
+        action.change(&mut context);
         actions.push(action);
     }
     Ok(actions)

@@ -6,9 +6,11 @@ use std::ops::Range;
 use machine::Span;
 use topology::PortId;
 
-use super::actions::{Context, FlowAction, Instructions, TABLES, whole};
+use super::actions::{FlowAction, GROUP_MAX, Instructions, TABLES, whole};
+use super::context::Context;
 use super::error::FlowError;
 use super::key::Slot;
+use super::match_field::MatchField;
 use super::matching::{Match, MatchReader, unknown_field};
 use super::ports::Ports;
 use super::scan::{Pair, Scan, TEXT_MAX};
@@ -52,6 +54,10 @@ struct Head<'a> {
     matching: MatchReader<'a>,
     /// The port that is named, and where that stands.
     out_port: Option<(PortId, Range<usize>)>,
+    /// The same of a group.
+    out_group: Option<(u32, Range<usize>)>,
+    /// Where it is said that counters begin anew.
+    reset_counts: Option<Range<usize>>,
     /// Where the actions are, if there are any.
     actions: Option<Range<usize>>,
 }
@@ -82,6 +88,17 @@ impl<'a> Head<'a> {
             if pair.word == "out_port" {
                 let (name, at) = pair.needed("out_port=2")?;
                 head.out_port = Some((ports.find(name, &at)?, pair.span()));
+                continue;
+            }
+            if pair.word == "reset_counts" {
+                pair.alone()?;
+                head.reset_counts = Some(pair.at);
+                continue;
+            }
+            if pair.word == "out_group" {
+                let (number, at) = pair.needed("out_group=1")?;
+                let group = whole(number, &at, u64::from(GROUP_MAX), "out_group=1")? as u32;
+                head.out_group = Some((group, pair.span()));
                 continue;
             }
             if !head.take(&pair)? && !head.matching.take(&pair, ports)? {
@@ -129,9 +146,13 @@ impl Flow {
             let hint = "`out_port` says which flows are shown or removed; write `actions=output:..` at the end";
             return Err(FlowError::new(at, "a flow has no `out_port`", hint));
         }
+        if let Some((_, at)) = head.out_group {
+            let hint = "`out_group` says which flows are shown or removed; write `actions=group:..` at the end";
+            return Err(FlowError::new(at, "a flow has no `out_group`", hint));
+        }
         let matching = head.matching.finish()?;
         let table = head.table.unwrap_or(0);
-        let context = Context { ports, matching: Some(matching) };
+        let context = Context::of(ports, Some(matching));
         let instructions = Instructions::parse(&text[actions.clone()], context, table);
         let instructions = instructions.map_err(|error| error.shifted(actions.start))?;
         if let Some((_, mask)) = head.cookie.filter(|(_, mask)| *mask != u64::MAX) {
@@ -218,7 +239,12 @@ impl fmt::Display for Flow {
 /// With the place of the mistake.
 pub fn parse_modification(text: &str, ports: &Ports, strict: bool) -> Result<(Selection, Instructions), FlowError> {
     let flow = Flow::parse(text, ports)?;
-    let actions = Head::read(text, ports)?.actions.map_or(text.len(), |at| at.start);
+    let Head { actions, reset_counts, .. } = Head::read(text, ports)?;
+    if let Some(at) = reset_counts {
+        let hint = "`heddle flow add` of a flow with the same match and priority has its counters begin anew";
+        return Err(FlowError::new(at, "counters of flows that get other actions go on", hint));
+    }
+    let actions = actions.map_or(text.len(), |at| at.start);
     let head = text[..actions].trim_end_matches('=').trim_end_matches("actions").trim_end_matches("action");
     // What is a mistake in a choice of flows is one here as well.
     let selection = Selection::parse(head, ports, strict)?;
@@ -234,11 +260,12 @@ pub fn parse_packet(text: &str, ports: &Ports) -> Result<Match, FlowError> {
     let mut scan = Scan::new(text);
     while let Some(pair) = scan.pair()? {
         let is_of_flows = WORDS.contains(&pair.word) || STATISTICS.contains(&pair.word);
-        if is_of_flows || matches!(pair.word, "action" | "out_port") {
+        if is_of_flows || matches!(pair.word, "action" | "out_port" | "out_group" | "reset_counts") {
             let message = format!("a packet has no `{}`: flows have", pair.word);
             let hint = "name what the packet has, as in `in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=80`";
             return Err(FlowError::new(pair.at, message, hint));
         }
+        refuse_mask(&pair)?;
     }
     let mut packet = head.matching.finish()?;
     let names_bottom = packet.mask.get(Slot::MPLS) & MPLS_BOTTOM != 0;
@@ -248,6 +275,19 @@ pub fn parse_packet(text: &str, ports: &Ports) -> Result<Match, FlowError> {
         packet.mask.add(Slot::MPLS, MPLS_BOTTOM);
     }
     Ok(packet)
+}
+
+/// A packet has one value of a field, where flows may be for several. A mask of all bits says nothing.
+fn refuse_mask(pair: &Pair<'_>) -> Result<(), FlowError> {
+    let (Some(field), Some((text, at))) = (MatchField::find(pair.word), &pair.value) else { return Ok(()) };
+    let Some((value, mask)) = text.split_once('/') else { return Ok(()) };
+    if field.parse(text, at)?.mask == field.all() {
+        return Ok(());
+    }
+    let at = at.end - mask.len() - 1..at.end;
+    let message = format!("a packet has one `{}`, and no mask", pair.word);
+    let hint = format!("write one value, as in `{}={value}`: masks are for flows", pair.word);
+    Err(FlowError::new(at, message, hint))
 }
 
 /// The bit of an entry of a label stack that says that it is the last one.
@@ -264,8 +304,12 @@ pub struct Selection {
     pub matching: Match,
     /// Only the one with exactly this match and priority.
     pub strict: Option<u16>,
+    /// Only those with this priority: of those that are shown.
+    pub priority: Option<u16>,
     /// Only those that send packets by this port, as it stands in their actions.
     pub out_port: Option<PortId>,
+    /// Only those that name this group in their actions.
+    pub out_group: Option<u32>,
 }
 
 impl Selection {
@@ -275,7 +319,9 @@ impl Selection {
         cookie: (0, 0),
         matching: Match { key: super::key::Key([0; super::key::WORDS]), mask: super::key::Key([0; super::key::WORDS]) },
         strict: None,
+        priority: None,
         out_port: None,
+        out_group: None,
     };
 
     /// Reads which flows are meant; an empty text means all. `strict`: the one with exactly this match and priority.
@@ -283,26 +329,43 @@ impl Selection {
     /// # Errors
     /// With the place of the mistake.
     pub fn parse(text: &str, ports: &Ports, strict: bool) -> Result<Self, FlowError> {
+        let selection = Self::parse_shown(text, ports)?;
+        match selection.priority {
+            Some(_) if !strict => Err(FlowError::new(
+                0..text.len(),
+                "several flows are not chosen by their priority",
+                "take `priority=` away, or say --strict for the one flow with exactly this match and priority",
+            )),
+            priority => {
+                let strict = strict.then(|| priority.unwrap_or(PRIORITY));
+                Ok(Self { strict, priority: None, ..selection })
+            }
+        }
+    }
+
+    /// Reads which flows are to be shown: by their priority, too, which nobody changes by that.
+    ///
+    /// # Errors
+    /// With the place of the mistake.
+    pub fn parse_shown(text: &str, ports: &Ports) -> Result<Self, FlowError> {
         let head = Head::read(text, ports)?;
         if let Some(at) = head.actions {
             return Err(FlowError::new(at, "flows are not chosen by their actions", "take `actions=` away"));
         }
+        if let Some(at) = head.reset_counts {
+            return Err(FlowError::new(at, "flows are not chosen by `reset_counts`", "take it away"));
+        }
         if head.idle_timeout_s != 0 || head.hard_timeout_s != 0 {
             return Err(FlowError::new(0..text.len(), "flows are not chosen by their timeouts", "take them away"));
-        }
-        if head.priority.is_some() && !strict {
-            return Err(FlowError::new(
-                0..text.len(),
-                "flows are not chosen by their priority alone",
-                "take `priority=` away, or say --strict for the one flow with this match and priority",
-            ));
         }
         Ok(Self {
             table: head.table,
             cookie: head.cookie.unwrap_or((0, 0)),
             matching: head.matching.finish()?,
-            strict: strict.then(|| head.priority.unwrap_or(PRIORITY)),
+            strict: None,
+            priority: head.priority,
             out_port: head.out_port.map(|(port, _)| port),
+            out_group: head.out_group.map(|(group, _)| group),
         })
     }
 
@@ -313,7 +376,9 @@ impl Selection {
             Some(priority) => (priority, &self.matching) == (flow.priority, &flow.matching),
             None => self.matching.covers(&flow.matching),
         };
-        let sends = self.out_port.is_none_or(|port| flow.instructions.sends_by(port));
+        let sends = self.out_port.is_none_or(|port| flow.instructions.sends_by(port))
+            && self.out_group.is_none_or(|group| flow.instructions.groups().any(|id| id == group));
+        let is_in_table = is_in_table && self.priority.is_none_or(|priority| priority == flow.priority);
         is_in_table && is_match && sends && flow.cookie & self.cookie.1 == self.cookie.0
     }
 }

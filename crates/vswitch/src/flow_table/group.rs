@@ -1,11 +1,13 @@
 //! A group of buckets of actions, as `ovs-ofctl add-group` reads it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
 use topology::PortId;
 
-use super::actions::{Context, FlowAction, GROUP_MAX, actions, whole, write_actions};
+use super::actions::{FlowAction, GROUP_MAX, actions, whole, write_actions};
+use super::context::Context;
 use super::error::{FlowError, nearest, shown};
 use super::ports::Ports;
 use super::scan::{Scan, TEXT_MAX};
@@ -41,6 +43,8 @@ pub struct Bucket {
     pub weight: u16,
     /// It is used while this port has a carrier.
     pub watch_port: Option<PortId>,
+    /// Or while this group has a bucket that is used.
+    pub watch_group: Option<u32>,
     /// What is done with what it gets.
     pub actions: Vec<FlowAction>,
 }
@@ -129,6 +133,25 @@ impl Group {
         whole(number, &at, u64::from(GROUP_MAX), "group_id=1").map(|id| Some(id as u32))
     }
 
+    /// Groups in an order in which they can be added: each behind those that it names. None leads to itself.
+    pub fn in_order_of_names(groups: Vec<Self>) -> Vec<Self> {
+        let mut left: BTreeMap<u32, Self> = groups.into_iter().map(|group| (group.id, group)).collect();
+        let mut ordered = Vec::with_capacity(left.len());
+        let mut to_do: Vec<u32> = left.keys().rev().copied().collect();
+        while let Some(id) = to_do.last() {
+            let Some(group) = left.get(id) else {
+                to_do.pop();
+                continue;
+            };
+            let first: Vec<u32> = group.names().filter(|name| left.contains_key(name)).collect();
+            if first.is_empty() {
+                ordered.extend(left.remove(id));
+            }
+            to_do.extend(first);
+        }
+        ordered
+    }
+
     fn checked(self, text: &str) -> Result<Self, FlowError> {
         let wrong = |message: &str, hint: &str| Err(FlowError::new(0..text.len(), message, hint));
         if self.kind == GroupKind::Indirect && self.buckets.len() != 1 {
@@ -146,18 +169,19 @@ impl Group {
         Ok(self)
     }
 
-    /// The groups that it names.
+    /// The groups that it names: in actions, or to watch them.
     pub fn names(&self) -> impl Iterator<Item = u32> + '_ {
-        self.buckets.iter().flat_map(|bucket| &bucket.actions).filter_map(|action| match action {
+        let of_actions = self.buckets.iter().flat_map(|bucket| &bucket.actions).filter_map(|action| match action {
             FlowAction::Group(id) => Some(*id),
             _ => None,
-        })
+        });
+        of_actions.chain(self.buckets.iter().filter_map(|bucket| bucket.watch_group))
     }
 }
 
 impl Bucket {
     fn parse(text: &str, kind: GroupKind, ports: &Ports) -> Result<Self, FlowError> {
-        let mut bucket = Self { weight: 1, watch_port: None, actions: Vec::new() };
+        let mut bucket = Self { weight: 1, watch_port: None, watch_group: None, actions: Vec::new() };
         let (mut scan, mut actions_at) = (Scan::new(text), 0..text.len());
         loop {
             let start = scan.at();
@@ -178,6 +202,10 @@ impl Bucket {
                     let (text, at) = pair.needed("watch_port:1")?;
                     bucket.watch_port = Some(ports.find(text, &at)?);
                 }
+                "watch_group" => {
+                    let (text, at) = pair.needed("watch_group:1")?;
+                    bucket.watch_group = Some(whole(text, &at, u64::from(GROUP_MAX), "watch_group:1")? as u32);
+                }
                 // It is a name for commands that change single buckets.
                 "bucket_id" => {}
                 _ => {
@@ -187,11 +215,11 @@ impl Bucket {
             }
         }
         let Range { start, end } = actions_at;
-        let context = Context { ports, matching: None };
+        let context = Context::of(ports, None);
         bucket.actions = actions(&text[start..end], context).map_err(|error| error.shifted(start))?;
-        if kind == GroupKind::FastFailover && bucket.watch_port.is_none() {
+        if kind == GroupKind::FastFailover && bucket.watch_port.is_none() && bucket.watch_group.is_none() {
             let hint = "write it in front of the actions, as in `bucket=watch_port:1,actions=output:1`";
-            return Err(FlowError::new(0..text.len(), "a bucket of type `ff` needs a port to watch", hint));
+            return Err(FlowError::new(0..text.len(), "a bucket of type `ff` needs a port or a group to watch", hint));
         }
         Ok(bucket)
     }
@@ -209,6 +237,9 @@ impl fmt::Display for Group {
             }
             if let Some(port) = bucket.watch_port {
                 write!(f, "watch_port:{},", port.0)?;
+            }
+            if let Some(group) = bucket.watch_group {
+                write!(f, "watch_group:{group},")?;
             }
             f.write_str("actions=")?;
             if bucket.actions.is_empty() {

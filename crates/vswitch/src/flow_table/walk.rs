@@ -129,8 +129,10 @@ struct Walk<'a, 'b> {
     inner: Vec<Key>,
     out: &'b mut Decision,
     groups_deep: u32,
-    /// Buckets that it has come to.
+    /// Buckets that it has come to, and those of groups that are watched.
     buckets: u32,
+    /// Whether groups that are watched have a bucket that is used, as far as it is known.
+    live_groups: BTreeMap<u32, bool>,
     /// Its action set.
     set: ActionSet,
     /// What has been written into its metadata: value and mask.
@@ -174,7 +176,19 @@ pub fn walk(lookup: Lookup<'_>, frozen: &mut FrozenStates, key: &Key, out: &mut 
         set.actions.clone_from(&state.set);
     }
     let (inner, metadata) = (Vec::new(), (0, 0));
-    let mut walk = Walk { lookup, in_port, key: *key, inner, out, groups_deep: 0, buckets: 0, set, metadata, frozen };
+    let mut walk = Walk {
+        lookup,
+        in_port,
+        key: *key,
+        inner,
+        out,
+        groups_deep: 0,
+        buckets: 0,
+        live_groups: BTreeMap::new(),
+        set,
+        metadata,
+        frozen,
+    };
     walk.tables(table);
     if out.is_too_long {
         out.actions.clear();
@@ -519,8 +533,32 @@ impl Walk<'_, '_> {
         self.groups_deep -= 1;
     }
 
-    fn is_live(&self, bucket: &Bucket) -> bool {
-        bucket.watch_port.is_none_or(|port| !self.lookup.down.contains(&port))
+    fn is_live(&mut self, bucket: &Bucket) -> bool {
+        let has_carrier = bucket.watch_port.map(|port| !self.lookup.down.contains(&port));
+        match (has_carrier, bucket.watch_group) {
+            (Some(true), _) | (None, None) => true,
+            (_, Some(group)) => self.is_live_group(group),
+            (Some(false), None) => false,
+        }
+    }
+
+    /// Whether a group that is watched has a bucket that is used. No group leads to itself.
+    fn is_live_group(&mut self, id: u32) -> bool {
+        if let Some(is_live) = self.live_groups.get(&id) {
+            return *is_live;
+        }
+        let Some(group) = self.lookup.groups.get(&id) else { return false };
+        if self.out.is_too_long || self.groups_deep == GROUPS_DEEP_MAX {
+            self.out.is_too_long = true;
+            return false;
+        }
+        self.groups_deep += 1;
+        self.buckets += group.buckets.len() as u32;
+        self.out.is_too_long |= self.buckets > BUCKETS_MAX;
+        let is_live = group.buckets.iter().any(|bucket| self.is_live(bucket));
+        self.groups_deep -= 1;
+        self.live_groups.insert(id, is_live);
+        is_live
     }
 
     /// A bucket works on a copy: what comes behind the group has the packet as it was.
@@ -549,8 +587,10 @@ impl Walk<'_, '_> {
 
     /// The number of the bucket for a packet's flow. All packets of a flow have the same one.
     fn select(&mut self, group: &Group) -> Option<usize> {
-        let live = |bucket: &&Bucket| self.is_live(bucket) && bucket.weight > 0;
-        let total: u64 = group.buckets.iter().filter(live).map(|bucket| u64::from(bucket.weight)).sum();
+        let mut total = 0;
+        for bucket in &group.buckets {
+            total += if self.is_live(bucket) { u64::from(bucket.weight) } else { 0 };
+        }
         let mut left = ((u128::from(self.flow_hash()) * u128::from(total)) >> 64) as u64;
         group.buckets.iter().position(|bucket| {
             if !(self.is_live(bucket) && bucket.weight > 0) {

@@ -10,7 +10,7 @@ use live::control::{BalancerStatus, BondState, FlowEntry, NameStatus, ServerStat
 use miette::Report;
 use rstp::PortState;
 use topology::{BondEndId, LinkId, NodeId, PortId, Rerouting, Routes};
-use vswitch::flow_table::TableChange;
+use vswitch::flow_table::{Group, TableChange};
 use vswitch::spread::FlowHash;
 use vswitch::{Switch, Trace, trace};
 
@@ -237,7 +237,11 @@ fn changes((fabric, switch): (&Fabric, NodeId), flows: &SwitchFlows) -> Result<V
     };
     let meters = flows.meters.iter().map(|meter| meter.text.clone()).collect();
     let mut changes = read(FlowCommand::AddMeter, meters)?;
-    changes.extend(read(FlowCommand::AddGroup, flows.groups.clone())?);
+    let groups = read(FlowCommand::AddGroup, flows.groups.clone())?.into_iter().filter_map(|change| match change {
+        TableChange::AddGroup(group) => Some(group),
+        _ => None,
+    });
+    changes.extend(Group::in_order_of_names(groups.collect()).into_iter().map(TableChange::AddGroup));
     changes.extend(read(FlowCommand::Add, flows.entries.iter().map(text_of).collect())?);
     Ok(changes)
 }

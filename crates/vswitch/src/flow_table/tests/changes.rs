@@ -188,7 +188,7 @@ fn some_change() -> impl Strategy<Value = TableChange> {
     (some_match(), 0_u8..8, 0_u8..3, prop::option::weighted(0.2, Just(0x8000_u16))).prop_map(
         |(matching, what, port, strict)| {
             let new = flow(&format!("actions=output:{port}"));
-            let selection = Selection { table: None, cookie: (0, 0), matching, strict, out_port: None };
+            let selection = Selection { matching, strict, ..Selection::ALL };
             match what {
                 0..3 => TableChange::Add(Arc::new(Flow { matching, ..new })),
                 3..5 => TableChange::Modify(selection, new.instructions),

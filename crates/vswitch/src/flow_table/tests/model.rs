@@ -12,7 +12,7 @@ use crate::action::Action;
 use crate::field::Field;
 use crate::flow_table::key::{Key, Slot, WORDS};
 use crate::flow_table::matching::Match;
-use crate::flow_table::{Classifier, FlowTables, GroupStatus, Selection, TableChange};
+use crate::flow_table::{ChangeError, Classifier, FlowTables, GroupStatus, Selection, TableChange};
 use crate::testing::{address, tcp};
 
 fn at(s: u64) -> Time {
@@ -137,6 +137,58 @@ fn groups_copy_choose_and_go_round_what_is_down() {
         taken[usize::from(port.0)] += 1;
     }
     assert!((850..1_150).contains(&taken[3]) && taken[3] + taken[4] == 4_000, "{taken:?}");
+}
+
+/// A bucket is used while its port has a carrier, or while a group has such a bucket.
+#[test]
+fn a_group_that_is_watched_is_up_while_a_bucket_of_it_is() {
+    let group = |text: &str| TableChange::AddGroup(super::group(text));
+    let watching: Vec<TableChange> = [
+        "group_id=1,type=select,bucket=watch_port:3,output:3,bucket=watch_port:4,output:4",
+        "group_id=2,type=indirect,bucket=watch_group:1,actions=group:1",
+        "group_id=3,type=ff,bucket=watch_group:2,actions=group:2,bucket=watch_port:2,output:2",
+        "group_id=4,type=select,bucket=watch_port:3,watch_group:2,output:0",
+    ]
+    .map(group)
+    .into();
+    let mut tables = FlowTables::new(at(0), ports(), 7.into(), &watching).unwrap();
+    for text in ["in_port=0,actions=group:3", "in_port=1,actions=group:4"] {
+        tables.change(at(0), &TableChange::Add(Arc::new(flow(text)))).unwrap();
+    }
+    let mut out = |down: &[u16], in_port| {
+        for port in 2..=4 {
+            tables.set_carrier(PortId(port), !down.contains(&port));
+        }
+        process(&mut tables, at(1), in_port, &web())
+    };
+    let port = |port| Action::Output(PortId(port));
+    assert_eq!(out(&[3], 0), [port(4)]);
+    assert_eq!(out(&[4], 0), [port(3)]);
+    assert_eq!(out(&[3, 4], 0), [port(2)]);
+    assert_eq!(out(&[2, 3, 4], 0), []);
+    assert_eq!((out(&[3], 1), out(&[3, 4], 1)), (vec![port(0)], vec![]));
+    // A group that is watched is there, leads nowhere to its watcher, and takes it with it.
+    let mut refused = |text: &str| tables.change(at(1), &TableChange::ModifyGroup(super::group(text))).unwrap_err();
+    assert_eq!(refused("group_id=1,type=ff,bucket=watch_group:3,output:3"), ChangeError::GroupLoop(1));
+    assert_eq!(refused("group_id=1,type=ff,bucket=watch_group:9,output:3"), ChangeError::NoSuchGroup(9));
+    tables.change(at(1), &TableChange::DeleteGroup(Some(2))).unwrap();
+    assert_eq!(tables.groups(at(1)).iter().map(|status| status.group.id).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn watched_groups_of_more_buckets_than_a_packet_may_come_to_drop_it() {
+    let watching = |id: u32| {
+        let watched = if id == 1 { "watch_port:3".to_owned() } else { format!("watch_group:{}", id - 1) };
+        let buckets = format!(",bucket={watched},actions=output:2").repeat(256);
+        TableChange::AddGroup(super::group(&format!("group_id={id},type=ff{buckets}")))
+    };
+    let mut tables = FlowTables::new(at(0), ports(), 7.into(), &(1..=18).map(watching).collect::<Vec<_>>()).unwrap();
+    for text in ["in_port=0,actions=group:16", "in_port=1,actions=group:18"] {
+        tables.change(at(0), &TableChange::Add(Arc::new(flow(text)))).unwrap();
+    }
+    let port = |port| Action::Output(PortId(port));
+    assert_eq!(process(&mut tables, at(1), 0, &web()), [port(2)]);
+    assert_eq!(process(&mut tables, at(1), 1, &web()), []);
 }
 
 #[test]
@@ -362,7 +414,7 @@ proptest! {
             };
             let new = Flow { table, priority, matching, ..flow(&instructions) };
             if what == 0 {
-                let meant = Selection { table: None, cookie: (0, 0), matching, strict: None, out_port: None };
+                let meant = Selection { matching, ..Selection::ALL };
                 let gone = list.iter().filter(|flow| meant.has(flow)).count();
                 prop_assert_eq!(tables.change(at(1), &TableChange::Delete(meant)), Ok(gone));
                 for flow in list.iter().filter(|flow| meant.has(flow)) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::flow_table::Selection;
+use crate::flow_table::{Selection, parse_modification, parse_packet};
 use proptest::prelude::*;
 
 /// What is read is printed as Open vSwitch 3.1 prints it.
@@ -186,6 +186,10 @@ fn groups_are_read_and_printed() {
             "group_id=3,type=all,bucket=mod_dl_dst:02:00:00:00:00:01,output:h1,bucket=actions=drop",
             "group_id=3,type=all,bucket=actions=mod_dl_dst:02:00:00:00:00:01,output:1,bucket=actions=drop",
         ),
+        (
+            "group_id=2,type=ff,bucket=watch_group:7,output:3,bucket=watch_port:4,watch_group:0x8,actions=drop",
+            "group_id=2,type=ff,bucket=watch_group:7,actions=output:3,bucket=watch_port:4,watch_group:8,actions=drop",
+        ),
         ("group_id=4,type=indirect", ""),
         ("type=all,bucket=output:1", ""),
     ] {
@@ -220,9 +224,43 @@ fn flows_are_chosen_by_what_they_match() {
     ] {
         assert_eq!(meant(selection, false, web), is_meant, "{selection}");
     }
+    let shown = |text: &str| Selection::parse_shown(text, &ports()).unwrap().has(&flow(web));
+    assert!(shown("priority=10") && shown("priority=10,tcp") && shown("tcp"));
+    assert!(!shown("priority=11,tcp") && !shown("priority=10,udp"));
+    let grouped = "priority=10,tcp,actions=group:3";
+    assert!(meant("out_group=3", false, grouped) && !meant("out_group=4", false, grouped));
+    assert!(!meant("out_group=3", false, web));
+    // A flow that takes another one's place counts from 0.
+    assert_eq!(flow("reset_counts,tcp,actions=drop"), flow("tcp,actions=drop"));
+    assert!(parse_modification("reset_counts,tcp,actions=drop", &ports(), false).is_err());
+    assert!(Selection::parse_shown("tcp,reset_counts", &ports()).is_err());
+    let refused = Selection::parse("priority=70,tcp", &ports(), false).unwrap_err();
+    assert_eq!(refused.message, "several flows are not chosen by their priority");
     assert!(meant("priority=10,tcp,tp_dst=80", true, web));
     assert!(!meant("priority=11,tcp,tp_dst=80", true, web));
     assert!(!meant("priority=10,tcp", true, web));
+}
+
+#[test]
+fn a_packet_has_one_value_of_a_field() {
+    let packet = |text: &str| parse_packet(text, &ports());
+    for (text, place) in [
+        ("tcp,nw_dst=10.0.2.0/24", "/24"),
+        ("tcp,tp_dst=80/0xfff0", "/0xfff0"),
+        ("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00", "/01:00:00:00:00:00"),
+        ("ipv6,ipv6_src=fd00::/64,nw_ttl=3", "/64"),
+    ] {
+        let error = packet(text).unwrap_err();
+        assert_eq!(&text[error.at.clone()], place);
+        assert!(error.message.ends_with("and no mask"), "{error}");
+    }
+    for (masked, plain) in [
+        ("tcp,nw_dst=10.0.2.1/32,tp_dst=80/0xffff", "tcp,nw_dst=10.0.2.1,tp_dst=80"),
+        ("nw_dst=10.0.2.1/255.255.255.255,udp", "udp,nw_dst=10.0.2.1"),
+        ("ct_state=+trk+new,tcp,tcp_flags=+syn", "tcp,ct_state=+trk+new,tcp_flags=+syn"),
+    ] {
+        assert_eq!(packet(masked).unwrap(), packet(plain).unwrap());
+    }
 }
 
 /// Pieces from which most texts are flows.
