@@ -44,7 +44,15 @@ pub fn parse(source: &Source) -> Result<Fabric, Error> {
 /// # Errors
 /// As [`parse`], and if a port does not fit into the network.
 pub fn parse_changed(source: &Source, ports: &[PortChange]) -> Result<Fabric, Error> {
-    let mut problems = Problems::new(source);
+    parse_noting(source, ports, Problems::new(source))
+}
+
+/// As [`parse`], of a file that a program has made: more problems are kept.
+pub(crate) fn parse_made(source: &Source) -> Result<Fabric, Error> {
+    parse_noting(source, &[], Problems::of_made(source))
+}
+
+fn parse_noting(source: &Source, ports: &[PortChange], mut problems: Problems<'_>) -> Result<Fabric, Error> {
     if import::refuse_text(source, &mut problems) {
         return Err(problems.into_error());
     }

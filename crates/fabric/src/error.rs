@@ -11,6 +11,8 @@ use crate::source::{self, Lines, Place, Source};
 
 /// How many problems are kept; a hostile file may have millions.
 const MOST_KEPT: usize = 50;
+/// Of a file that nobody has written, and whose problems nobody reads.
+const MOST_KEPT_OF_MADE: usize = 1_000;
 
 /// A file that can't be used. Nothing has been started.
 ///
@@ -144,6 +146,8 @@ pub(crate) struct Problems<'a> {
     is_partial: bool,
     /// How much of the text is shown, in bytes.
     shown: usize,
+    /// Whether a program reads them, and no hints.
+    is_made: bool,
 }
 
 impl<'a> Problems<'a> {
@@ -156,7 +160,13 @@ impl<'a> Problems<'a> {
             noted: 0,
             is_partial: false,
             shown: source.text.len(),
+            is_made: false,
         }
+    }
+
+    /// Of a file that a program has made, and mends by what is found: more are kept, and hints are left out.
+    pub fn of_made(source: &'a Source) -> Self {
+        Self { is_made: true, ..Self::new(source) }
     }
 
     /// Notes that `message` holds at `place`: `label` is shown under the marked text, `hint` says how to fix it.
@@ -218,12 +228,12 @@ impl<'a> Problems<'a> {
 
     /// A hint that takes long to find: left out when nobody will read it.
     pub fn hint(&self, find: impl FnOnce() -> String) -> String {
-        if self.is_full() { String::new() } else { find() }
+        if self.is_full() || self.is_made { String::new() } else { find() }
     }
 
     /// Whether no more are kept.
     pub fn is_full(&self) -> bool {
-        self.found.len() >= MOST_KEPT
+        self.found.len() >= if self.is_made { MOST_KEPT_OF_MADE } else { MOST_KEPT }
     }
 
     /// How often something was noted, to tell whether it was between two moments.

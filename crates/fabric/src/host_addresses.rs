@@ -140,11 +140,12 @@ fn unique(
         let (name, holder) = (&graph.topology.nodes[marked].name, &graph.topology.nodes[other].name);
         let from = if places.contains_key(&other) { "" } else { ", from its position" };
         if let Some(&place) = places.get(&marked) {
+            let hint = problems.hint(|| own_address(graph, marked, what));
             problems.add(
                 place,
                 format!("`{name}` and `{holder}` have the same {what}"),
                 format!("`{holder}` has it too{from}"),
-                own_address(graph, marked, what),
+                hint,
             );
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::{Imported, Note, NoteKind, latin};
-use crate::check::parse;
+use crate::check::parse_made;
 use crate::escape::escaped;
 use crate::names::{canonical, is_name, reaches};
 use crate::source::Source;
@@ -229,7 +229,7 @@ impl Network {
         while self.nodes.iter().any(|node| !node.keys.is_empty()) {
             // It is a fabric file, whatever the other one is called.
             let made = Source { name: format!("{}.fabric.yaml", source.stem()), text: self.text(source, names) };
-            let Err(error) = parse(&made) else { return };
+            let Err(error) = parse_made(&made) else { return };
             let mut wrong: BTreeMap<usize, Vec<(usize, String)>> = BTreeMap::new();
             for problem in error.problems() {
                 let number = problem.line.checked_sub(FIRST_NODE_LINE).filter(|number| *number < self.nodes.len());
