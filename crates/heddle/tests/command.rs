@@ -114,6 +114,16 @@ fn the_cause_of_an_error_is_printed_once() {
     assert_eq!(stderr.matches("No such file").count(), 1, "{stderr}");
 }
 
+/// A run of simulated flows alone compares them with nothing.
+#[test]
+fn flows_without_a_warm_up_are_noted_where_both_clocks_are_meant() {
+    let desk = desk_with(&SMALL.replace("    warm-up: 100ms\n", ""));
+    let (_, stderr) = desk.expect(0, &["check", "lab.fabric.yaml"]);
+    assert!(stderr.contains("lab.fabric.yaml:4: note: live TCP warms up for 1 s, since several"), "{stderr}");
+    let (_, stderr) = desk.expect(0, &["run", "lab.fabric.yaml", "--sim"]);
+    assert!(!stderr.contains("warms up"), "{stderr}");
+}
+
 /// What few runs say is said at `repeat:`, or where it would stand.
 #[test]
 fn few_runs_are_noted_at_their_key() {
@@ -238,7 +248,8 @@ fn what_can_not_be_simulated_is_reported_with_its_line() {
     let (_, stderr) = desk.expect(2, &["run", "lab.fabric.yaml", "--sim"]);
     assert!(stderr.contains("lab.fabric.yaml:3") && stderr.contains("only links without rate and delay"), "{stderr}");
     // Whole seconds are the same live.
-    let (_, silent) = desk_with(&SMALL.replace("for: 300ms", "for: 1s")).expect(0, &["check", "lab.fabric.yaml"]);
+    let whole = SMALL.replace("for: 300ms", "for: 1s").replace("warm-up: 100ms", "warm-up: 1s");
+    let (_, silent) = desk_with(&whole).expect(0, &["check", "lab.fabric.yaml"]);
     assert_eq!(silent, "");
 }
 

@@ -8,6 +8,7 @@ mod names;
 mod rates;
 mod requests;
 mod vlans;
+mod warm_up;
 
 use std::collections::BTreeSet;
 
@@ -22,6 +23,7 @@ use vswitch::chain::Chain;
 use cases::{is_meant, of_case};
 
 pub use doubt::Doubt;
+pub use warm_up::unlike_warm_up;
 
 use crate::live_times::{is_whole_seconds, whole_seconds};
 

@@ -58,7 +58,7 @@ pub mod terminal;
 mod testing;
 
 pub use self::live::iperf;
-pub use doubts::{Doubt, crowded_buffers, doubts};
+pub use doubts::{Doubt, crowded_buffers, doubts, unlike_warm_up};
 pub use error::Error;
 pub use grid::quoted;
 pub use journal::{JOURNAL, Journal};

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-use fabric::{Fabric, Source};
+use fabric::{DriverKind, Fabric, Source};
 use miette::{Report, miette};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -164,9 +164,10 @@ fn notes(source: &Source, fabric: &Fabric) -> Vec<Note> {
     let refused = lab::not_simulated(fabric)
         .into_iter()
         .map(|error| Note::new(source, &error.place_in_file(), "not-simulated", (error.to_string(), error.hint())));
-    let crowded = lab::crowded_buffers(fabric).map(|doubt| of_doubt(source, doubt));
+    let of_live = lab::crowded_buffers(fabric).into_iter().chain(lab::unlike_warm_up(fabric));
+    let of_live = of_live.map(|doubt| of_doubt(source, doubt));
     let guests = missing_hypervisors(source, fabric);
-    refused.chain(doubts(source, fabric)).chain(crowded).chain(guests).collect()
+    refused.chain(doubts(source, fabric)).chain(of_live).chain(guests).collect()
 }
 
 /// Guests that this machine cannot start: another one may.
@@ -195,9 +196,14 @@ pub fn note_crowded(source: &Source, fabric: &Fabric) {
     }
 }
 
-/// Notes what in a file is hardly meant.
-pub fn note_doubts(source: &Source, fabric: &Fabric) {
+/// Notes what in a file that these drivers shall run is hardly meant.
+pub fn note_doubts(source: &Source, fabric: &Fabric, drivers: &[DriverKind]) {
     doubts(source, fabric).iter().for_each(Note::print);
+    if drivers.len() > 1 {
+        for doubt in lab::unlike_warm_up(fabric) {
+            of_doubt(source, doubt).print();
+        }
+    }
 }
 
 fn counts(fabric: &Fabric) -> Vec<(&'static str, usize)> {

@@ -141,7 +141,7 @@ impl Work {
     pub fn measure(&self, resume: bool, interrupted: &Arc<AtomicBool>) -> Result<Option<Measured>, Report> {
         let Self { source, fabric, options, folder, overwrite } = self;
         if options.progress {
-            note_doubts(source, fabric);
+            note_doubts(source, fabric, &options.drivers);
         }
         if !resume
             && !overwrite

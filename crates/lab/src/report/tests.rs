@@ -1,4 +1,5 @@
-use fabric::DriverKind;
+use fabric::{DriverKind, Experiment};
+use machine::Span;
 
 use crate::Options;
 use crate::plan::plan;
@@ -101,8 +102,25 @@ fn headings_say_how_long_live_runs_are_measured() {
     assert!(results(&BOTH).html().contains(" of 0.1 s (live TCP: 1 s)"));
 }
 
+/// Several flows of live TCP warm up though the file says nothing of it: the table and the page held them against others without a word.
 #[test]
+fn live_runs_that_warm_up_otherwise_are_said_once() {
+    let said = |drivers: &[DriverKind], warm_up| {
+        let mut fabric = tree(2, 2, 2, true);
+        fabric.experiments = vec![Experiment { warm_up: Span::from_secs(warm_up), ..experiment(20e6) }];
+        let options = Options { drivers: drivers.to_vec(), ..Options::default() };
+        let results = invented(&fabric, &plan(&fabric, &options).unwrap());
+        [results.table_within(200), results.html()].map(|text| text.matches("iperf3 takes whole seconds").count())
+    };
+    assert_eq!(said(&BOTH, 0), [1, 1]);
+    assert_eq!((said(&BOTH, 1), said(&[DriverKind::Live], 0), said(&[DriverKind::Sim], 0)), ([0; 2], [0; 2], [0; 2]));
+    let table = results(&BOTH).table_within(200);
+    let expected = "  live TCP warms up for 1 s and is measured for 1 s: iperf3 takes whole seconds\n  simulated runs warm up for 0.05 s and last 0.1 s\n";
+    assert!(table.contains(expected), "{table}");
+}
+
 fn a_page_says_of_live_flows_what_concerns_some() {
+#[test]
     let says = |drivers: &[DriverKind]| results(drivers).html().contains("live flows hash the ports");
     assert_eq!([says(&BOTH), says(&[DriverKind::Live]), says(&[DriverKind::Sim])], [true, true, false]);
 }

@@ -375,7 +375,7 @@ impl ExperimentResult {
     }
 
     /// How long live runs of TCP take, where simulated ones take as long as the experiment says.
-    pub(crate) fn live_times(&self) -> Option<LiveTimes> {
+    fn live_times(&self) -> Option<LiveTimes> {
         let asked = self.warm_up_seconds.ceil() as u64;
         (self.live_seconds.is_some() || self.live_warm_up_seconds.is_some()).then(|| {
             let warm_up = self.live_warm_up_seconds.map_or(asked, |seconds| seconds as u64);
@@ -387,6 +387,22 @@ impl ExperimentResult {
     /// Cases whose means are not known as well as the file asks, after all the runs that it allows: a line each.
     fn imprecise(&self) -> Vec<String> {
         let Some(precision) = self.precision else { return Vec::new() };
+    /// How long live runs of TCP take and how long simulated ones do, where both are not alike: a line each.
+    pub(crate) fn unlike_times(&self) -> Vec<String> {
+        let in_words = |times: LiveTimes| {
+            let simulated =
+                format!("simulated runs warm up for {} s and last {} s", self.warm_up_seconds, self.seconds);
+            vec![times.in_words(), simulated]
+        };
+        self.live_times().map_or_else(Vec::new, in_words)
+    }
+
+    /// The same for what shows the results of these drivers, and says in its heading for how long live runs are measured: where they warm up otherwise.
+    pub(crate) fn unlike_warm_up(&self, drivers: &[DriverKind]) -> Vec<String> {
+        let is_compared = self.drivers_of(drivers).len() > 1;
+        if is_compared && self.live_warm_up_seconds.is_some() { self.unlike_times() } else { Vec::new() }
+    }
+
         let mut lines = Vec::new();
         for case in &self.cases {
             let name = if case.labels.0.is_empty() { String::new() } else { format!("{}, ", case.labels) };
