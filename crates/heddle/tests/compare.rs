@@ -186,8 +186,63 @@ fn live_and_simulated_results_of_one_file_are_joined() {
     }
     // Those of another seed do not form pairs.
     desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--quiet", "--seed", "77", "--results", "other"]);
-    let (_, stderr) = desk.expect(2, &["report", "--compare", "live", "other"]);
-    assert!(stderr.contains("with the same --seed"), "{stderr}");
+    desk.write("lab.fabric.yaml", &FILE.replace("queue: 50", "queue: 60"));
+    desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--quiet", "--results", "changed"]);
+    for command in [&["report", "--compare"][..], &["compare"]] {
+        for (folder, why, hint) in [
+            (
+                "other",
+                "they have other seeds, 1 and 77, so that their runs are no pairs",
+                "run both with the same --seed;",
+            ),
+            (
+                "changed",
+                "they are of two files, or of a file that was changed in between",
+                "run both from the same file;",
+            ),
+        ] {
+            let (_, stderr) = desk.expect(2, &[command, &["live", folder]].concat());
+            let stderr = stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+            assert!(stderr.contains(why) && stderr.contains(hint), "{stderr}");
+        }
+    }
+}
+
+/// One call had fewer cases: nothing was compared, and the reason was not so.
+#[test]
+fn what_both_calls_have_is_compared_and_the_rest_is_named() {
+    let desk = Desk::new();
+    let vary = "vary: { window: [3, 6, 12] }, warm-up: 1s, for: 300ms";
+    desk.write("lab.fabric.yaml", &FILE.replace("warm-up: 100ms, for: 300ms, repeat: 2", vary));
+    let run = |args: &[&str]| {
+        desk.expect(0, &[&["run", "lab.fabric.yaml", "--sim", "--quiet"], args].concat());
+    };
+    run(&[]);
+    run(&["--case", "6", "--results", "fewer"]);
+    run(&["--case", "12", "--results", "third"]);
+    run(&["-e", "b", "--results", "b"]);
+    make_live_of(&desk, "fewer", "live");
+    for folders in [["live", "results/lab"], ["results/lab", "live"]] {
+        let (table, stderr) = desk.expect(0, &["compare", folders[0], folders[1]]);
+        assert!(
+            table.contains("\n  not compared: window 3; window 12: only simulated runs are there\n"),
+            "{table}{stderr}"
+        );
+        assert!(table.contains("\nb\n  not compared: no case ran both live and simulated\n"), "{table}");
+        // Neither is held against another case, though it has another number.
+        assert!(table.ends_with("\n5 of 5 within tolerance\n"), "{table}");
+        hold("heddle compare", &desk.expect(0, &["compare", folders[0], folders[1], "-o", "json"]).0);
+        let (table, _) = desk.expect(0, &["report", "--compare", folders[0], folders[1]]);
+        assert!(["3", "6", "12"].iter().all(|window| table.contains(&format!(" window {window} "))), "{table}");
+    }
+    for folder in ["third", "b"] {
+        for command in [&["report", "--compare"][..], &["compare"]] {
+            let (_, stderr) = desk.expect(2, &[command, &["live", folder]].concat());
+            let stderr = stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+            let (why, hint) = ("but no case is in both", "run both with the same --experiment and --case;");
+            assert!(stderr.contains(why) && stderr.contains(hint), "{stderr}");
+        }
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::measure::carried::Excess;
 use crate::measure::hosts::NoHostCosts;
 use crate::pattern::NoPairs;
+use crate::results::{NotJoined, Results};
 
 /// Why there are no results. [`Error::hint`] says what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +64,7 @@ pub enum Error {
     },
     /// Two folders have runs of the same experiments, by different drivers.
     #[error(
-        "{a} has {of_a} runs and {b} has {of_b} ones{of_file}: they stand side by side as those of one call where both are of the same file, seed, experiments and cases"
+        "{a} has {of_a} runs and {b} has {of_b} ones: they are held against each other if both are of the same file and seed, but {reason}"
     )]
     OtherDrivers {
         /// The first folder.
@@ -74,8 +75,9 @@ pub enum Error {
         of_a: String,
         /// Who drove those of the second one.
         of_b: String,
-        /// Whether they are of one file: ` of the same file`, or nothing.
-        of_file: &'static str,
+        /// Why they are not held against each other.
+        #[source]
+        reason: NotJoined,
     },
     /// What is asked of the controllers cannot be simulated.
     #[error("experiment {experiment:?} ({case}) cannot be simulated: {reason}")]
@@ -327,6 +329,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// That of two folders by other drivers, each with what it is called.
+    pub fn other_drivers(a: (String, &Results), b: (String, &Results), reason: NotJoined) -> Self {
+        Self::OtherDrivers { of_a: a.1.drivers_in_words(), of_b: b.1.drivers_in_words(), a: a.0, b: b.0, reason }
+    }
+
     /// What of the fabric file it is about, as [`live::Error::place_in_file`].
     pub fn place_in_file(&self) -> Vec<String> {
         match self {
@@ -356,8 +363,15 @@ impl Error {
             Self::NothingInCommon { .. } => {
                 "name two folders of runs of the same file, or of one that was changed a little"
             }
-            Self::OtherDrivers { .. } => {
-                "run both from the same file, with the same --seed, --experiment and --case; `heddle run FILE` without --live and --sim runs both, and so does `heddle compare FILE`"
+            Self::OtherDrivers { reason, .. } => {
+                let same = match reason {
+                    NotJoined::OtherSeed { .. } => "with the same --seed",
+                    NotJoined::NoCaseOfBoth => "with the same --experiment and --case",
+                    _ => "from the same file",
+                };
+                return Some(format!(
+                    "run both {same}; `heddle run FILE` without --live and --sim runs both, and so does `heddle compare FILE`"
+                ));
             }
             Self::NotSimulated { .. } => "run it --live",
             Self::Routed { .. } => "run it --live, or have hosts of one subnet talk to each other",

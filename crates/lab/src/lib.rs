@@ -81,7 +81,7 @@ pub use report::{
 };
 pub use results::{
     BondResult, CaseResult, Cell, ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric,
-    Comparison, DriverComparison, ExperimentResult, Means, Network, NetworkLink, NetworkNode, Parting, Quantity,
-    Results, Verdict,
+    Comparison, DriverComparison, ExperimentResult, Means, Network, NetworkLink, NetworkNode, NotJoined, Parting,
+    Quantity, Results, Verdict,
 };
 pub use run::{Ran, run};

@@ -235,7 +235,7 @@ fn write_page(path: &Path, html: &str) -> Result<(), Report> {
 fn side_by_side(args: &cli::Report, format: Format) -> Result<Ending, Report> {
     let [a, b] = &args.compare[..] else { return Err(second_folder(args.compare.first().map(PathBuf::as_path))) };
     let (of_a, of_b) = (load(a)?, load(b)?);
-    if let Some(joined) = of_a.joined(&of_b) {
+    if let Ok(joined) = of_a.joined(&of_b) {
         if let Some(page) = &args.write {
             write_page(page, &joined.html())?;
         }

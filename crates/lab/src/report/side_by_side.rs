@@ -15,7 +15,7 @@ use crate::grid::{Grid, WIDTH_OF_PIPE, for_terminal, quoted};
 use crate::labels::Labels;
 use crate::measure::metric::metric_name;
 use crate::measure::statistics::{Difference, Summary, independent};
-use crate::results::{CaseResult, ExperimentResult, Results};
+use crate::results::{CaseResult, ExperimentResult, NotJoined, Results};
 
 /// What two folders have in common.
 #[derive(Clone, Debug, Serialize)]
@@ -325,9 +325,10 @@ fn nothing_in_common(a: (String, &Results), b: (String, &Results), have_experime
     if !have_experiments || !is_apart {
         return Error::NothingInCommon { a: a.0, b: b.0 };
     }
-    let is_same = !a.1.file.is_empty() && a.1.file == b.1.file;
-    let of_file = if is_same { " of the same file" } else { "" };
-    Error::OtherDrivers { of_a: a.1.drivers_in_words(), of_b: b.1.drivers_in_words(), a: a.0, b: b.0, of_file }
+    match a.1.joined(b.1) {
+        Err(reason) if reason != NotJoined::SameDriver => Error::other_drivers(a, b, reason),
+        _ => Error::NothingInCommon { a: a.0, b: b.0 },
+    }
 }
 
 impl Results {

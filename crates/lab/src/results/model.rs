@@ -351,6 +351,19 @@ impl ExperimentResult {
             .collect()
     }
 
+    /// Which cases that both drivers could have run only one of them has: a line each.
+    pub(super) fn of_one_driver(&self) -> Vec<String> {
+        let ran = |number: usize, driver| self.cases[number].cells.iter().any(|cell| cell.summary(driver).is_some());
+        let both = [(DriverKind::Live, DriverKind::Sim, "live"), (DriverKind::Sim, DriverKind::Live, "simulated")];
+        let lines = both.into_iter().filter_map(|(driver, other, word)| {
+            let left_out = |number: &usize| self.not_simulated.contains(number) || self.not_live.contains(number);
+            let is_alone = |number: &usize| ran(*number, driver) && !ran(*number, other) && !left_out(number);
+            let alone: Vec<usize> = (0..self.cases.len()).filter(is_alone).collect();
+            (!alone.is_empty()).then(|| self.without_runs(&alone, &format!("only {word} runs are there")))
+        });
+        lines.collect()
+    }
+
     fn without_runs(&self, cases: &[usize], why: &str) -> String {
         if cases.len() == self.cases.len() {
             return why.to_owned();
@@ -374,19 +387,6 @@ impl ExperimentResult {
         format!("{} s{live}", self.seconds)
     }
 
-    /// How long live runs of TCP take, where simulated ones take as long as the experiment says.
-    fn live_times(&self) -> Option<LiveTimes> {
-        let asked = self.warm_up_seconds.ceil() as u64;
-        (self.live_seconds.is_some() || self.live_warm_up_seconds.is_some()).then(|| {
-            let warm_up = self.live_warm_up_seconds.map_or(asked, |seconds| seconds as u64);
-            let measured = self.live_seconds.unwrap_or(self.seconds) as u64;
-            LiveTimes { warm_up, measured, start_late: warm_up > asked }
-        })
-    }
-
-    /// Cases whose means are not known as well as the file asks, after all the runs that it allows: a line each.
-    fn imprecise(&self) -> Vec<String> {
-        let Some(precision) = self.precision else { return Vec::new() };
     /// How long live runs of TCP take and how long simulated ones do, where both are not alike: a line each.
     pub(crate) fn unlike_times(&self) -> Vec<String> {
         let in_words = |times: LiveTimes| {
@@ -403,6 +403,19 @@ impl ExperimentResult {
         if is_compared && self.live_warm_up_seconds.is_some() { self.unlike_times() } else { Vec::new() }
     }
 
+    /// How long live runs of TCP take, where simulated ones take as long as the experiment says.
+    fn live_times(&self) -> Option<LiveTimes> {
+        let asked = self.warm_up_seconds.ceil() as u64;
+        (self.live_seconds.is_some() || self.live_warm_up_seconds.is_some()).then(|| {
+            let warm_up = self.live_warm_up_seconds.map_or(asked, |seconds| seconds as u64);
+            let measured = self.live_seconds.unwrap_or(self.seconds) as u64;
+            LiveTimes { warm_up, measured, start_late: warm_up > asked }
+        })
+    }
+
+    /// Cases whose means are not known as well as the file asks, after all the runs that it allows: a line each.
+    fn imprecise(&self) -> Vec<String> {
+        let Some(precision) = self.precision else { return Vec::new() };
         let mut lines = Vec::new();
         for case in &self.cases {
             let name = if case.labels.0.is_empty() { String::new() } else { format!("{}, ", case.labels) };
