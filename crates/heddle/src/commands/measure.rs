@@ -159,7 +159,7 @@ impl Work {
         let Ran { results, stopped } = match lab::run(source, fabric, options, &journal) {
             Ok(ran) => ran,
             Err(error) => {
-                journal.finish()?;
+                journal.abandon()?;
                 if matches!(error, lab::Error::Interrupted) {
                     eprintln!("Interrupted: no run had ended");
                     return Ok(None);
@@ -272,7 +272,7 @@ fn load(folder: &Path) -> Result<Results, Report> {
         }
     }
     if there.is_empty() {
-        return Ok(lab::load(folder)?);
+        return if folder.is_dir() { Err(nothing_measured(folder)) } else { Ok(lab::load(folder)?) };
     }
     let more = match there.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
@@ -285,6 +285,17 @@ fn load(folder: &Path) -> Result<Results, Report> {
         folder.display(),
         lab::SUMMARY
     ))
+}
+
+/// A folder without results, where there are no others either.
+fn nothing_measured(folder: &Path) -> Report {
+    let folder_name = folder.display();
+    let hint = if folder.join(lab::JOURNAL).exists() {
+        "runs are under way there, or were ended without a word: `heddle run FILE --resume` goes on with them"
+    } else {
+        "`heddle run FILE` writes results into results/NAME"
+    };
+    miette!(help = hint, "there are no results in {folder_name}: nothing was measured there")
 }
 
 /// Folders of results in a folder, as they are named from here.
