@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use crate::measure::carried::Excess;
 use crate::measure::hosts::NoHostCosts;
 use crate::pattern::NoPairs;
-use crate::results::{NotJoined, Results};
 
 /// Why there are no results. [`Error::hint`] says what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -329,11 +328,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// That of two folders by other drivers, each with what it is called.
-    pub fn other_drivers(a: (String, &Results), b: (String, &Results), reason: NotJoined) -> Self {
-        Self::OtherDrivers { of_a: a.1.drivers_in_words(), of_b: b.1.drivers_in_words(), a: a.0, b: b.0, reason }
-    }
-
     /// What of the fabric file it is about, as [`live::Error::place_in_file`].
     pub fn place_in_file(&self) -> Vec<String> {
         match self {
@@ -437,3 +431,31 @@ impl miette::Diagnostic for Error {
         self.hint().map(|hint| Box::new(hint) as Box<dyn std::fmt::Display>)
     }
 }
+/// Why two sets of results are not those of one file's live and simulated runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotJoined {
+    /// One driver is in both.
+    #[error("they are not live runs and simulated ones")]
+    SameDriver,
+    /// At least one folder has no copy of the file, as those of earlier versions.
+    #[error("of which file one of them is, is not known: it has no fabric.yaml")]
+    UnknownFile,
+    /// The files have other texts.
+    #[error("they are of two files, or of a file that was changed in between")]
+    OtherFile,
+    /// This version finds other experiments and cases in the file.
+    #[error("they have cases that their file does not have, as this version reads it")]
+    OtherCases,
+    /// The runs do not form pairs.
+    #[error("they have other seeds, {live} and {sim}, so that their runs are no pairs")]
+    OtherSeed {
+        /// That of the live runs.
+        live: u64,
+        /// That of the simulated ones.
+        sim: u64,
+    },
+    /// Each has cases, and none of them is one of the other's.
+    #[error("no case is in both")]
+    NoCaseOfBoth,
+}
+

@@ -59,7 +59,7 @@ mod testing;
 
 pub use self::live::iperf;
 pub use doubts::{Doubt, crowded_buffers, doubts, unlike_warm_up};
-pub use error::Error;
+pub use error::{Error, NotJoined};
 pub use grid::quoted;
 pub use journal::{JOURNAL, Journal};
 pub use labels::Labels;
@@ -81,7 +81,7 @@ pub use report::{
 };
 pub use results::{
     BondResult, CaseResult, Cell, ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric,
-    Comparison, DriverComparison, ExperimentResult, Means, Network, NetworkLink, NetworkNode, NotJoined, Parting,
-    Quantity, Results, Verdict,
+    Comparison, DriverComparison, ExperimentResult, Means, Network, NetworkLink, NetworkNode, Parting, Quantity,
+    Results, Verdict,
 };
 pub use run::{Ran, run};

@@ -20,7 +20,6 @@ pub use self::bonds::BondResult;
 pub use self::drivers::{
     ComparedCase, ComparedExperiment, ComparedFlow, ComparedLink, ComparedMetric, DriverComparison,
 };
-pub use self::joined::NotJoined;
 use self::judge::judge;
 pub use self::means::Means;
 use self::model::records_of;

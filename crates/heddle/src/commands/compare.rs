@@ -48,7 +48,7 @@ pub fn compare(args: &Compare, format: Format) -> Result<Ending, Report> {
             Err(NotJoined::SameDriver) => {}
             Err(reason) => {
                 let name = |folder: &Path| folder.display().to_string();
-                return Err(lab::Error::other_drivers((name(a), &of_a), (name(b), &of_b), reason).into());
+                return Err(Results::not_joined((name(a), &of_a), (name(b), &of_b), reason).into());
             }
         }
     }

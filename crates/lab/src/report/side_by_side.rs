@@ -10,12 +10,12 @@ use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{block, label_lines, opening_line, optional};
 use crate::doubts::{MORE_RUNS, few_runs_in_words};
-use crate::error::Error;
+use crate::error::{Error, NotJoined};
 use crate::grid::{Grid, WIDTH_OF_PIPE, for_terminal, quoted};
 use crate::labels::Labels;
 use crate::measure::metric::{metric_name, metric_value};
 use crate::measure::statistics::{Difference, Summary, independent};
-use crate::results::{CaseResult, ExperimentResult, NotJoined, Results};
+use crate::results::{CaseResult, ExperimentResult, Results};
 
 /// What two folders have in common.
 #[derive(Clone, Debug, Serialize)]
@@ -96,12 +96,10 @@ impl<'a> SideBySide<'a> {
         let mut left_out = Vec::new();
         let mut experiments = Vec::new();
         let mut run_otherwise = Vec::new();
-        let mut have_experiments = false;
         for experiment in &a.1.experiments {
             match b.1.experiments.iter().find(|other| other.name == experiment.name) {
                 Some(other) => {
                     run_otherwise.extend(differences(experiment, other));
-                    have_experiments = true;
                     let both = of_both((&a.0, a.1, experiment), (&b.0, b.1, other), &mut left_out);
                     if both.rows.is_empty() {
                         left_out.push(format!("{}: no case was measured in both", experiment.name));
@@ -115,7 +113,7 @@ impl<'a> SideBySide<'a> {
         let only_b = |other: &&ExperimentResult| a.1.experiments.iter().all(|one| one.name != other.name);
         left_out.extend(b.1.experiments.iter().filter(only_b).map(|it| format!("{}: only in {}", it.name, b.0)));
         if experiments.is_empty() {
-            return Err(nothing_in_common(a, b, have_experiments));
+            return Err(nothing_in_common(a, b));
         }
         let side = |(name, results): (String, &'a Results)| Side {
             name,
@@ -326,14 +324,10 @@ fn differences(a: &ExperimentResult, b: &ExperimentResult) -> Vec<String> {
     lines
 }
 
-/// Why two folders, some experiments of which have the same names, cannot stand side by side.
-fn nothing_in_common(a: (String, &Results), b: (String, &Results), have_experiments: bool) -> Error {
-    let is_apart = a.1.drivers.iter().all(|driver| !b.1.drivers.contains(driver));
-    if !have_experiments || !is_apart {
-        return Error::NothingInCommon { a: a.0, b: b.0 };
-    }
+/// Why two folders cannot stand side by side.
+fn nothing_in_common(a: (String, &Results), b: (String, &Results)) -> Error {
     match a.1.joined(b.1) {
-        Err(reason) if reason != NotJoined::SameDriver => Error::other_drivers(a, b, reason),
+        Err(reason) if reason != NotJoined::SameDriver => Results::not_joined(a, b, reason),
         _ => Error::NothingInCommon { a: a.0, b: b.0 },
     }
 }

@@ -3,37 +3,10 @@
 use fabric::{DriverKind, Experiment, Fabric, Source};
 
 use super::{ExperimentResult, Results, experiment_result, speed};
+use crate::error::{Error, NotJoined};
 use crate::labels::Labels;
 use crate::measure::environment::Environment;
 use crate::measure::record::Record;
-
-/// Why two sets of results are not those of one file's live and simulated runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotJoined {
-    /// One driver is in both.
-    #[error("they are not live runs and simulated ones")]
-    SameDriver,
-    /// At least one folder has no copy of the file, as those of earlier versions.
-    #[error("of which file one of them is, is not known: it has no fabric.yaml")]
-    UnknownFile,
-    /// The files have other texts.
-    #[error("they are of two files, or of a file that was changed in between")]
-    OtherFile,
-    /// This version finds other experiments and cases in the file.
-    #[error("they have cases that their file does not have, as this version reads it")]
-    OtherCases,
-    /// The runs do not form pairs.
-    #[error("they have other seeds, {live} and {sim}, so that their runs are no pairs")]
-    OtherSeed {
-        /// That of the live runs.
-        live: u64,
-        /// That of the simulated ones.
-        sim: u64,
-    },
-    /// Each has cases, and none of them is one of the other's.
-    #[error("no case is in both")]
-    NoCaseOfBoth,
-}
 
 impl Results {
     /// Both as one, with the cases that only one of them has.
@@ -108,6 +81,11 @@ impl Results {
             environment,
             file: live.file.clone(),
         })
+    }
+
+    /// The error of two folders that could not be joined, each with what it is called.
+    pub fn not_joined(a: (String, &Self), b: (String, &Self), reason: NotJoined) -> Error {
+        Error::OtherDrivers { of_a: a.1.drivers_in_words(), of_b: b.1.drivers_in_words(), a: a.0, b: b.0, reason }
     }
 
     /// A case's experiment, and its number there.
