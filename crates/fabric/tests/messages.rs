@@ -406,6 +406,7 @@ fn experiments() {
         ("vary: { links.rate: [1Gbit] }", "a rate for links without"),
         ("vary: { pattern: [stride(1), stride(9)] }", "a stride beyond the hosts"),
         ("report: [goodput]", "an unknown metric to report"),
+        ("report: [drops, retransmits, drops]", "a metric twice"),
     ]
     .map(|(text, title)| (title, format!("experiments:\n  one:\n    traffic: {{ pattern: random }}\n    {text}\n")))
     .into();

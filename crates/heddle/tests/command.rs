@@ -124,6 +124,27 @@ fn flows_without_a_warm_up_are_noted_where_both_clocks_are_meant() {
     assert!(!stderr.contains("warms up"), "{stderr}");
 }
 
+/// All that was simulated came first, and then the first live run failed.
+#[test]
+fn a_congestion_control_that_the_kernel_lacks_is_known_before_anything_runs() {
+    let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    let lacks = |control: &&str| !known.split_whitespace().any(|it| it == *control);
+    let Some(missing) = ["dctcp", "bbr"].into_iter().find(lacks) else { return };
+    let file = SMALL.replace("transport: newreno", &format!("congestion-control: {missing}"));
+    let desk = desk_with(&file);
+    for command in [&["plan"][..], &["plan", "--live"], &["run"], &["run", "--live"], &["compare"]] {
+        let (_, stderr) = desk.expect(2, &[command, &["lab.fabric.yaml"]].concat());
+        let stderr = stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+        assert!(stderr.contains(&format!("this kernel has no congestion control `{missing}`")), "{stderr}");
+        assert!(
+            stderr.contains("lab.fabric.yaml:4") && stderr.contains(&format!("modprobe tcp_{missing}")),
+            "{stderr}"
+        );
+    }
+    assert!(!desk.path().join("results").exists());
+    desk.expect(0, &["plan", "lab.fabric.yaml", "--sim"]);
+}
+
 /// What few runs say is said at `repeat:`, or where it would stand.
 #[test]
 fn few_runs_are_noted_at_their_key() {

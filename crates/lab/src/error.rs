@@ -171,6 +171,20 @@ pub enum Error {
         /// `live` or `sim`.
         driver: &'static str,
     },
+    /// Hosts were to have a congestion control that the machine's kernel does not have.
+    #[error(
+        "experiment {experiment:?} ({case}) cannot run live here: this kernel has no congestion control `{control}`, only {known}"
+    )]
+    NoCongestionControl {
+        /// The experiment.
+        experiment: String,
+        /// The case's labels.
+        case: String,
+        /// Its name.
+        control: &'static str,
+        /// Those that it has, joined by commas.
+        known: String,
+    },
     /// A program that live traffic needs is not installed.
     #[error("{program} cannot be started: {source}")]
     MissingProgram {
@@ -333,6 +347,7 @@ impl Error {
         match self {
             Self::NotSimulated { experiment, .. }
             | Self::NotLive { experiment, .. }
+            | Self::NoCongestionControl { experiment, .. }
             | Self::Routed { experiment, .. }
             | Self::StandsStill { experiment, .. }
             | Self::Pattern { experiment, .. } => vec!["experiments".to_owned(), experiment.clone()],
@@ -369,6 +384,11 @@ impl Error {
             }
             Self::NotSimulated { .. } => "run it --live",
             Self::Routed { .. } => "run it --live, or have hosts of one subnet talk to each other",
+            Self::NoCongestionControl { control, .. } => {
+                return Some(format!(
+                    "load it, as with `modprobe tcp_{control}`; or choose other cases with --case, or leave live runs out with --sim"
+                ));
+            }
             Self::NotLive { .. } => "run it with --sim, or change what the reason names",
             Self::Controllers { .. } => "`heddle controller` lets you try the same by hand",
             Self::Pattern { reason, .. } => reason.hint(),
@@ -426,11 +446,6 @@ impl Error {
     }
 }
 
-impl miette::Diagnostic for Error {
-    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        self.hint().map(|hint| Box::new(hint) as Box<dyn std::fmt::Display>)
-    }
-}
 /// Why two sets of results are not those of one file's live and simulated runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotJoined {
@@ -459,3 +474,8 @@ pub enum NotJoined {
     NoCaseOfBoth,
 }
 
+impl miette::Diagnostic for Error {
+    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        self.hint().map(|hint| Box::new(hint) as Box<dyn std::fmt::Display>)
+    }
+}

@@ -8,6 +8,7 @@ use miette::{Report, miette};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::measure::explain;
 use super::{explain_all, file, located};
 use crate::Ending;
 use crate::cli::{FileArg, Format, New, Plan, Topology};
@@ -245,7 +246,9 @@ pub fn plan(args: &Plan, format: Format) -> Result<(), Report> {
     let plan = if fabric.experiments.is_empty() {
         None
     } else {
-        Some(lab::plan(&fabric, &super::measure::options(&args.selection)?)?)
+        let plan = lab::plan(&fabric, &super::measure::options(&args.selection)?)?;
+        lab::check_kernel(&plan).map_err(|error| explain(&source, error))?;
+        Some(plan)
     };
     let runs = plan
         .as_ref()

@@ -107,7 +107,8 @@ impl Work {
         let below = folder.map(|folder| folder.join(&fabric.name)).or_else(|| running.results.clone());
         let folder = below.unwrap_or_else(|| PathBuf::from("results").join(&fabric.name));
         // A plan that makes no sense shall not cost what an earlier call has left.
-        lab::plan(&fabric, &options).map_err(|error| explain(&source, error))?;
+        let plan = lab::plan(&fabric, &options).map_err(|error| explain(&source, error))?;
+        lab::check_kernel(&plan).map_err(|error| explain(&source, error))?;
         Ok(Self { source, fabric, options, folder, overwrite: running.overwrite })
     }
 

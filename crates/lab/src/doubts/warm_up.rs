@@ -2,7 +2,7 @@
 
 use fabric::{Case, Experiment, Fabric};
 
-use super::CASES_MAX;
+use super::cases::CASES_MAX;
 use super::doubt::Doubt;
 use crate::live_times::{LiveTimes, is_whole_seconds, live_times};
 use crate::plan::{pairs_of, runs_both_ways};
