@@ -89,8 +89,20 @@ fn figure(
 
 /// The metrics of the table, in order.
 pub(crate) fn report(text: Option<&Vec<At<Metric>>>, work: &Work, problems: &mut Problems<'_>) -> Vec<Metric> {
-    let known = text.into_iter().flatten().filter(|metric| is_measured(metric, work, problems));
-    known.map(|metric| metric.value).collect()
+    let mut known: Vec<Metric> = Vec::new();
+    for metric in text.into_iter().flatten() {
+        if known.contains(&metric.value) {
+            problems.add(
+                metric.place,
+                format!("`{}` is in `report` twice", metric.value.word()),
+                "twice",
+                "remove one",
+            );
+        } else if is_measured(metric, work, problems) {
+            known.push(metric.value);
+        }
+    }
+    known
 }
 
 /// Whether an experiment that does `work` yields the metric; notes it if not.

@@ -140,6 +140,7 @@ impl<'a> Context<'a> {
             vary: axes,
             duration,
             warm_up,
+            is_warm_up_given: text.warm_up.is_some(),
             time_series,
             repeat,
             until,

@@ -192,6 +192,9 @@ pub struct Experiment {
     pub duration: Span,
     /// How long each run goes before measuring starts.
     pub warm_up: Span,
+    /// Whether the file says so: it is none where it does not.
+    #[serde(skip)]
+    pub is_warm_up_given: bool,
     /// The step of what is recorded over the measured time; `None`: nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_series: Option<Span>,

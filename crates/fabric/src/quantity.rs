@@ -27,7 +27,7 @@ impl<const MIN: u64, const MAX: u64> Whole<MIN, MAX> {
 
 impl<const MIN: u64, const MAX: u64> Read for Whole<MIN, MAX> {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let value = whole_number(node, problems)?;
+        let value = whole_number(node, (MIN, MAX), problems)?;
         in_range(value, MIN, MAX, "", node, problems).then_some(Self(value))
     }
 }
@@ -46,13 +46,16 @@ impl<const MIN: u64, const MAX: u64> WrittenBack for Whole<MIN, MAX> {
     }
 }
 
-/// A whole number, of any size that fits 64 bits.
-pub(crate) fn whole_number(node: &Node, problems: &mut Problems<'_>) -> Option<u64> {
-    let number = match &node.value {
-        Value::Scalar(text) => units::whole(text),
-        _ => None,
+/// A whole number, of any size that fits 64 bits; the bounds are only named where it does not fit.
+pub(crate) fn whole_number(node: &Node, (min, max): (u64, u64), problems: &mut Problems<'_>) -> Option<u64> {
+    let Value::Scalar(text) = &node.value else {
+        expected(node, "a whole number, not negative", problems);
+        return None;
     };
-    if number.is_none() {
+    let number = units::whole(text);
+    if number.is_none() && units::is_too_large(text) {
+        out_of_range(&shown(text), (min, max), "", ("too large", max), node, problems);
+    } else if number.is_none() {
         expected(node, "a whole number, not negative", problems);
     }
     number
@@ -62,15 +65,27 @@ pub(crate) fn whole_number(node: &Node, problems: &mut Problems<'_>) -> Option<u
 pub(crate) fn in_range(value: u64, min: u64, max: u64, unit: &str, node: &Node, problems: &mut Problems<'_>) -> bool {
     let fits = (min..=max).contains(&value);
     if !fits {
-        let label = if value < min { "too small" } else { "too large" };
-        problems.add(
-            node.place,
-            format!("expected a number from {min} to {max}{unit}, found {value}{unit}"),
-            label,
-            if value < min { format!("{min}{unit} is the least") } else { format!("{max}{unit} is the most") },
-        );
+        let bound = if value < min { ("too small", min) } else { ("too large", max) };
+        out_of_range(&value.to_string(), (min, max), unit, bound, node, problems);
     }
     fits
+}
+
+fn out_of_range(
+    found: &str,
+    (min, max): (u64, u64),
+    unit: &str,
+    (label, bound): (&str, u64),
+    node: &Node,
+    problems: &mut Problems<'_>,
+) {
+    let end = if label == "too small" { "least" } else { "most" };
+    problems.add(
+        node.place,
+        format!("expected a number from {min} to {max}{unit}, found {found}{unit}"),
+        label,
+        format!("{bound}{unit} is the {end}"),
+    );
 }
 
 /// A rate in bits a second.

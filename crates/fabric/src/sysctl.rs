@@ -63,8 +63,8 @@ fn one(entry: &Entry, problems: &mut Problems<'_>) -> Option<(Sysctl, u64)> {
         return None;
     };
     let node = value_of(entry, problems)?;
-    let value = whole_number(node, problems)?;
     let (least, most) = sysctl.range().into_inner();
+    let value = whole_number(node, (least, most), problems)?;
     in_range(value, least, most, "", node, problems).then_some((sysctl, value))
 }
 
@@ -124,9 +124,11 @@ pub(crate) fn check(text: &At<TrafficText>, axes: &[Axis], problems: &mut Proble
         }
         return;
     }
-    for (key, place, why) in
-        [("congestion-control", control, "has a congestion control of its own"), ("sysctl", sysctl, "has no sysctls")]
-    {
+    let of_its_own = match kinds[0] {
+        TransportKind::Udp => "has no congestion control",
+        _ => "has a congestion control of its own",
+    };
+    for (key, place, why) in [("congestion-control", control, of_its_own), ("sysctl", sysctl, "has no sysctls")] {
         let Some(place) = place else { continue };
         problems.add(
             place,

@@ -156,7 +156,11 @@ fn read<'a>(word: &'a str, problems: &mut Problems<'_>) -> Option<Written<'a>> {
                 continue;
             }
         };
-        if units::whole(value).is_none() {
+        if units::is_too_large(value) {
+            let message = format!("`{}` is too large for `{}`", shown(value), shown(key));
+            let hint = format!("write it as in `{}`", example(word).unwrap_or_default());
+            problems.add(place, message, "too large", hint);
+        } else if units::whole(value).is_none() {
             let message =
                 format!("expected a whole number, not negative, for `{}`, found `{}`", shown(key), shown(value));
             let hint = format!("write it as in `{}`", example(word).unwrap_or_default());
@@ -254,6 +258,7 @@ mod tests {
         assert!(said("tree").starts_with("`depth` is missing"));
         assert!(said("tree,3,2,1").starts_with("`tree` has no number behind `depth` or `fanout`"));
         assert!(said("tree,deep").starts_with("expected a whole number"));
+        assert!(said("tree,99999999999999999999").starts_with("`99999999999999999999` is too large for `depth`"));
         assert!(said("tree,depth=3,width=2").starts_with("there is no `width` here; the numbers of `tree` are"));
         assert!(said("tree,3,depth=2").contains("`depth` is there twice"));
         assert!(said("ring,2").contains("3 is the least"));

@@ -199,6 +199,13 @@ pub(crate) fn whole(text: &str) -> Option<u64> {
     if digits.starts_with(['+', '-']) { None } else { u64::from_str_radix(digits, base).ok() }
 }
 
+/// Whether it is a whole number that does not fit 64 bits.
+pub(crate) fn is_too_large(text: &str) -> bool {
+    whole(text).is_none()
+        && text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|c| c == b'_' || c.is_ascii_digit())
+}
+
 /// Packets a second and their multiples.
 pub(crate) const PACKET_RATES: &[(&str, u128)] = &[("pps", 1), ("kpps", 1_000), ("Mpps", 1_000_000)];
 

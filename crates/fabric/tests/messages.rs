@@ -149,6 +149,10 @@ fn keys_and_names() {
             &format!("topology: {{ fat-tree: {{ k: 4 }} }}\ndescription: >\n{}", "  word word word\n".repeat(200)),
         ),
         ("mtu and seed out of range", "topology: { fat-tree: { k: 4 } }\nmtu: 576\nseed: -1\n"),
+        (
+            "numbers beyond 64 bits",
+            "topology: { fat-tree: { k: 99999999999999999999 } }\nseed: 99_999_999_999_999_999_999\n",
+        ),
         ("an unknown spread", "topology: { fat-tree: { k: 4 } }\nspread: packet_scater\n"),
         ("a spread that is a list", "topology: { fat-tree: { k: 4 } }\nspread: [ecmp]\n"),
         ("unknown routes", "topology: { fat-tree: { k: 4 } }\nroutes: fixd\n"),
@@ -338,6 +342,7 @@ fn traffic() {
         ("window: 10", "no pattern"),
         ("pattern: random, transport: cubic", "an unknown transport"),
         ("pattern: random, transport: sack, congestion-control: cubic", "a congestion control without Linux's TCP"),
+        ("pattern: random, transport: udp, congestion-control: cubic", "a congestion control without TCP"),
         ("pattern: random, transport: linux, congestion-control: vegas", "an unknown congestion control"),
         ("pattern: random, transport: sack, sysctl: { tcp_dsack: 0 }", "a sysctl without Linux's TCP"),
         ("pattern: random, transport: linux, sysctl: { tcp_recovery: 0 }", "an unknown sysctl"),
@@ -401,6 +406,7 @@ fn experiments() {
         ("vary: { links.rate: [1Gbit] }", "a rate for links without"),
         ("vary: { pattern: [stride(1), stride(9)] }", "a stride beyond the hosts"),
         ("report: [goodput]", "an unknown metric to report"),
+        ("report: [drops, retransmits, drops]", "a metric twice"),
     ]
     .map(|(text, title)| (title, format!("experiments:\n  one:\n    traffic: {{ pattern: random }}\n    {text}\n")))
     .into();

@@ -11,6 +11,7 @@ mod ports;
 mod programs;
 pub mod recipes;
 mod root_help;
+mod seed;
 mod services;
 mod size;
 pub mod users;
@@ -583,7 +584,7 @@ pub struct Selection {
 #[derive(Debug, Args)]
 pub struct Choice {
     /// Seed of all randomness, in place of the file's `seed`
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seed::seed)]
     pub seed: Option<u64>,
     /// Only this experiment (may be given several times)
     #[arg(short = 'e', long = "experiment", value_name = "NAME")]

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseIntError};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, ValueEnum};
@@ -64,11 +65,11 @@ pub fn explain(error: &clap::Error, line: &[OsString]) -> Option<Report> {
         }
         ErrorKind::ValueValidation => {
             // The standard library's words are about digits.
-            let is_number = error.source().is_some_and(<dyn std::error::Error>::is::<std::num::ParseIntError>);
-            let why = if is_number {
-                ": expected a whole number".to_owned()
-            } else {
-                error.source().map(|why| format!(": {why}")).unwrap_or_default()
+            let number = error.source().and_then(|why| why.downcast_ref::<ParseIntError>()).map(ParseIntError::kind);
+            let why = match number {
+                Some(IntErrorKind::PosOverflow) => ": it is too large".to_owned(),
+                Some(_) => ": expected a whole number".to_owned(),
+                None => error.source().map(|why| format!(": {why}")).unwrap_or_default(),
             };
             (format!("`{value}` can't be `{argument}`{why}"), String::new())
         }
@@ -390,6 +391,17 @@ mod tests {
             ("heddle show hosts", "`heddle show` has no `hosts`", "`heddle show nodes`"),
             ("heddle show ports", "`heddle show` has no `ports`", "`heddle port show`"),
             ("heddle logs h1 --tail x", "`x` can't be `--tail <LINES>`: expected a whole number", ""),
+            (
+                "heddle logs h1 --tail 99999999999999999999",
+                "`99999999999999999999` can't be `--tail <LINES>`: it is too large",
+                "",
+            ),
+            (
+                "heddle run a --seed 18446744073709551616",
+                "`18446744073709551616` can't be `--seed <N>`: 18446744073709551615 is the most",
+                "",
+            ),
+            ("heddle run a --seed x", "`x` can't be `--seed <N>`: expected a whole number, not negative", ""),
             ("heddle add-port s1 p1 eth0", "there is no command `add-port`", "`heddle port add s1 p1 eth0`"),
             (
                 "heddle add-br s1",

@@ -114,6 +114,37 @@ fn the_cause_of_an_error_is_printed_once() {
     assert_eq!(stderr.matches("No such file").count(), 1, "{stderr}");
 }
 
+/// A run of simulated flows alone compares them with nothing.
+#[test]
+fn flows_without_a_warm_up_are_noted_where_both_clocks_are_meant() {
+    let desk = desk_with(&SMALL.replace("    warm-up: 100ms\n", ""));
+    let (_, stderr) = desk.expect(0, &["check", "lab.fabric.yaml"]);
+    assert!(stderr.contains("lab.fabric.yaml:4: note: live TCP warms up for 1 s, since several"), "{stderr}");
+    let (_, stderr) = desk.expect(0, &["run", "lab.fabric.yaml", "--sim"]);
+    assert!(!stderr.contains("warms up"), "{stderr}");
+}
+
+/// All that was simulated came first, and then the first live run failed.
+#[test]
+fn a_congestion_control_that_the_kernel_lacks_is_known_before_anything_runs() {
+    let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    let lacks = |control: &&str| !known.split_whitespace().any(|it| it == *control);
+    let Some(missing) = ["dctcp", "bbr"].into_iter().find(lacks) else { return };
+    let file = SMALL.replace("transport: newreno", &format!("congestion-control: {missing}"));
+    let desk = desk_with(&file);
+    for command in [&["plan"][..], &["plan", "--live"], &["run"], &["run", "--live"], &["compare"]] {
+        let (_, stderr) = desk.expect(2, &[command, &["lab.fabric.yaml"]].concat());
+        let stderr = stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+        assert!(stderr.contains(&format!("this kernel has no congestion control `{missing}`")), "{stderr}");
+        assert!(
+            stderr.contains("lab.fabric.yaml:4") && stderr.contains(&format!("modprobe tcp_{missing}")),
+            "{stderr}"
+        );
+    }
+    assert!(!desk.path().join("results").exists());
+    desk.expect(0, &["plan", "lab.fabric.yaml", "--sim"]);
+}
+
 /// What few runs say is said at `repeat:`, or where it would stand.
 #[test]
 fn few_runs_are_noted_at_their_key() {
@@ -238,8 +269,8 @@ fn what_can_not_be_simulated_is_reported_with_its_line() {
     let (_, stderr) = desk.expect(2, &["run", "lab.fabric.yaml", "--sim"]);
     assert!(stderr.contains("lab.fabric.yaml:3") && stderr.contains("only links without rate and delay"), "{stderr}");
     // Whole seconds are the same live.
-    let (_, silent) = desk_with(&SMALL.replace("for: 300ms", "for: 1s").replace("warm-up: 100ms", "warm-up: 1s"))
-        .expect(0, &["check", "lab.fabric.yaml"]);
+    let whole = SMALL.replace("for: 300ms", "for: 1s").replace("warm-up: 100ms", "warm-up: 1s");
+    let (_, silent) = desk_with(&whole).expect(0, &["check", "lab.fabric.yaml"]);
     assert_eq!(silent, "");
 }
 

@@ -184,10 +184,65 @@ fn live_and_simulated_results_of_one_file_are_joined() {
         let (judged, _) = desk.expect(0, &["compare", folders[0], folders[1]]);
         assert!(judged.ends_with("10 of 10 within tolerance\n"), "{judged}");
     }
-    // Those of another seed do not form pairs.
+    // Those of another seed do not form pairs, and those of another file are of something else.
     desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--quiet", "--seed", "77", "--results", "other"]);
-    let (_, stderr) = desk.expect(2, &["report", "--compare", "live", "other"]);
-    assert!(stderr.contains("with the same --seed"), "{stderr}");
+    desk.write("lab.fabric.yaml", &FILE.replace("queue: 50", "queue: 60"));
+    desk.expect(0, &["run", "lab.fabric.yaml", "--sim", "--quiet", "--results", "changed"]);
+    for command in [&["report", "--compare"][..], &["compare"]] {
+        for (folder, why, hint) in [
+            (
+                "other",
+                "they have other seeds, 1 and 77, so that their runs are no pairs",
+                "run both with the same --seed;",
+            ),
+            (
+                "changed",
+                "they are of two files, or of a file that was changed in between",
+                "run both from the same file;",
+            ),
+        ] {
+            let (_, stderr) = desk.expect(2, &[command, &["live", folder]].concat());
+            let stderr = stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+            assert!(stderr.contains(why) && stderr.contains(hint), "{stderr}");
+        }
+    }
+}
+
+/// One call had fewer cases: nothing was compared, and the reason was not so.
+#[test]
+fn what_both_calls_have_is_compared_and_the_rest_is_named() {
+    let desk = Desk::new();
+    let vary = "vary: { window: [3, 6, 12] }, warm-up: 1s, for: 300ms";
+    desk.write("lab.fabric.yaml", &FILE.replace("warm-up: 100ms, for: 300ms, repeat: 2", vary));
+    let run = |args: &[&str]| {
+        desk.expect(0, &[&["run", "lab.fabric.yaml", "--sim", "--quiet"], args].concat());
+    };
+    run(&[]);
+    run(&["--case", "6", "--results", "fewer"]);
+    run(&["--case", "12", "--results", "third"]);
+    run(&["-e", "b", "--results", "b"]);
+    make_live_of(&desk, "fewer", "live");
+    for folders in [["live", "results/lab"], ["results/lab", "live"]] {
+        let (table, stderr) = desk.expect(0, &["compare", folders[0], folders[1]]);
+        assert!(
+            table.contains("\n  not compared: window 3; window 12: only simulated runs are there\n"),
+            "{table}{stderr}"
+        );
+        assert!(table.contains("\nb\n  not compared: no case ran both live and simulated\n"), "{table}");
+        // Neither is held against another case, though it has another number.
+        assert!(table.ends_with("\n5 of 5 within tolerance\n"), "{table}");
+        hold("heddle compare", &desk.expect(0, &["compare", folders[0], folders[1], "-o", "json"]).0);
+        let (table, _) = desk.expect(0, &["report", "--compare", folders[0], folders[1]]);
+        assert!(["3", "6", "12"].iter().all(|window| table.contains(&format!(" window {window} "))), "{table}");
+    }
+    for folder in ["third", "b"] {
+        for command in [&["report", "--compare"][..], &["compare"]] {
+            let (_, stderr) = desk.expect(2, &[command, &["live", folder]].concat());
+            let stderr = stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+            let (why, hint) = ("but no case is in both", "run both with the same --experiment and --case;");
+            assert!(stderr.contains(why) && stderr.contains(hint), "{stderr}");
+        }
+    }
 }
 
 #[test]
@@ -197,7 +252,7 @@ fn two_results_stand_side_by_side() {
     let (table, _) = desk.expect(0, &["report", "--compare", "results/lab", "other", "-w", "both.html"]);
     assert!(table.starts_with("A: results/lab, 20") && table.contains(", seed 9\n"), "{table}");
     assert!(table.contains("B − A") && table.contains("goodput, mean (Mbit/s)"), "{table}");
-    assert!(table.trim_end().ends_with("means lie apart by more than chance (99 %)"), "{table}");
+    assert!(table.contains(" means lie apart by more than chance (99 %)"), "{table}");
     let page = desk.read("both.html");
     assert!(
         page.starts_with("<!doctype html>") && page.contains("results/lab and other") && page.ends_with("</html>\n")
@@ -205,7 +260,14 @@ fn two_results_stand_side_by_side() {
     let (text, _) = desk.expect(0, &["report", "--compare", "results/lab", "results/lab", "-o", "json"]);
     let both: Value = serde_json::from_str(&text).expect("JSON");
     let rows = both["experiments"][0]["rows"].as_array().expect("rows");
-    assert!(!rows.is_empty() && rows.iter().all(|row| row["difference"]["mean"] == 0.0 && row["apart"] == false));
+    let is_same = |row: &Value| row["difference"]["mean"] == 0.0 && row["difference"]["interval"] == 0.0;
+    assert!(
+        !rows.is_empty() && rows.iter().all(|row| is_same(row) && row["identical"] == true && row["apart"] == false)
+    );
+    let (table, _) = desk.expect(0, &["report", "--compare", "results/lab", "results/lab", "-w", "both.html"]);
+    for text in [&table, &desk.read("both.html")] {
+        assert!(text.contains("identical") && !text.contains("0 % ±") && !text.contains("too few"), "{text}");
+    }
     let (text, _) = desk.expect(0, &["report", "--compare", "results/lab", "other", "-o", "csv"]);
     assert!(text.lines().any(|line| line.starts_with("b,all,goodput-mean,sim,1,")), "{text}");
     // What only one has is named; with nothing in common it is an error.
@@ -240,7 +302,8 @@ fn two_results_stand_side_by_side() {
     ] {
         assert!(table.contains(line) && desk.read("both.html").contains(line.trim()), "{table}");
     }
-    assert!(table.contains("nobody can tell what is apart"), "{table}");
+    // `b` has one run, which is the same in both.
+    assert!(table.contains("2 runs are too few to tell") && !table.contains("nobody can tell"), "{table}");
     let (text, _) = desk.expect(0, &["report", "--compare", "results/lab", "longer", "-o", "json"]);
     let both: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(both["file"][0], json!({ "key": "experiments.a.for", "a": "300ms", "b": "400ms" }));

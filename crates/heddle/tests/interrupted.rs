@@ -122,6 +122,16 @@ fn a_long_simulated_run_ends_soon() {
     let output = interrupted(child, Signal::SIGINT);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(130) && said.contains("Interrupted: no run had ended"), "{said}");
+    assert!(!desk.path().join("results").exists());
+    std::fs::create_dir_all(desk.path().join("results/lab")).unwrap();
+    let report = || desk.expect(2, &["report", "results/lab"]).1.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = report();
+    assert!(
+        said.contains("no results in results/lab: nothing was measured there") && !said.contains("--resume"),
+        "{said}"
+    );
+    desk.write("results/lab/journal.jsonl", "");
+    assert!(report().contains("`heddle run FILE --resume` goes on"), "{}", report());
 }
 
 #[test]

@@ -3,11 +3,14 @@
 mod brief;
 mod cases;
 mod doubt;
+mod expected;
 mod hosts;
+mod marks;
 mod names;
 mod rates;
 mod requests;
 mod vlans;
+mod warm_up;
 
 use std::collections::BTreeSet;
 
@@ -19,14 +22,12 @@ use topology::{Link, NodeId, Side};
 use transport::{ReceiveWindow, TransportKind};
 use vswitch::chain::Chain;
 
-use cases::{is_meant, of_case};
+use cases::{CASES_MAX, is_meant, of_case};
 
 pub use doubt::Doubt;
+pub use warm_up::unlike_warm_up;
 
 use crate::live_times::{is_whole_seconds, whole_seconds};
-
-/// Of how many cases of an experiment the links are looked at.
-const CASES_MAX: usize = 200;
 
 /// What in this file is hardly meant, each once.
 pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
@@ -42,6 +43,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
         found.extend(rounded(experiment));
         found.extend(tiny_window(fabric, experiment));
         found.extend(no_round_trips(experiment));
+        found.extend(expected::never_met(experiment));
         found.extend(rates::expected_in_vain(fabric, experiment, CASES_MAX));
         found.extend(hosts::served_twice(fabric, experiment));
         found.extend(requests::kept_connections(fabric, experiment));
@@ -49,7 +51,8 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
         found.extend(vlans::unheard(fabric, experiment, CASES_MAX));
     }
     found.extend(few_runs(fabric));
-    found.extend(unheard_marks(fabric));
+    found.extend(marks::unheard(fabric));
+    found.extend(fabric.experiments.iter().filter_map(|experiment| marks::missing(fabric, experiment)));
     found.extend(live_only(fabric));
     found.extend(vlans::apart(fabric));
     found.extend(idle_functions(fabric));
@@ -361,26 +364,6 @@ fn unanswered_clients(fabric: &Fabric) -> impl Iterator<Item = Doubt> {
     })
 }
 
-/// Links mark, and no sender of the whole file understands that.
-fn unheard_marks(fabric: &Fabric) -> Option<Doubt> {
-    let marks =
-        |fabric: &Fabric| fabric.topology.links.iter().any(|link| link.specs().any(|spec| spec.ecn_packets.is_some()));
-    let mut traffic = Vec::new();
-    for experiment in &fabric.experiments {
-        let cases = experiment.cases();
-        let marking = cases.into_iter().take(CASES_MAX).filter(|case| marks(&fabric.with(&case.overrides)));
-        traffic.extend(marking.filter_map(|case| Some((experiment.name.clone(), case.work.traffic()?.clone()))));
-    }
-    let understands =
-        |transport: &transport::TransportSpec| transport.kind == TransportKind::Linux && transport.linux.asks_for_ecn();
-    let (first, _) = traffic.first()?;
-    (!traffic.iter().any(|(_, traffic)| understands(&traffic.transport))).then(|| Doubt {
-        place: vec!["experiments".to_owned(), first.clone()],
-        message: "links mark packets (`ecn`), and no sender understands that: none is marked".to_owned(),
-        hint: "`sysctl: { tcp_ecn: 1 }` has senders ask for it, as `congestion-control: dctcp` does by itself",
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use fabric::Source;
@@ -536,6 +519,23 @@ mod tests {
         };
         assert!(varied("<= 1 ms")[0].1.contains("in the case transport udp"));
         assert_eq!(varied("{ where: { transport: linux }, is: <= 1 ms }"), []);
+    }
+
+    #[test]
+    fn dctcp_without_marks_is_doubted() {
+        let found = |links: &str, experiment: &str| {
+            let experiment = format!("{{ traffic: {{ pattern: stride(2){experiment}, repeat: 5, for: 2s }}");
+            doubts_of(links, &experiment).into_iter().map(|(_, message)| message).collect::<Vec<_>>()
+        };
+        let (dctcp, queue) = (", congestion-control: dctcp }", "{ rate: 1Gbit, queue: 100 }");
+        let said = |case: &str| {
+            vec![format!("`dctcp` answers to marks, and no link makes any{case}: it does what `reno` does")]
+        };
+        assert_eq!(found(queue, dctcp), said(""));
+        let varied = " }, vary: { congestion-control: [cubic, dctcp] }";
+        assert_eq!(found(queue, varied), said(" in the case congestion-control dctcp"));
+        let marking = "{ rate: 1Gbit, queue: 100, ecn: 20 }";
+        assert_eq!((found(marking, dctcp), found(queue, " }")), (Vec::new(), Vec::new()));
     }
 
     #[test]

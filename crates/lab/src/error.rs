@@ -63,7 +63,7 @@ pub enum Error {
     },
     /// Two folders have runs of the same experiments, by different drivers.
     #[error(
-        "{a} has {of_a} runs and {b} has {of_b} ones{of_file}: they stand side by side as those of one call where both are of the same file, seed, experiments and cases"
+        "{a} has {of_a} runs and {b} has {of_b} ones: they are held against each other if both are of the same file and seed, but {reason}"
     )]
     OtherDrivers {
         /// The first folder.
@@ -74,8 +74,9 @@ pub enum Error {
         of_a: String,
         /// Who drove those of the second one.
         of_b: String,
-        /// Whether they are of one file: ` of the same file`, or nothing.
-        of_file: &'static str,
+        /// Why they are not held against each other.
+        #[source]
+        reason: NotJoined,
     },
     /// What is asked of the controllers cannot be simulated.
     #[error("experiment {experiment:?} ({case}) cannot be simulated: {reason}")]
@@ -169,6 +170,20 @@ pub enum Error {
         metric: &'static str,
         /// `live` or `sim`.
         driver: &'static str,
+    },
+    /// Hosts were to have a congestion control that the machine's kernel does not have.
+    #[error(
+        "experiment {experiment:?} ({case}) cannot run live here: this kernel has no congestion control `{control}`, only {known}"
+    )]
+    NoCongestionControl {
+        /// The experiment.
+        experiment: String,
+        /// The case's labels.
+        case: String,
+        /// Its name.
+        control: &'static str,
+        /// Those that it has, joined by commas.
+        known: String,
     },
     /// A program that live traffic needs is not installed.
     #[error("{program} cannot be started: {source}")]
@@ -332,6 +347,7 @@ impl Error {
         match self {
             Self::NotSimulated { experiment, .. }
             | Self::NotLive { experiment, .. }
+            | Self::NoCongestionControl { experiment, .. }
             | Self::Routed { experiment, .. }
             | Self::StandsStill { experiment, .. }
             | Self::Pattern { experiment, .. } => vec!["experiments".to_owned(), experiment.clone()],
@@ -356,11 +372,23 @@ impl Error {
             Self::NothingInCommon { .. } => {
                 "name two folders of runs of the same file, or of one that was changed a little"
             }
-            Self::OtherDrivers { .. } => {
-                "run both from the same file, with the same --seed, --experiment and --case; `heddle run FILE` without --live and --sim runs both, and so does `heddle compare FILE`"
+            Self::OtherDrivers { reason, .. } => {
+                let same = match reason {
+                    NotJoined::OtherSeed { .. } => "with the same --seed",
+                    NotJoined::NoCaseOfBoth => "with the same --experiment and --case",
+                    _ => "from the same file",
+                };
+                return Some(format!(
+                    "run both {same}; `heddle run FILE` without --live and --sim runs both, and so does `heddle compare FILE`"
+                ));
             }
             Self::NotSimulated { .. } => "run it --live",
             Self::Routed { .. } => "run it --live, or have hosts of one subnet talk to each other",
+            Self::NoCongestionControl { control, .. } => {
+                return Some(format!(
+                    "load it, as with `modprobe tcp_{control}`; or choose other cases with --case, or leave live runs out with --sim"
+                ));
+            }
             Self::NotLive { .. } => "run it with --sim, or change what the reason names",
             Self::Controllers { .. } => "`heddle controller` lets you try the same by hand",
             Self::Pattern { reason, .. } => reason.hint(),
@@ -416,6 +444,34 @@ impl Error {
         };
         Some(hint.to_owned())
     }
+}
+
+/// Why two sets of results are not those of one file's live and simulated runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotJoined {
+    /// One driver is in both.
+    #[error("they are not live runs and simulated ones")]
+    SameDriver,
+    /// At least one folder has no copy of the file, as those of earlier versions.
+    #[error("of which file one of them is, is not known: it has no fabric.yaml")]
+    UnknownFile,
+    /// The files have other texts.
+    #[error("they are of two files, or of a file that was changed in between")]
+    OtherFile,
+    /// This version finds other experiments and cases in the file.
+    #[error("they have cases that their file does not have, as this version reads it")]
+    OtherCases,
+    /// The runs do not form pairs.
+    #[error("they have other seeds, {live} and {sim}, so that their runs are no pairs")]
+    OtherSeed {
+        /// That of the live runs.
+        live: u64,
+        /// That of the simulated ones.
+        sim: u64,
+    },
+    /// Each has cases, and none of them is one of the other's.
+    #[error("no case is in both")]
+    NoCaseOfBoth,
 }
 
 impl miette::Diagnostic for Error {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -105,6 +105,8 @@ pub struct Journal {
     tallies: Mutex<Tallies>,
     /// Whether somebody wants the rest of the runs not to take place.
     interrupted: Arc<AtomicBool>,
+    /// The folder where it is, and those above that were made for it, from there on.
+    folders: Vec<PathBuf>,
 }
 
 impl Journal {
@@ -118,13 +120,15 @@ impl Journal {
     /// # Errors
     /// If the folder cannot be made or written to.
     pub fn begin(folder: &Path, source: &Source, options: &Options) -> Result<Self, Error> {
+        let missing = folder.ancestors().skip(1).take_while(|above| !above.as_os_str().is_empty() && !above.exists());
+        let folders = std::iter::once(folder).chain(missing).map(Path::to_owned).collect();
         fs::create_dir_all(folder).map_err(|source| failed("writing", folder, source))?;
         let path = folder.join(JOURNAL);
         let broken = |source: io::Error| failed("writing", &path, source);
         let file = File::options().create(true).append(true).open(&path).map_err(broken)?;
         take_for_this_program(&file, folder)?;
         file.set_len(0).map_err(broken)?;
-        let journal = Self { file: Some(Mutex::new(Lines::new(path, file, 0))), ..Self::default() };
+        let journal = Self { file: Some(Mutex::new(Lines::new(path, file, 0))), folders, ..Self::default() };
         journal.put(&Head { fabric: source.text.clone(), asked: Asked::of(options) })?;
         Ok(journal)
     }
@@ -167,7 +171,7 @@ impl Journal {
         let len = text.rfind('\n').map_or(0, |end| end as u64 + 1);
         file.set_len(len).map_err(broken)?;
         let file = Some(Mutex::new(Lines::new(path, file, len)));
-        Ok(Self { file, earlier: Mutex::new(earlier), ..Self::default() })
+        Ok(Self { file, earlier: Mutex::new(earlier), folders: vec![folder.to_owned()], ..Self::default() })
     }
 
     /// How many runs an earlier call kept.
@@ -250,6 +254,18 @@ impl Journal {
         fs::remove_file(file.path()).map_err(|source| failed("removing", file.path(), source))
     }
 
+    /// Nothing was measured: its file goes, and its folder where nothing else is in it.
+    ///
+    /// # Errors
+    /// If its file cannot be removed.
+    pub fn abandon(mut self) -> Result<(), Error> {
+        let folders = std::mem::take(&mut self.folders);
+        self.finish()?;
+        // A folder in which something is stays, and so do those above it.
+        let _is_left = folders.iter().try_for_each(fs::remove_dir);
+        Ok(())
+    }
+
     fn put(&self, line: &impl Serialize) -> Result<(), Error> {
         let Some(file) = &self.file else { return Ok(()) };
         let text = serde_json::to_string(line).expect("records are plain data");
@@ -320,6 +336,22 @@ mod tests {
         assert_eq!(journal.left_to_do(&plan).len(), plan.runs.len() - 3);
         journal.finish().unwrap();
         assert!(matches!(resume(folder.path(), "a"), Err(Error::NothingToResume { .. })));
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_was_abandoned() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("results/net");
+        begin(&folder).abandon().unwrap();
+        assert!(above.path().exists() && !above.path().join("results").exists());
+        // What was there, or is of somebody else, stays.
+        fs::create_dir(above.path().join("results")).unwrap();
+        begin(&folder).abandon().unwrap();
+        assert!(above.path().join("results").exists() && !folder.exists());
+        drop(begin(&folder));
+        fs::write(folder.join("notes"), "").unwrap();
+        resume(&folder, "a").unwrap().abandon().unwrap();
+        assert!(folder.join("notes").exists() && !folder.join(JOURNAL).exists());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What Linux's TCP, and iperf3 with it, can be set to.
 
+use transport::linux::CongestionControl;
 use transport::{ReceiveWindow, TransportKind, TransportSpec};
 
 /// Bytes of the headers with which a segment enters the kernel through a TAP: Ethernet, IPv4, TCP with timestamps.
@@ -43,5 +44,15 @@ pub(crate) fn why_not_live(spec: &TransportSpec, is_shaped: impl FnOnce() -> boo
         Some("so large a window needs a larger receive buffer than Linux has (2 GiB)")
     } else {
         None
+    }
+}
+
+/// How the congestion window of a host grows. The studies' senders have Reno.
+pub(crate) const fn congestion_control(spec: &TransportSpec) -> CongestionControl {
+    match spec.kind {
+        TransportKind::Linux => spec.linux.congestion_control,
+        TransportKind::Reno | TransportKind::NewReno | TransportKind::Sack | TransportKind::Udp => {
+            CongestionControl::Reno
+        }
     }
 }

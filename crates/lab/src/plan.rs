@@ -392,6 +392,14 @@ fn stand_still(
     Ok(found)
 }
 
+/// Whether a case runs both live and simulated.
+pub(crate) fn runs_both_ways(fabric: &Fabric, experiment: usize, case: &Case) -> bool {
+    let alone = [(experiment, vec![case.clone()])];
+    let both = [DriverKind::Sim, DriverKind::Live];
+    why_not_live(fabric, case).is_none()
+        && stand_still(fabric, &alone, fabric.seed, &both).is_ok_and(|left_out| left_out.is_empty())
+}
+
 /// The first flow of a case of traffic, in any of its runs, that is between two subnets.
 fn routed_flow(fabric: &Fabric, experiment: &Experiment, case: &Case, seed: u64) -> Option<String> {
     let topology = &fabric.topology;

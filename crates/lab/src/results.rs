@@ -222,11 +222,14 @@ fn experiment_result(
 
 /// How long live runs of TCP warm up, at most of all cases, and are measured, if otherwise than the experiment says.
 fn live_seconds(experiment: &Experiment, records: &[Record], drivers: &[DriverKind]) -> Option<(f64, f64)> {
-    let of_case = |(number, case): (usize, &Case)| {
-        let mut runs = records_of(records, &experiment.name, number, DriverKind::Live);
-        live_times(experiment, case, runs.next().map_or(1, |run| run.flows.len()))
+    // Records have the numbers of those cases that were chosen.
+    let of_case = |case: &Case| {
+        let is_run = |it: &&Record| {
+            it.driver == DriverKind::Live && it.experiment == experiment.name && it.labels.0 == case.labels
+        };
+        live_times(experiment, case, records.iter().find(is_run)?.flows.len())
     };
-    let times = experiment.cases().iter().enumerate().filter_map(of_case).max_by_key(|times| times.warm_up);
+    let times = experiment.cases().iter().filter_map(of_case).max_by_key(|times| times.warm_up);
     let times = times.filter(|_| drivers.contains(&DriverKind::Live))?;
     Some((times.warm_up as f64, times.measured as f64))
 }

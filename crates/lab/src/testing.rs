@@ -126,6 +126,7 @@ pub(crate) fn experiment(limit: f64) -> Experiment {
         ],
         duration: Span::from_ms(100),
         warm_up: Span::from_ms(50),
+        is_warm_up_given: true,
         time_series: None,
         repeat: 3,
         until: None,

@@ -42,7 +42,7 @@ impl Arity {
 
 impl Read for Arity {
     fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
-        let k = whole_number(node, problems)?;
+        let k = whole_number(node, (2, Self::MAX), problems)?;
         let label = match k {
             0 | 1 => "too small",
             _ if k > Self::MAX => "too large",

@@ -12,6 +12,7 @@ use workload::service::quantity;
 
 use super::actions::{duration, long_duration};
 use super::candidates;
+use super::seed::seed;
 
 /// Completes names of hosts.
 fn hosts() -> ArgValueCompleter {
@@ -325,7 +326,7 @@ pub struct SimulatedArgs {
     #[arg(long, value_name = "N", requires = "sim", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
     /// With --sim: seed of all randomness, in place of the file's
-    #[arg(long, value_name = "N", requires = "sim")]
+    #[arg(long, value_name = "N", requires = "sim", value_parser = seed)]
     pub seed: Option<u64>,
     /// With --sim: hosts cost what this file of `heddle calibrate` says [default: they cost nothing]
     #[arg(long, value_name = "FILE", requires = "sim", value_hint = ValueHint::FilePath)]

@@ -8,6 +8,8 @@ use clap::{Args, ValueEnum, ValueHint};
 use machine::Span;
 use workload::service::{DIRECTORIES_MAX, Distribution, SECONDS_MAX, SLOTS_MAX, Share, Workload, quantity};
 
+use super::seed::seed;
+
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 #[derive(Debug, Args)]
 pub struct Serve {
@@ -78,7 +80,7 @@ pub struct Serve {
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = positive_time, help_heading = "Load reports")]
     pub push_every: Duration,
     /// Where randomness starts
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub seed: u64,
 }
 
@@ -155,7 +157,7 @@ pub struct Load {
     #[arg(long, hide = true)]
     pub buckets: bool,
     /// Where randomness starts
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub seed: u64,
     /// No progress bar
     #[arg(short, long)]

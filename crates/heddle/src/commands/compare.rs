@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fabric::DriverKind;
-use lab::{Comparisons, Journal, Options, Results};
+use lab::{Comparisons, Journal, NotJoined, Options, Results};
 use miette::{Context, IntoDiagnostic, Report, miette};
 
 use super::file;
@@ -40,10 +40,17 @@ pub fn compare(args: &Compare, format: Format) -> Result<Ending, Report> {
         refuse_options_of_runs(args, folder)?;
     }
     // What two calls have run of one file, each by one clock, is one thing.
-    if let [Subject::Results(a), Subject::Results(b)] = &subjects[..]
-        && let Some(joined) = lab::load(a)?.joined(&lab::load(b)?)
-    {
-        return Ok(ending(print_comparison(&joined, args, format)?));
+    if let [Subject::Results(a), Subject::Results(b)] = &subjects[..] {
+        let (of_a, of_b) = (lab::load(a)?, lab::load(b)?);
+        match of_a.joined(&of_b) {
+            Ok(joined) => return Ok(ending(print_comparison(&joined, args, format)?)),
+            // Each by itself, then.
+            Err(NotJoined::SameDriver) => {}
+            Err(reason) => {
+                let name = |folder: &Path| folder.display().to_string();
+                return Err(Results::not_joined((name(a), &of_a), (name(b), &of_b), reason).into());
+            }
+        }
     }
     match &subjects[..] {
         [Subject::Results(folder)] if !is_folder_of_files(&args.from) => {

@@ -3,11 +3,12 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-use fabric::{Fabric, Source};
+use fabric::{DriverKind, Fabric, Source};
 use miette::{Report, miette};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::measure::explain;
 use super::{explain_all, file, located};
 use crate::Ending;
 use crate::cli::{FileArg, Format, New, Plan, Topology};
@@ -164,9 +165,10 @@ fn notes(source: &Source, fabric: &Fabric) -> Vec<Note> {
     let refused = lab::not_simulated(fabric)
         .into_iter()
         .map(|error| Note::new(source, &error.place_in_file(), "not-simulated", (error.to_string(), error.hint())));
-    let crowded = lab::crowded_buffers(fabric).map(|doubt| of_doubt(source, doubt));
+    let of_live = lab::crowded_buffers(fabric).into_iter().chain(lab::unlike_warm_up(fabric));
+    let of_live = of_live.map(|doubt| of_doubt(source, doubt));
     let guests = missing_hypervisors(source, fabric);
-    refused.chain(doubts(source, fabric)).chain(crowded).chain(guests).collect()
+    refused.chain(doubts(source, fabric)).chain(of_live).chain(guests).collect()
 }
 
 /// Guests that this machine cannot start: another one may.
@@ -195,9 +197,14 @@ pub fn note_crowded(source: &Source, fabric: &Fabric) {
     }
 }
 
-/// Notes what in a file is hardly meant.
-pub fn note_doubts(source: &Source, fabric: &Fabric) {
+/// Notes what in a file that these drivers shall run is hardly meant.
+pub fn note_doubts(source: &Source, fabric: &Fabric, drivers: &[DriverKind]) {
     doubts(source, fabric).iter().for_each(Note::print);
+    if drivers.len() > 1 {
+        for doubt in lab::unlike_warm_up(fabric) {
+            of_doubt(source, doubt).print();
+        }
+    }
 }
 
 fn counts(fabric: &Fabric) -> Vec<(&'static str, usize)> {
@@ -239,7 +246,9 @@ pub fn plan(args: &Plan, format: Format) -> Result<(), Report> {
     let plan = if fabric.experiments.is_empty() {
         None
     } else {
-        Some(lab::plan(&fabric, &super::measure::options(&args.selection)?)?)
+        let plan = lab::plan(&fabric, &super::measure::options(&args.selection)?)?;
+        lab::check_kernel(&plan).map_err(|error| explain(&source, error))?;
+        Some(plan)
     };
     let runs = plan
         .as_ref()

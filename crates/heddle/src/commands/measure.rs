@@ -107,7 +107,8 @@ impl Work {
         let below = folder.map(|folder| folder.join(&fabric.name)).or_else(|| running.results.clone());
         let folder = below.unwrap_or_else(|| PathBuf::from("results").join(&fabric.name));
         // A plan that makes no sense shall not cost what an earlier call has left.
-        lab::plan(&fabric, &options).map_err(|error| explain(&source, error))?;
+        let plan = lab::plan(&fabric, &options).map_err(|error| explain(&source, error))?;
+        lab::check_kernel(&plan).map_err(|error| explain(&source, error))?;
         Ok(Self { source, fabric, options, folder, overwrite: running.overwrite })
     }
 
@@ -141,7 +142,7 @@ impl Work {
     pub fn measure(&self, resume: bool, interrupted: &Arc<AtomicBool>) -> Result<Option<Measured>, Report> {
         let Self { source, fabric, options, folder, overwrite } = self;
         if options.progress {
-            note_doubts(source, fabric);
+            note_doubts(source, fabric, &options.drivers);
         }
         if !resume
             && !overwrite
@@ -159,7 +160,7 @@ impl Work {
         let Ran { results, stopped } = match lab::run(source, fabric, options, &journal) {
             Ok(ran) => ran,
             Err(error) => {
-                journal.finish()?;
+                journal.abandon()?;
                 if matches!(error, lab::Error::Interrupted) {
                     eprintln!("Interrupted: no run had ended");
                     return Ok(None);
@@ -235,7 +236,7 @@ fn write_page(path: &Path, html: &str) -> Result<(), Report> {
 fn side_by_side(args: &cli::Report, format: Format) -> Result<Ending, Report> {
     let [a, b] = &args.compare[..] else { return Err(second_folder(args.compare.first().map(PathBuf::as_path))) };
     let (of_a, of_b) = (load(a)?, load(b)?);
-    if let Some(joined) = of_a.joined(&of_b) {
+    if let Ok(joined) = of_a.joined(&of_b) {
         if let Some(page) = &args.write {
             write_page(page, &joined.html())?;
         }
@@ -272,7 +273,7 @@ fn load(folder: &Path) -> Result<Results, Report> {
         }
     }
     if there.is_empty() {
-        return Ok(lab::load(folder)?);
+        return if folder.is_dir() { Err(nothing_measured(folder)) } else { Ok(lab::load(folder)?) };
     }
     let more = match there.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
@@ -285,6 +286,17 @@ fn load(folder: &Path) -> Result<Results, Report> {
         folder.display(),
         lab::SUMMARY
     ))
+}
+
+/// A folder without results, where there are no others either.
+fn nothing_measured(folder: &Path) -> Report {
+    let folder_name = folder.display();
+    let hint = if folder.join(lab::JOURNAL).exists() {
+        "runs are under way there, or were ended without a word: `heddle run FILE --resume` goes on with them"
+    } else {
+        "`heddle run FILE` writes results into results/NAME"
+    };
+    miette!(help = hint, "there are no results in {folder_name}: nothing was measured there")
 }
 
 /// Folders of results in a folder, as they are named from here.

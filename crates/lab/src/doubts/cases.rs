@@ -2,6 +2,9 @@
 
 use fabric::{Case, Expectation, Pattern};
 
+/// Of how many cases of an experiment the links are looked at.
+pub const CASES_MAX: usize = 200;
+
 /// Whether something is expected of this case.
 pub fn is_meant(expectation: &Expectation, case: &Case) -> bool {
     expectation.only.iter().all(|label| case.labels.contains(label))

@@ -24,10 +24,10 @@ use std::fmt::Write as _;
 use fabric::Fabric;
 use machine::Span;
 use topology::{HostAddress, Link};
-use transport::linux::{CongestionControl, Settings, Sysctl};
+use transport::linux::{Settings, Sysctl};
 use transport::{ReceiveWindow, TransportKind, TransportSpec};
 
-use crate::linux_limits::receive_buffer;
+use crate::linux_limits::{congestion_control, receive_buffer};
 
 /// Where the kernel has the sysctls of the network namespace of who looks.
 const SYSCTLS: &str = "/proc/sys/net/ipv4";
@@ -66,16 +66,6 @@ pub(crate) fn script(spec: &TransportSpec, address: &HostAddress, buffers: &str)
     script.push('\n');
     let _ = writeln!(script, "echo {buffers} > {SYSCTLS}/tcp_rmem");
     script
-}
-
-/// How the congestion window of a host grows. The studies' senders have Reno.
-const fn congestion_control(spec: &TransportSpec) -> CongestionControl {
-    match spec.kind {
-        TransportKind::Linux => spec.linux.congestion_control,
-        TransportKind::Reno | TransportKind::NewReno | TransportKind::Sack | TransportKind::Udp => {
-            CongestionControl::Reno
-        }
-    }
 }
 
 /// What is set in a host, all of it in each case: what another case left is none of its own.

@@ -125,17 +125,8 @@ fn csv_summary(summary: Option<Summary>) -> String {
 
 /// What is said below an experiment's table: a line each.
 pub(super) fn notes_of(experiment: &ComparedExperiment) -> Vec<String> {
-    let result = experiment.result;
-    let times = result.live_times().filter(|_| !experiment.cases.is_empty()).map(|times| {
-        let simulated =
-            format!("simulated runs warm up for {} s and last {} s", result.warm_up_seconds, result.seconds);
-        [times.in_words(), simulated]
-    });
-    completion_times(experiment)
-        .into_iter()
-        .chain(times.into_iter().flatten())
-        .chain(not_compared(experiment))
-        .collect()
+    let times = if experiment.cases.is_empty() { Vec::new() } else { experiment.result.unlike_times() };
+    completion_times(experiment).into_iter().chain(times).chain(not_compared(experiment)).collect()
 }
 
 /// Where connections come and go: whether their times may be of one distribution. A line each case.

@@ -165,8 +165,8 @@ impl Results {
             escape(&experiment.name),
             escape(&experiment.traffic),
         );
-        for left_out in experiment.left_out() {
-            let _ = writeln!(html, "<p class=\"small\">{}</p>", escape(&left_out));
+        for line in experiment.left_out().into_iter().chain(experiment.unlike_warm_up(&self.drivers)) {
+            let _ = writeln!(html, "<p class=\"small\">{}</p>", escape(&line));
         }
         // A terminal has shown it before the first run.
         let few = few_runs_in_words(experiment.repeat, !experiment.verdicts.is_empty());

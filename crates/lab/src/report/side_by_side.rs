@@ -10,10 +10,10 @@ use super::quantity::{self, Scale};
 use super::svg::escape;
 use super::table::{block, label_lines, opening_line, optional};
 use crate::doubts::{MORE_RUNS, few_runs_in_words};
-use crate::error::Error;
+use crate::error::{Error, NotJoined};
 use crate::grid::{Grid, WIDTH_OF_PIPE, for_terminal, quoted};
 use crate::labels::Labels;
-use crate::measure::metric::metric_name;
+use crate::measure::metric::{metric_name, metric_value};
 use crate::measure::statistics::{Difference, Summary, independent};
 use crate::results::{CaseResult, ExperimentResult, Results};
 
@@ -79,8 +79,10 @@ pub struct Row<'a> {
     pub a: Summary,
     /// In the second one.
     pub b: Summary,
-    /// The second minus the first, by Welch's method: runs of two calls do not form pairs.
+    /// The second minus the first, by Welch's method: runs of two calls do not form pairs. Nothing where they are identical.
     pub difference: Difference,
+    /// Whether each run of the first folder measured just what that of the same number did in the second one, as simulated runs of the same file and seed do.
+    pub identical: bool,
     /// Whether the difference is more than chance makes it in one of a hundred cases; `None`: too few runs to tell.
     pub apart: Option<bool>,
 }
@@ -94,13 +96,11 @@ impl<'a> SideBySide<'a> {
         let mut left_out = Vec::new();
         let mut experiments = Vec::new();
         let mut run_otherwise = Vec::new();
-        let mut have_experiments = false;
         for experiment in &a.1.experiments {
             match b.1.experiments.iter().find(|other| other.name == experiment.name) {
                 Some(other) => {
                     run_otherwise.extend(differences(experiment, other));
-                    have_experiments = true;
-                    let both = of_both((&a.0, experiment), (&b.0, other), &mut left_out);
+                    let both = of_both((&a.0, a.1, experiment), (&b.0, b.1, other), &mut left_out);
                     if both.rows.is_empty() {
                         left_out.push(format!("{}: no case was measured in both", experiment.name));
                     } else {
@@ -113,7 +113,7 @@ impl<'a> SideBySide<'a> {
         let only_b = |other: &&ExperimentResult| a.1.experiments.iter().all(|one| one.name != other.name);
         left_out.extend(b.1.experiments.iter().filter(only_b).map(|it| format!("{}: only in {}", it.name, b.0)));
         if experiments.is_empty() {
-            return Err(nothing_in_common(a, b, have_experiments));
+            return Err(nothing_in_common(a, b));
         }
         let side = |(name, results): (String, &'a Results)| Side {
             name,
@@ -182,8 +182,9 @@ impl<'a> SideBySide<'a> {
 
     /// What is to be known of the tables.
     fn lines_below(&self) -> Vec<String> {
-        let runs = self.experiments.iter().flat_map(|experiment| &experiment.rows).map(|row| row.a.n.min(row.b.n));
-        let few = runs.min().filter(|runs| few_runs_in_words(*runs, true).is_some()).map(|runs| match runs {
+        let differing = self.experiments.iter().flat_map(|experiment| &experiment.rows).filter(|row| !row.identical);
+        let few = differing.map(|row| row.a.n.min(row.b.n)).min();
+        let few = few.filter(|runs| few_runs_in_words(*runs, true).is_some()).map(|runs| match runs {
             0 | 1 => {
                 format!("One run does not say how far the next one lies, so nobody can tell what is apart: {MORE_RUNS}")
             }
@@ -197,7 +198,11 @@ impl<'a> SideBySide<'a> {
     fn closing_line(&self) -> String {
         let rows = || self.experiments.iter().flat_map(|experiment| &experiment.rows);
         let apart = rows().filter(|row| row.apart == Some(true)).count();
-        format!("{apart} of {} means lie apart by more than chance (99 %)", rows().count())
+        let identical = match rows().filter(|row| row.identical).count() {
+            0 => String::new(),
+            some => format!(", {some} are identical, run by run"),
+        };
+        format!("{apart} of {} means lie apart by more than chance (99 %){identical}", rows().count())
     }
 
     /// All of it as JSON.
@@ -211,7 +216,7 @@ impl<'a> SideBySide<'a> {
                         relative,apart\n"
             .to_owned();
         for experiment in &self.experiments {
-            for Row { labels, metric, driver, a, b, difference, apart } in &experiment.rows {
+            for Row { labels, metric, driver, a, b, difference, identical: _, apart } in &experiment.rows {
                 let words = [quoted(experiment.name), quoted(&labels.to_string()), metric.word().to_owned()];
                 let side = |it: &Summary| format!("{},{},{}", it.n, it.mean, optional(it.interval));
                 let _ = writeln!(
@@ -319,15 +324,12 @@ fn differences(a: &ExperimentResult, b: &ExperimentResult) -> Vec<String> {
     lines
 }
 
-/// Why two folders, some experiments of which have the same names, cannot stand side by side.
-fn nothing_in_common(a: (String, &Results), b: (String, &Results), have_experiments: bool) -> Error {
-    let is_apart = a.1.drivers.iter().all(|driver| !b.1.drivers.contains(driver));
-    if !have_experiments || !is_apart {
-        return Error::NothingInCommon { a: a.0, b: b.0 };
+/// Why two folders cannot stand side by side.
+fn nothing_in_common(a: (String, &Results), b: (String, &Results)) -> Error {
+    match a.1.joined(b.1) {
+        Err(reason) if reason != NotJoined::SameDriver => Results::not_joined(a, b, reason),
+        _ => Error::NothingInCommon { a: a.0, b: b.0 },
     }
-    let is_same = !a.1.file.is_empty() && a.1.file == b.1.file;
-    let of_file = if is_same { " of the same file" } else { "" };
-    Error::OtherDrivers { of_a: a.1.drivers_in_words(), of_b: b.1.drivers_in_words(), a: a.0, b: b.0, of_file }
 }
 
 impl Results {
@@ -338,21 +340,29 @@ impl Results {
 }
 
 fn of_both<'a>(
-    (of_a, a): (&str, &'a ExperimentResult),
-    (of_b, b): (&str, &'a ExperimentResult),
+    (of_a, all_a, a): (&str, &Results, &'a ExperimentResult),
+    (of_b, all_b, b): (&str, &Results, &'a ExperimentResult),
     left_out: &mut Vec<String>,
 ) -> ExperimentOfBoth<'a> {
     let mut rows = Vec::new();
-    for case in &a.cases {
-        let Some(other) = b.cases.iter().find(|other| other.labels == case.labels) else {
+    for (number_a, case) in a.cases.iter().enumerate() {
+        let found = b.cases.iter().enumerate().find(|(_, other)| other.labels == case.labels);
+        let Some((number_b, other)) = found else {
             left_out.push(format!("{}, {}: only in {of_a}", a.name, case.labels));
             continue;
         };
         left_out.extend(of_one_driver(&a.name, (case, other), (of_a, of_b)));
         for &metric in &a.metrics {
             for driver in [DriverKind::Live, DriverKind::Sim] {
-                let both = case.summary(metric, driver).zip(other.summary(metric, driver));
-                rows.extend(both.map(|(a, b)| row(&case.labels, metric, driver, (*a, *b))));
+                let Some(both) = case.summary(metric, driver).zip(other.summary(metric, driver)) else { continue };
+                let values = |all: &Results, experiment, number| {
+                    let records = all.records_of(experiment, number, driver);
+                    records
+                        .map(|record| (record.repeat, metric_value(record, metric).map(f64::to_bits)))
+                        .collect::<Vec<_>>()
+                };
+                let identical = values(all_a, a, number_a) == values(all_b, b, number_b);
+                rows.push(row(&case.labels, metric, driver, (*both.0, *both.1), identical));
             }
         }
     }
@@ -361,10 +371,16 @@ fn of_both<'a>(
     ExperimentOfBoth { name: &a.name, title: &a.title, rows }
 }
 
-fn row(labels: &Labels, metric: Metric, driver: DriverKind, (a, b): (Summary, Summary)) -> Row<'_> {
+fn row(labels: &Labels, metric: Metric, driver: DriverKind, (a, b): (Summary, Summary), identical: bool) -> Row<'_> {
     let difference = independent(&b, &a);
     let apart = difference.interval.map(|half| difference.mean.abs() > half);
-    Row { labels, metric, driver, a, b, difference, apart }
+    if !identical {
+        return Row { labels, metric, driver, a, b, difference, identical, apart };
+    }
+    // Welch's method takes the runs for different ones, and their spread for what is not known.
+    let relative_interval = difference.relative.map(|_| 0.0);
+    let difference = Difference { interval: Some(0.0), relative_interval, ..difference };
+    Row { labels, metric, driver, a, b, difference, identical, apart: Some(false) }
 }
 
 /// The scale that suits a metric in all rows.
@@ -381,7 +397,7 @@ fn cells(row: &Row<'_>, scale: Scale) -> [String; HEADINGS.len() - 1] {
         driver_word(row.driver).to_owned(),
         scale.with_interval(&row.a),
         scale.with_interval(&row.b),
-        quantity::difference(&row.difference, row.metric.unit()),
+        if row.identical { "identical".to_owned() } else { quantity::difference(&row.difference, row.metric.unit()) },
         match row.apart {
             Some(true) => "yes".to_owned(),
             Some(false) => "no".to_owned(),

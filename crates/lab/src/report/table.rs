@@ -66,7 +66,7 @@ impl Results {
             for left_out in experiment.left_out() {
                 let _ = writeln!(text, "  {left_out}");
             }
-            for note in self.notes(experiment) {
+            for note in experiment.unlike_warm_up(&self.drivers).into_iter().chain(self.notes(experiment)) {
                 let _ = writeln!(text, "  {note}");
             }
             text.push_str(&verdict_lines(experiment));

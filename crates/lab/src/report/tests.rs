@@ -1,4 +1,5 @@
-use fabric::DriverKind;
+use fabric::{DriverKind, Experiment};
+use machine::Span;
 
 use crate::Options;
 use crate::plan::plan;
@@ -31,14 +32,15 @@ fn folders_of_other_drivers_are_compared_by_another_command() {
         both.expect_err("they have no driver in common")
     };
     let error = refused(&live, &simulated);
-    let said = "one has live runs and two has simulated ones: they stand side by side as those of one call where both are of the same file, seed, experiments and cases";
-    assert_eq!(error.to_string(), said);
+    let said = "one has live runs and two has simulated ones: they are held against each other if both are of the same file and seed, but ";
+    let unknown = "of which file one of them is, is not known: it has no fabric.yaml";
+    assert_eq!(error.to_string(), format!("{said}{unknown}"));
     assert!(error.hint().is_some_and(|hint| hint.starts_with("run both from the same file")), "{error:?}");
-    for results in [&mut live, &mut simulated] {
-        "topology: {}".clone_into(&mut results.file);
+    for (results, file) in [(&mut live, "topology: {}"), (&mut simulated, "topology: { }")] {
+        file.clone_into(&mut results.file);
     }
     let error = refused(&live, &simulated).to_string();
-    assert!(error.starts_with("one has live runs and two has simulated ones of the same file: "), "{error}");
+    assert_eq!(error, format!("{said}they are of two files, or of a file that was changed in between"));
 }
 
 /// There was a table's head, and nothing below it.
@@ -99,6 +101,23 @@ fn headings_say_how_long_live_runs_are_measured() {
     assert!(heading(&BOTH).contains(" of 0.1 s (live TCP: 1 s) a case"), "{}", heading(&BOTH));
     assert!(heading(&[DriverKind::Sim]).ends_with(" of 0.1 s a case"), "{}", heading(&[DriverKind::Sim]));
     assert!(results(&BOTH).html().contains(" of 0.1 s (live TCP: 1 s)"));
+}
+
+/// Several flows of live TCP warm up though the file says nothing of it: the table and the page held them against others without a word.
+#[test]
+fn live_runs_that_warm_up_otherwise_are_said_once() {
+    let said = |drivers: &[DriverKind], warm_up| {
+        let mut fabric = tree(2, 2, 2, true);
+        fabric.experiments = vec![Experiment { warm_up: Span::from_secs(warm_up), ..experiment(20e6) }];
+        let options = Options { drivers: drivers.to_vec(), ..Options::default() };
+        let results = invented(&fabric, &plan(&fabric, &options).unwrap());
+        [results.table_within(200), results.html()].map(|text| text.matches("iperf3 takes whole seconds").count())
+    };
+    assert_eq!(said(&BOTH, 0), [1, 1]);
+    assert_eq!((said(&BOTH, 1), said(&[DriverKind::Live], 0), said(&[DriverKind::Sim], 0)), ([0; 2], [0; 2], [0; 2]));
+    let table = results(&BOTH).table_within(200);
+    let expected = "  live TCP warms up for 1 s and is measured for 1 s: iperf3 takes whole seconds\n  simulated runs warm up for 0.05 s and last 0.1 s\n";
+    assert!(table.contains(expected), "{table}");
 }
 
 #[test]

@@ -200,13 +200,11 @@ impl<'a> ComparedExperiment<'a> {
             let [live, sim] = [DriverKind::Live, DriverKind::Sim].map(|driver| times(number, driver));
             Some(ComparedCase { completion_times: rank_test(&live, &sim), ..compared })
         };
-        Self {
-            name: &result.name,
-            title: &result.title,
-            cases: result.cases.iter().enumerate().filter_map(compared).collect(),
-            left_out: result.left_out(),
-            result,
-        }
+        let cases: Vec<ComparedCase> = result.cases.iter().enumerate().filter_map(compared).collect();
+        // Where none is compared, that is said of all together.
+        let of_one = if cases.is_empty() { Vec::new() } else { result.of_one_driver() };
+        let left_out = result.left_out().into_iter().chain(of_one).collect();
+        Self { name: &result.name, title: &result.title, cases, left_out, result }
     }
 }
 

@@ -354,6 +354,19 @@ impl ExperimentResult {
             .collect()
     }
 
+    /// Which cases that both drivers could have run only one of them has: a line each.
+    pub(super) fn of_one_driver(&self) -> Vec<String> {
+        let ran = |number: usize, driver| self.cases[number].cells.iter().any(|cell| cell.summary(driver).is_some());
+        let both = [(DriverKind::Live, DriverKind::Sim, "live"), (DriverKind::Sim, DriverKind::Live, "simulated")];
+        let lines = both.into_iter().filter_map(|(driver, other, word)| {
+            let left_out = |number: &usize| self.not_simulated.contains(number) || self.not_live.contains(number);
+            let is_alone = |number: &usize| ran(*number, driver) && !ran(*number, other) && !left_out(number);
+            let alone: Vec<usize> = (0..self.cases.len()).filter(is_alone).collect();
+            (!alone.is_empty()).then(|| self.without_runs(&alone, &format!("only {word} runs are there")))
+        });
+        lines.collect()
+    }
+
     fn without_runs(&self, cases: &[usize], why: &str) -> String {
         if cases.len() == self.cases.len() {
             return why.to_owned();
@@ -377,8 +390,24 @@ impl ExperimentResult {
         format!("{} s{live}", self.seconds)
     }
 
+    /// How long live runs of TCP take and how long simulated ones do, where both are not alike: a line each.
+    pub(crate) fn unlike_times(&self) -> Vec<String> {
+        let in_words = |times: LiveTimes| {
+            let simulated =
+                format!("simulated runs warm up for {} s and last {} s", self.warm_up_seconds, self.seconds);
+            vec![times.in_words(), simulated]
+        };
+        self.live_times().map_or_else(Vec::new, in_words)
+    }
+
+    /// The same for what shows the results of these drivers, and says in its heading for how long live runs are measured: where they warm up otherwise.
+    pub(crate) fn unlike_warm_up(&self, drivers: &[DriverKind]) -> Vec<String> {
+        let is_compared = self.drivers_of(drivers).len() > 1;
+        if is_compared && self.live_warm_up_seconds.is_some() { self.unlike_times() } else { Vec::new() }
+    }
+
     /// How long live runs of TCP take, where simulated ones take as long as the experiment says.
-    pub(crate) fn live_times(&self) -> Option<LiveTimes> {
+    fn live_times(&self) -> Option<LiveTimes> {
         let asked = self.warm_up_seconds.ceil() as u64;
         (self.live_seconds.is_some() || self.live_warm_up_seconds.is_some()).then(|| {
             let warm_up = self.live_warm_up_seconds.map_or(asked, |seconds| seconds as u64);

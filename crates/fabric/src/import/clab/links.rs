@@ -1,6 +1,6 @@
 //! Links of containerlab: `endpoints: ["a:eth1", "b:eth1"]`, or in full; and the devices that nodes have of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{entries, get, items, text};
 use crate::addresses::{Mac, Subnet};
@@ -91,15 +91,15 @@ fn mac(text: &str) -> Result<String, &'static str> {
     text.parse::<Mac>().map(|_| text).map_err(|()| "it is no MAC address of a device")
 }
 
-/// The devices of a node, in the order of its links.
-pub(super) fn devices(node: &str, links: &[Node]) -> Vec<Device> {
-    let mut devices = Vec::new();
+/// The devices of each node, in the order of its links.
+pub(super) fn devices(links: &[Node]) -> BTreeMap<&str, Vec<Device>> {
+    let mut devices: BTreeMap<&str, Vec<Device>> = BTreeMap::new();
     for [a, b] in links.iter().filter(|link| kind(link) == "veth").filter_map(ends) {
         let is_left_out = |end: &Endpoint<'_>| NO_NODES.contains(&end.node) || end.interface.is_empty();
         if a.node == b.node || is_left_out(&a) || is_left_out(&b) {
             continue;
         }
-        for end in [a, b].into_iter().filter(|end| end.node == node) {
+        for end in [a, b] {
             let mut device = Device { name: end.interface.to_owned(), ..Device::default() };
             for (key, text) in end.addresses {
                 match key {
@@ -107,7 +107,7 @@ pub(super) fn devices(node: &str, links: &[Node]) -> Vec<Device> {
                     _ => address(key, text).into_iter().for_each(|address| device.add(address)),
                 }
             }
-            devices.push(device);
+            devices.entry(end.node).or_default().push(device);
         }
     }
     devices

@@ -78,6 +78,7 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
         network.note(Some(line_of(&lines, entry.key_place)), said);
     }
     let links = get(topology, "links").map(items).unwrap_or_default();
+    let mut devices_of = links::devices(links);
     for entry in get(topology, "nodes").map(entries).unwrap_or_default() {
         let kind = kind_of(&entry.value, topology);
         let image = image_of(&entry.value, topology, &kind);
@@ -102,7 +103,7 @@ pub(super) fn read(source: &Source, file: ReadFile<'_>, problems: &mut Problems<
             // It is that of its group, its kind or all nodes.
             network.leave_out(left_out("image"), line, &entry.key);
         }
-        let mut own = links::devices(&entry.key, links);
+        let mut own = devices_of.remove(&*entry.key).unwrap_or_default();
         let has_own = own.iter().any(|own| !own.is_empty());
         let devices: Vec<String> = own.iter().map(|own| own.name.clone()).collect();
         let is_configured = is_router && configure(&mut own, &devices, &entry.value, file);
