@@ -138,7 +138,12 @@ fn unique(
         };
         let (marked, other) = if places.contains_key(&id) { (id, other) } else { (other, id) };
         let (name, holder) = (&graph.topology.nodes[marked].name, &graph.topology.nodes[other].name);
-        let from = if places.contains_key(&other) { "" } else { ", from its position" };
+        let is_by_position = graph.topology.address(other).is_some_and(|own| match what {
+            IS_IPV4 => own.ipv4_prefix == IPV4.1,
+            IS_IPV6 => own.ipv6_prefix == IPV6.1,
+            _ => own.mac[..3] == [2, 0, 10],
+        });
+        let from = if places.contains_key(&other) || !is_by_position { "" } else { ", from its position" };
         if let Some(&place) = places.get(&marked) {
             let hint = problems.hint(|| own_address(graph, marked, what));
             problems.add(

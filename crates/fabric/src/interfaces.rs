@@ -152,11 +152,13 @@ fn name_of(host: &str, number: usize) -> String {
     format!("{host}.eth{number}")
 }
 
-/// The MAC address of a host's interface follows from that of the host: it stays, whatever becomes of other hosts.
-fn mac_of(topology: &Topology, host: NodeId, number: usize) -> [u8; 6] {
-    let [first, _, _, x, y, z] = topology.address(host).map_or([0; 6], |address| address.mac);
+/// The MAC address of a host's interface follows from that of the host: it stays, whatever becomes of other hosts, unless one of them has it.
+fn mac_of(topology: &Topology, host: NodeId, number: usize, taken: &BTreeSet<[u8; 6]>) -> [u8; 6] {
+    let [_, _, _, x, y, z] = topology.address(host).map_or([0; 6], |address| address.mac);
     let [high, low] = (number as u16 + 10).to_be_bytes();
-    [first, high, low, x, y, z]
+    // Locally administered ones, of one device each.
+    let mut all = (0..64).map(|first| [first << 2 | 2, high, low, x, y, z]);
+    all.find(|mac| !taken.contains(mac)).unwrap_or([2, high, low, x, y, z])
 }
 
 /// Makes each further link of hosts with interfaces a host of its own, and gives all interfaces their addresses. To be called before functions are added.
@@ -164,6 +166,8 @@ pub(crate) fn split(file: &File, graph: &mut Graph, problems: &mut Problems<'_>)
     let mut known: BTreeSet<String> = graph.topology.nodes.iter().map(|node| canonical(&node.name)).collect();
     let mut next = file.nodes.as_ref().map_or(0, |nodes| nodes.value.0.len());
     let mut all = Vec::new();
+    let hosts = graph.topology.addressed_hosts().filter_map(|(id, _)| graph.topology.address(id));
+    let macs: BTreeSet<[u8; 6]> = hosts.map(|address| address.mac).collect();
     for (name, _, interfaces) in written(file) {
         let Some(host) = graph.topology.node(&name.value.0) else { continue };
         // What is wrong with it has been noted.
@@ -187,7 +191,7 @@ pub(crate) fn split(file: &File, graph: &mut Graph, problems: &mut Problems<'_>)
             }
             further.push((
                 own,
-                HostAddress { mac: mac_of(&graph.topology, host, number), ..address(position(next), None) },
+                HostAddress { mac: mac_of(&graph.topology, host, number, &macs), ..address(position(next), None) },
             ));
             next += 1;
         }
@@ -217,10 +221,11 @@ fn keep_apart(file: &File, topology: &mut Topology, said: &BTreeSet<String>) {
         return;
     }
     let parts = parts(topology);
-    let (mut using, mut of_all) = (BTreeSet::new(), BTreeSet::new());
+    let (mut using, mut of_all, mut taken) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (host, _) in topology.addressed_hosts() {
         let Some(HostAddress { ipv4, ipv4_prefix, .. }) = topology.address(host) else { continue };
         let whole = InterfaceAddress { address: IPV4.0.into(), prefix: IPV4.1 };
+        taken.insert(*ipv4);
         if whole.has((*ipv4).into()) {
             using.insert(parts[host]);
         }
@@ -235,7 +240,11 @@ fn keep_apart(file: &File, topology: &mut Topology, said: &BTreeSet<String>) {
         }
         if let NodeKind::Host(address) = &mut topology.nodes[interface].kind {
             let [.., x, y] = address.ipv4.octets();
-            (address.ipv4, address.ipv4_prefix) = (Ipv4Addr::new(169, 254, x, y), 32);
+            let begin = u16::from_be_bytes([x, y]);
+            let all = (0..=u16::MAX).map(|step| begin.wrapping_add(step).to_be_bytes());
+            let mut all = all.map(|[x, y]| Ipv4Addr::new(169, 254, x, y));
+            let Some(free) = all.find(|free| taken.insert(*free)) else { continue };
+            (address.ipv4, address.ipv4_prefix) = (free, 32);
             address.ipv6_prefix = 128;
         }
     }

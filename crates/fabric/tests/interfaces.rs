@@ -114,6 +114,26 @@ fn an_interface_without_an_address_is_in_no_subnet_that_others_use() {
 }
 
 #[test]
+fn what_interfaces_are_given_nobody_has() {
+    let read = |h2: &str, third: &str| {
+        read(&format!(
+            "nodes:\n  h1: {{ kind: host, ipv4: 10.0.1.1/24 }}\n  h2: {{ kind: host, {h2} }}\n  \
+             r1: {{ kind: host, interfaces: {{ h1: {{ ipv4: 10.0.1.254/24 }}, h2: {third} }} }}\n\
+             links:\n  - between: [r1, h1]\n  - between: [r1, h2]\n"
+        ))
+    };
+    let shown = |fabric: &Fabric| {
+        let HostAddress { mac, ipv4, .. } = fabric.topology.address(fabric.topology.node("r1.eth1").unwrap()).unwrap();
+        (*mac, ipv4.to_string())
+    };
+    assert_eq!(shown(&read("ipv4: 10.0.2.1/24", "{ ipv4: 10.0.2.2/24 }")).0, [2, 0, 11, 0, 0, 3]);
+    let taken = read("ipv4: 10.0.2.1/24, mac: '02:00:0b:00:00:03'", "{ ipv4: 10.0.2.2/24 }");
+    assert_eq!(shown(&taken).0, [6, 0, 11, 0, 0, 3]);
+    assert_eq!(shown(&read("ipv4: 192.168.1.1/24", "{}")).1, "169.254.0.4");
+    assert_eq!(shown(&read("ipv4: 169.254.0.4/16", "{}")).1, "169.254.0.5");
+}
+
+#[test]
 fn what_is_wrong_is_shown_with_what_to_do() {
     for (h1, r1, expected) in [
         (H1, "forward: true, interfaces: { s9: {} }", "no link of `r1` leads to `s9`"),

@@ -61,6 +61,7 @@ pub fn doubts(fabric: &Fabric) -> Vec<Doubt> {
     found.extend(unanswered_checks(fabric));
     found.extend(unanswered_clients(fabric));
     found.extend(hosts::without_route(fabric));
+    found.extend(hosts::dead_next_hops(fabric));
     found.extend(names::nobodys_prefixes(fabric));
     found.extend(names::unchecked_sites(fabric));
     found.into_iter().collect()

@@ -11,9 +11,9 @@ use datapath::Service;
 use fabric::{Fabric, HostRoute, HostSetup, InterfaceAddress, NetSysctl, socket_address};
 use futures_util::TryStreamExt;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
-use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
+use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use rtnetlink::packet_route::route::{RouteMessage, RouteProtocol, RouteScope};
-use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
+use rtnetlink::{AddressAddRequest, Handle, LinkUnspec, RouteMessageBuilder};
 use topology::{HostAddress, Node, NodeId};
 
 use crate::Error;
@@ -397,7 +397,11 @@ impl Moved {
         self.macs.is_empty()
     }
 
+    /// What somebody has written into the table stays.
     fn has(&self, neighbour: &NeighbourMessage) -> bool {
+        if neighbour.header.state == NeighbourState::Permanent {
+            return false;
+        }
         neighbour.attributes.iter().any(|attribute| match attribute {
             NeighbourAttribute::Destination(NeighbourAddress::Inet(ip)) => self.ips.contains(&(*ip).into()),
             NeighbourAttribute::Destination(NeighbourAddress::Inet6(ip)) => self.ips.contains(&(*ip).into()),
@@ -532,6 +536,14 @@ async fn set_up(handle: &Handle, spec: &HostSpec, old: &[&HostSpec]) -> Result<(
         .up()
         .build();
     handle.link().set(device).execute().await.map_err(at("raise its device"))?;
+    // The kernel gives a device its link-local address when it is raised, and no other one with another MAC address.
+    for old in old.iter().filter(|old| old.address.mac != address.mac) {
+        let [mut was, is] =
+            [old.address.mac, address.mac].map(|mac| handle.address().add(index, link_local(mac).into(), 64));
+        if handle.address().del(was.message_mut().clone()).execute().await.is_ok() {
+            without_probing(is).execute().await.map_err(at("give it its link-local address"))?;
+        }
+    }
     if is_function {
         return Ok(());
     }
@@ -542,9 +554,10 @@ async fn set_up(handle: &Handle, spec: &HostSpec, old: &[&HostSpec]) -> Result<(
         if ip.is_ipv6() && !has_ipv6(&spec.device) {
             continue;
         }
-        let mut request = handle.address().add(index, ip, prefix);
-        request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent));
-        request.execute().await.map_err(at("give it its addresses"))?;
+        without_probing(handle.address().add(index, ip, prefix))
+            .execute()
+            .await
+            .map_err(at("give it its addresses"))?;
     }
     if spec.within.is_some() {
         return Ok(());
@@ -559,6 +572,19 @@ async fn set_up(handle: &Handle, spec: &HostSpec, old: &[&HostSpec]) -> Result<(
         handle.route().add(route).replace().execute().await.map_err(at("give it routes for groups"))?;
     }
     Ok(())
+}
+
+/// Addresses are unique by construction.
+fn without_probing(mut request: AddressAddRequest) -> AddressAddRequest {
+    request.message_mut().attributes.push(AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent));
+    request
+}
+
+/// The link-local address of a device with this MAC address (RFC 4291, appendix A).
+fn link_local(mac: [u8; 6]) -> Ipv6Addr {
+    let mut address = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, 0, 0, 0];
+    address[13..].copy_from_slice(&mac[3..]);
+    address.into()
 }
 
 /// Whether the kernel has IPv6, and no program in the host has turned it off for the device.

@@ -593,7 +593,7 @@ impl Drop for Network {
             tracing::info!("ended {ended} processes in hosts");
         }
         // Else it goes with its descriptor.
-        self.hosts.iter().for_each(|host| _ = host.tap().leave());
+        self.hosts.iter().for_each(|host| _ = host.tap().leave(host.namespace()));
     }
 }
 

@@ -6,14 +6,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use wire::VirtioNetLayout;
 
+use crate::namespace::Namespace;
 use crate::port::Port;
 
 /// Length of the virtio-net header before each frame (`struct virtio_net_hdr`): flags, gso type, header length,
@@ -27,6 +28,8 @@ pub const LARGEST_FRAME: usize = 65_536 + 22;
 
 /// `_IOW('T', 226, int)` of `linux/if_tun.h`; the `libc` crate does not have it.
 const TUNSETCARRIER: libc::c_ulong = 0x4004_54e2;
+/// The namespace that a device is in (Linux 5.2).
+const TUNGETDEVNETNS: libc::c_ulong = 0x54e3;
 
 /// One end of a TAP device, non-blocking. The device is gone when this is dropped.
 #[derive(Debug)]
@@ -78,8 +81,16 @@ impl Tap {
     }
 
     /// Leaves the device to the end of its namespace. The kernel takes all devices of those that end together away at once; one that goes with its descriptor takes it tens of
-    /// milliseconds, and there may be hundreds.
-    pub fn leave(&self) -> io::Result<()> {
+    /// milliseconds, and there may be hundreds. One that a program has moved into another namespace, the machine's own perhaps, would stay there, and goes with its descriptor.
+    pub fn leave(&self, namespace: &Namespace) -> io::Result<()> {
+        // SAFETY: TUNGETDEVNETNS has no argument, and returns a new descriptor.
+        let fd = unsafe { libc::ioctl(self.file.as_raw_fd(), TUNGETDEVNETNS as _) };
+        check(fd)?;
+        // SAFETY: the descriptor is new, and nobody else's.
+        let place = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        if place.metadata()?.ino() != namespace.inode() {
+            return Ok(());
+        }
         // SAFETY: TUNSETPERSIST takes its argument by value.
         check(unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETPERSIST as _, 1 as libc::c_ulong) })
     }

@@ -114,13 +114,11 @@ fn peers_forget_macs_that_are_others_now() {
     let own = |n: u8| format!("h{n}: {{ kind: host, ipv4: 10.0.0.{n}, ipv6: 'fd68:6564:646c::{n}' }}");
     let text = |first: &str, link: &str| {
         format!(
-            "name: moved\nnodes:\n  {first}{}\n  {}\n  r1: {{ kind: host, interfaces: {{ 0: {{ ipv4: 192.168.1.1/24 }}, 1: {{ ipv4: 192.168.2.1/24 }} }} }}\n  s1: switch\n\
-             links:\n  - between: [h1, s1]\n  - between: [h2, s1]\n  - between: [r1, s1]\n  - between: [r1, s1]\n{link}",
+            "name: moved\nnodes:\n  {}\n  {first}{}\n  r1: {{ kind: host, interfaces: {{ 0: {{ ipv4: 192.168.1.1/24 }}, 1: {{ ipv4: 192.168.2.1/24 }} }} }}\n  s1: switch\n\
+             links:\n  - between: [h7, s1]\n  - between: [h8, s1]\n  - between: [r1, s1]\n  - between: [r1, s1]\n{link}",
             own(7),
             own(8)
         )
-        .replace("[h1", "[h7")
-        .replace("[h2", "[h8")
     };
     let network = bed.up("moved", &text("", ""));
     let interface = |network: &Instance| output(network.command("r1", "cat", ["/sys/class/net/eth1/address"]));
@@ -130,8 +128,16 @@ fn peers_forget_macs_that_are_others_now() {
     let old = "02:00:0a:00:00:02";
     assert_eq!(known(&network).matches(old).count(), 2, "{}", known(&network));
     let before = interface(&network);
+    // What somebody has written stays, and is not looked at: there may be very many.
+    let written = ["neighbour", "add", "10.0.0.99", "lladdr", old, "dev", "eth0", "nud", "permanent"];
+    output(network.command("h7", "ip", written));
     network.apply(&source(&text("new: host\n  ", "  - between: [new, s1]\n")), &Overrides::default()).unwrap();
-    assert_eq!(known(&network).matches(old).count(), 0, "{}", known(&network));
+    let now = known(&network);
+    assert!(now.matches(old).count() == 1 && now.contains("10.0.0.99 dev eth0 lladdr"), "{now}");
+    // The kernel gives a device one link-local address, for the MAC address that it is raised with.
+    let local = output(network.command("h8", "ip", ["-6", "-o", "address", "show", "scope", "link"]));
+    assert!(local.contains("fe80::aff:fe00:3/64") && !local.contains("fe80::aff:fe00:2"), "{local}");
+    bed::ping(&network, "h7", &["-6"], 1, "fe80::aff:fe00:3%eth0");
     bed::ping(&network, "h7", &["-4"], 1, "10.0.0.8");
     bed::ping(&network, "h7", &["-6"], 1, "fd68:6564:646c::8");
     assert_eq!((before.trim(), interface(&network).trim()), ("02:00:0b:00:00:03", "02:00:0b:00:00:04"));
@@ -140,4 +146,28 @@ fn peers_forget_macs_that_are_others_now() {
     let last = last + "  - between: [late, s1]\n";
     network.apply(&source(&last), &Overrides::default()).unwrap();
     assert_eq!(interface(&network).trim(), "02:00:0b:00:00:04");
+}
+
+/// It stayed on the machine for good, as devices are left to the end of their namespaces.
+#[test]
+fn a_device_that_a_program_has_moved_goes_with_the_network() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let Some(bed) = Bed::new() else { return };
+    let name = format!("moved{}", std::process::id() % 100_000);
+    let network = bed.up(
+        "mover",
+        "nodes: { h1: host, h2: host, s1: switch }\nlinks: [{ between: [h1, s1] }, { between: [h2, s1] }]\n",
+    );
+    let own = format!("/proc/{}/ns/net", std::process::id());
+    output(network.command(
+        "h2",
+        "ip",
+        ["link", "set", "eth0", "netns", &std::process::id().to_string(), "name", &name],
+    ));
+    assert!(std::path::Path::new(&format!("/sys/class/net/{name}")).exists(), "it is in {own}");
+    network.down().unwrap();
+    let gone = || !std::path::Path::new(&format!("/sys/class/net/{name}")).exists();
+    bed::wait_until("the device is gone", gone);
 }

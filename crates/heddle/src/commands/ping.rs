@@ -98,6 +98,9 @@ pub fn ping(args: &Ping, format: Format) -> Result<Ending, Report> {
         // Who names an address has said which version.
         let is_ipv6 =
             args.version.ipv6 || (!args.version.ipv4 && to.parse().is_ok_and(|address: IpAddr| address.is_ipv6()));
+        if from == to {
+            return Err(miette!("`{from}` is both ends: expected two hosts"));
+        }
         let from = Whom::host(topology, host(topology, from)?, is_ipv6);
         let to = Whom::named((&instance, &fabric), &from, to, is_ipv6)?;
         (vec![from, to], 1)

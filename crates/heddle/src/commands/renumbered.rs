@@ -7,6 +7,9 @@ use topology::{HostAddress, Topology};
 /// So many hosts are named, one by one.
 const NAMED: usize = 3;
 
+/// The prefix of the network of all hosts whose addresses nobody has written with one.
+const WHOLE: u8 = 8;
+
 /// How addresses are kept.
 const HINT: &str = "addresses follow from the order of hosts: write new ones last, or give hosts `ipv4:` and `mac:`";
 
@@ -16,17 +19,29 @@ const OF_INTERFACES: &str = "interfaces are eth0, eth1 and so on in the order of
 /// What is said of hosts that are in both networks and have another address in the second one, a note a line; nothing if there are none.
 pub fn notes(before: &Topology, now: &Topology) -> Vec<String> {
     let had: BTreeMap<&str, &HostAddress> = addresses(before).collect();
-    let changed = addresses(now).filter_map(|(name, has)| Some((name, change(name, had.get(name)?, has)?)));
-    let changed: Vec<(&str, String)> = changed.collect();
-    let is_interface = |name: &str| now.node(name).is_some_and(|id| now.interface_owner(id).is_some());
-    let hint = if changed.iter().all(|(name, _)| is_interface(name)) { OF_INTERFACES } else { HINT };
-    let mut notes: Vec<String> = changed.into_iter().map(|(_, note)| note).collect();
+    let of_several = |name: &str| {
+        let host = now.node(name).map(|id| now.owner(id));
+        host.is_some_and(|host| now.interfaces_of(host).nth(1).is_some())
+    };
+    // With the prefix of a subnet, somebody has written it.
+    let is_written = |had: &HostAddress, has: &HostAddress| had.ipv4 != has.ipv4 && has.ipv4_prefix != WHOLE;
+    let changed = addresses(now).filter_map(|(name, has)| {
+        let had = had.get(name)?;
+        let hint = match () {
+            () if of_several(name) => OF_INTERFACES,
+            () if is_written(had, has) => "",
+            () => HINT,
+        };
+        Some((change(name, had, has)?, hint))
+    });
+    let (mut notes, hints): (Vec<String>, Vec<&str>) = changed.unzip();
+    let hint = [HINT, OF_INTERFACES].into_iter().find(|hint| hints.contains(hint));
     let more = notes.len().saturating_sub(NAMED);
     notes.truncate(NAMED);
     if more > 0 {
         notes.push(format!("and {more} more"));
     }
-    if let Some(last) = notes.last_mut() {
+    if let Some((last, hint)) = notes.last_mut().zip(hint) {
         *last = format!("{last} (hint: {hint})");
     }
     notes
@@ -87,6 +102,10 @@ mod tests {
         let before = of(host, "b: { ipv4: 10.0.2.2/24 }, ", "  - between: [r, b]\n");
         let said = format!("r.eth1: 10.0.2.2 becomes 10.0.3.2 (hint: {OF_INTERFACES})");
         assert_eq!(notes(&before, &of("", "", "")), [said]);
+        // Who has written another address knows why.
+        let other = |ipv4: &str| topology(&[&format!("a: {{ kind: host, ipv4: {ipv4} }}"), "b: host"]);
+        let said = notes(&other("192.168.1.1/24"), &other("192.168.1.2/24"));
+        assert_eq!(said, ["a: 192.168.1.1 becomes 192.168.1.2"]);
     }
 
     #[test]

@@ -43,6 +43,11 @@ pub fn trace(args: &Trace, format: Format) -> Result<(), Report> {
     let now = definition(&instance)?;
     let node = find_switch(&now.topology, &args.switch).map_err(|error| explain(Error::from(error)))?;
     let mut written = with_addresses(&now, &args.packet)?;
+    let words = || written.split(',').map(str::trim);
+    if words().any(|word| word == "arp") && !words().any(|word| word.starts_with("arp_op=")) {
+        eprintln!("No arp_op is named: arp_op=1, a request.");
+        written += ",arp_op=1";
+    }
     let mut fields = packet((&now.topology, node), &written)?;
     if let Some((source, host)) = source_at_port(&now.topology, node, &fields) {
         eprintln!("No source is named: {source} is that of {host}, which is at that port.");

@@ -61,6 +61,46 @@ pub(super) fn without_route(fabric: &Fabric) -> Option<Doubt> {
     })
 }
 
+/// Hosts that others' routes name as their next hop and that pass nothing on, and next hops that nobody is. Noted at the first one of each.
+pub(super) fn dead_next_hops(fabric: &Fabric) -> Vec<Doubt> {
+    let topology = &fabric.topology;
+    let subnets = fabric.subnets();
+    // Daemons and guests have addresses of which the file says nothing, as VRRP gives them; so has what is beyond the network.
+    let may_appear = topology.nodes.iter().any(topology::Node::is_external)
+        || fabric.setups.values().any(|setup| !setup.programs.is_empty() || setup.vm.is_some())
+        || !(fabric.services.is_empty() && fabric.chains.functions.is_empty());
+    let passes_on = |name: &str| {
+        fabric.setups.get(name).is_some_and(|setup| {
+            let by_sysctl = setup.sysctls.iter().any(|sysctl| sysctl.name.contains("forward"));
+            setup.forwards || by_sysctl || !setup.programs.is_empty() || setup.vm.is_some()
+        })
+    };
+    let (mut idle, mut nobody) = (None, None);
+    let setups = fabric.setups.iter().filter(|(name, _)| topology.node(name).is_some());
+    for (host, via) in
+        setups.flat_map(|(host, setup)| setup.routes.iter().filter_map(move |route| Some((host, route.via?))))
+    {
+        match subnets.owner_of(via).map(|id| &topology.nodes[topology.owner(id)]) {
+            Some(router) if !passes_on(&router.name) && !router.is_external() => {
+                idle.get_or_insert_with(|| Doubt {
+                    place: vec!["nodes".to_owned(), router.name.clone()],
+                    message: format!("`{}` is the next hop of `{host}` ({via}), and passes nothing on", router.name),
+                    hint: "`forward: true` makes it a router",
+                });
+            }
+            None if !may_appear && !matches!(via, IpAddr::V6(via) if via.is_unicast_link_local()) => {
+                nobody.get_or_insert_with(|| Doubt {
+                    place: vec!["nodes".to_owned(), host.clone(), "routes".to_owned()],
+                    message: format!("the next hop {via} of `{host}` is nobody's address"),
+                    hint: "name an address of a router in the host's subnet",
+                });
+            }
+            _ => {}
+        }
+    }
+    idle.into_iter().chain(nobody).collect()
+}
+
 /// Which of these addresses a host takes for a neighbour's.
 fn is_neighbour(subnets: &Subnets<'_>, host: NodeId, mut addresses: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
     addresses.find(|address| subnets.next_hop(host, *address).is_some_and(|hop| hop.address == *address))
@@ -120,6 +160,26 @@ mod tests {
         let both = found("", "").expect("two lack one").1;
         assert!(both.contains("the router 10.0.1.254 is beside it, and one host more lacks one: "), "{both}");
         assert_eq!(found(way, ", uplink: nat"), None);
+    }
+
+    #[test]
+    fn next_hops_that_pass_nothing_on_or_are_nobody_are_doubted() {
+        let found = |h1: &str, r1: &str| {
+            let fabric = read(format!(
+                "nodes:\n  h1: {{ kind: host, ipv4: 10.0.1.1/24, routes: [default via {h1}] }}\n  h2: {{ kind: host, ipv4: 10.0.2.1/24, routes: [default via 10.0.2.254] }}\n  \
+                 r1: {{ kind: host{r1}, interfaces: {{ h1: {{ ipv4: 10.0.1.254/24 }}, h2: {{ ipv4: 10.0.2.254/24 }} }} }}\n\
+                 links: [{{ between: [h1, r1] }}, {{ between: [r1, h2] }}]\n"
+            ));
+            dead_next_hops(&fabric).into_iter().map(|doubt| (doubt.place.join("."), doubt.message)).collect::<Vec<_>>()
+        };
+        assert_eq!(found("10.0.1.254", ", forward: true"), []);
+        let idle =
+            ("nodes.r1".to_owned(), "`r1` is the next hop of `h1` (10.0.1.254), and passes nothing on".to_owned());
+        assert_eq!(found("10.0.1.254", ""), [idle]);
+        assert_eq!(found("10.0.1.254", ", sysctls: { net.ipv4.ip_forward: 1 }"), []);
+        let nobody = ("nodes.h1.routes".to_owned(), "the next hop 10.0.1.253 of `h1` is nobody's address".to_owned());
+        assert_eq!(found("10.0.1.253", ", forward: true"), [nobody]);
+        assert_eq!(found("10.0.1.253", ", forward: true, programs: { frr: sleep 9 }"), []);
     }
 
     #[test]

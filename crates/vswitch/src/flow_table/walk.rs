@@ -553,9 +553,12 @@ impl Walk<'_, '_> {
             return false;
         }
         self.groups_deep += 1;
-        self.buckets += group.buckets.len() as u32;
-        self.out.is_too_long |= self.buckets > BUCKETS_MAX;
-        let is_live = group.buckets.iter().any(|bucket| self.is_live(bucket));
+        // It is over with the first one that is.
+        let is_live = group.buckets.iter().any(|bucket| {
+            self.buckets += 1;
+            self.out.is_too_long |= self.buckets > BUCKETS_MAX;
+            !self.out.is_too_long && self.is_live(bucket)
+        });
         self.groups_deep -= 1;
         self.live_groups.insert(id, is_live);
         is_live

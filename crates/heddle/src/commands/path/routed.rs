@@ -152,6 +152,9 @@ impl<'a> Routing<'a> {
         let mut args: Vec<String> = ["-json", "route", "get", &to.to_string()].map(str::to_owned).into();
         if let Some((interface, source)) = came {
             let number = topology.interfaces_of(owner).position(|own| own == interface)?;
+            if let Some(why) = self.passes_nothing_on(host, number, to) {
+                return Some(Err(why));
+            }
             args.extend(["from".to_owned(), source.to_string(), "iif".to_owned(), format!("eth{number}")]);
         }
         let mut command = self.instance?.command(host, "ip", &args).ok()?;
@@ -163,6 +166,19 @@ impl<'a> Routing<'a> {
         }
         let answer: Value = serde_json::from_slice(&output.stdout).ok()?;
         self.read_answer(owner, to, answer.get(0)?)
+    }
+
+    /// Why a host's kernel passes nothing on of what comes by this device. `ip route get` does not look at it, or calls it something else.
+    fn passes_nothing_on(&self, host: &str, device: usize, to: IpAddr) -> Option<String> {
+        let key = match to {
+            IpAddr::V4(_) => format!("net/ipv4/conf/eth{device}/forwarding"),
+            // That of a device does not count where this one is off.
+            IpAddr::V6(_) => "net/ipv6/conf/all/forwarding".to_owned(),
+        };
+        let mut command = self.instance?.command(host, "cat", [format!("/proc/sys/{key}")]).ok()?;
+        let output = command.stdin(Stdio::null()).output().ok()?;
+        let is_off = output.stdout.trim_ascii() == b"0";
+        is_off.then(|| format!("its kernel passes nothing on: {} is 0 there (`forward: true`)", key.replace('/', ".")))
     }
 
     /// Reads what `ip -json route get` says.

@@ -177,18 +177,26 @@ fn a_group_that_is_watched_is_up_while_a_bucket_of_it_is() {
 
 #[test]
 fn watched_groups_of_more_buckets_than_a_packet_may_come_to_drop_it() {
+    // All but the last bucket of each look at port 3, the last one at the group before it.
     let watching = |id: u32| {
-        let watched = if id == 1 { "watch_port:3".to_owned() } else { format!("watch_group:{}", id - 1) };
-        let buckets = format!(",bucket={watched},actions=output:2").repeat(256);
-        TableChange::AddGroup(super::group(&format!("group_id={id},type=ff{buckets}")))
+        let (first, last) = match id {
+            1 => ("watch_port:3", "watch_port:3".to_owned()),
+            2 => ("watch_group:1", "watch_port:4".to_owned()),
+            _ => ("watch_group:1", format!("watch_group:{}", id - 1)),
+        };
+        let buckets = format!(",bucket={first},actions=output:2").repeat(255);
+        TableChange::AddGroup(super::group(&format!("group_id={id},type=ff{buckets},bucket={last},actions=output:2")))
     };
     let mut tables = FlowTables::new(at(0), ports(), 7.into(), &(1..=18).map(watching).collect::<Vec<_>>()).unwrap();
     for text in ["in_port=0,actions=group:16", "in_port=1,actions=group:18"] {
         tables.change(at(0), &TableChange::Add(Arc::new(flow(text)))).unwrap();
     }
     let port = |port| Action::Output(PortId(port));
-    assert_eq!(process(&mut tables, at(1), 0, &web()), [port(2)]);
-    assert_eq!(process(&mut tables, at(1), 1, &web()), []);
+    // It is over with the first one that is used.
+    let outputs = |tables: &mut FlowTables| [0, 1].map(|in_port| process(tables, at(1), in_port, &web()));
+    assert_eq!(outputs(&mut tables), [[port(2)], [port(2)]]);
+    tables.set_carrier(PortId(3), false);
+    assert_eq!(outputs(&mut tables), [vec![port(2)], vec![]]);
 }
 
 #[test]
