@@ -37,6 +37,8 @@ const ETHERNET: u32 = 14;
 const FRAMING: u32 = 8 + 4 + 12;
 /// Bytes of IPv4 and TCP headers with timestamps.
 const IP_TCP: u32 = 52;
+/// Of IPv4 and UDP.
+const IP_UDP: u32 = 28;
 
 /// What experiments are checked against.
 pub(crate) struct Context<'a> {
@@ -291,8 +293,10 @@ impl<'a> Context<'a> {
 
     fn transport(&self, text: &At<TrafficText>, problems: &mut Problems<'_>) -> Option<TransportSpec> {
         let (place, text) = (text.place, &text.value);
-        let segment_bytes = text.segment.as_ref().map_or(self.mtu - IP_TCP, |size| size.value.0);
-        let header_bytes = text.header.map_or(ETHERNET + IP_TCP, |size| size.0);
+        let kind = text.transport.map(|kind| kind.0).unwrap_or_default();
+        let headers = if kind == TransportKind::Udp { IP_UDP } else { IP_TCP };
+        let segment_bytes = text.segment.as_ref().map_or(self.mtu - headers, |size| size.value.0);
+        let header_bytes = text.header.map_or(ETHERNET + headers, |size| size.0);
         // Whoever counts the headers may count what a frame takes on the wire.
         let framing = if text.header.is_some() { FRAMING } else { 0 };
         let (packet, most) = (segment_bytes + header_bytes, self.mtu + ETHERNET + framing);
@@ -314,7 +318,7 @@ impl<'a> Context<'a> {
             sysctl.value.apply(&mut linux);
         }
         Some(TransportSpec {
-            kind: text.transport.map(|kind| kind.0).unwrap_or_default(),
+            kind,
             window: window::of(text.window.as_ref()),
             initial_window: text.initial_window.map_or(10, Whole::get),
             duplicate_ack_threshold: text.duplicate_ack_threshold.map_or(3, Whole::get),

@@ -114,9 +114,9 @@ parameters! {
         };
         /// The longest an ACK waits for a second segment, or `none`: one ACK a segment. 40ms when not given.
         "delayed-ack" => delayed_ack: Option<DelayedAck>;
-        /// Payload bytes of a full segment. When not given, what fits the MTU: 1448 of 1500.
+        /// Payload bytes of a full segment, or of a datagram. When not given, what fits the MTU: 1448 of 1500, or 1472 of UDP.
         "segment" => segment: Option<At<Bytes<1, 65_535>>>;
-        /// Bytes of headers of each packet on the link. 66 when not given: Ethernet 14, IPv4 20, TCP 20, timestamps 12. Where a
+        /// Bytes of headers of each packet on the link. 66 when not given: Ethernet 14, IPv4 20, TCP 20, timestamps 12; 42 of UDP, which has 8. Where a
         /// link's rate is to mean what it means in Ethernet, 24 more: preamble 8, checksum 4, gap 12.
         "header" => header: Option<Bytes<0, 1_000>>;
         /// The least retransmission timeout. 200ms when not given.

@@ -1,6 +1,6 @@
 //! A host: a network namespace with one TAP device that leads into the fabric.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,15 +9,14 @@ use std::{fs, io, thread};
 
 use datapath::Service;
 use fabric::{Fabric, HostRoute, HostSetup, InterfaceAddress, NetSysctl, socket_address};
-use futures_util::TryStreamExt;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
-use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use rtnetlink::packet_route::route::{RouteMessage, RouteProtocol, RouteScope};
 use rtnetlink::{AddressAddRequest, Handle, LinkUnspec, RouteMessageBuilder};
 use topology::{HostAddress, Node, NodeId};
 
 use crate::Error;
 use crate::namespace::Namespace;
+use crate::neighbours::{Moved, forget};
 use crate::tap::Tap;
 use crate::vm;
 
@@ -106,6 +105,20 @@ impl HostSpec {
         let HostAddress { ipv4, ipv4_prefix, ipv6, ipv6_prefix, .. } = self.address;
         let first = [(IpAddr::V4(ipv4), ipv4_prefix), (IpAddr::V6(ipv6), ipv6_prefix)];
         first.into_iter().chain(self.addresses.iter().map(|own| (own.address, own.prefix)))
+    }
+
+    /// The addresses of hosts that were so, and are not so any more.
+    pub fn moved<'a>(were: impl Iterator<Item = &'a Self>, are: &[Self]) -> Moved {
+        let now: BTreeMap<&str, &Self> = are.iter().map(|spec| (spec.name.as_str(), spec)).collect();
+        let mut moved = Moved::default();
+        for was in were.filter(|was| !was.is_function) {
+            let stays = |now: &&Self| now.address == was.address && now.addresses == was.addresses;
+            if !now.get(was.name.as_str()).is_some_and(stays) {
+                moved.ips.extend(was.own_addresses().map(|(ip, _)| ip));
+                moved.macs.insert(was.address.mac);
+            }
+        }
+        moved
     }
 
     /// Whether a host that is this one can become one of these in its place: its device is the same, in the namespace of the same host.
@@ -369,64 +382,6 @@ fn by_netlink<T>(spec: &HostSpec, ask: impl AsyncFnOnce(&Handle) -> T) -> Result
         connection.abort();
         Ok(result)
     })
-}
-
-/// Addresses that hosts had and have no more, or not with the same MAC address.
-#[derive(Debug, Default)]
-pub struct Moved {
-    ips: BTreeSet<IpAddr>,
-    macs: BTreeSet<[u8; 6]>,
-}
-
-impl Moved {
-    /// Those of hosts that were so, and are not so any more.
-    pub fn of<'a>(were: impl Iterator<Item = &'a HostSpec>, are: &[HostSpec]) -> Self {
-        let now: BTreeMap<&str, &HostSpec> = are.iter().map(|spec| (spec.name.as_str(), spec)).collect();
-        let mut moved = Self::default();
-        for was in were.filter(|was| !was.is_function) {
-            let stays = |now: &&HostSpec| now.address == was.address && now.addresses == was.addresses;
-            if !now.get(was.name.as_str()).is_some_and(stays) {
-                moved.ips.extend(was.own_addresses().map(|(ip, _)| ip));
-                moved.macs.insert(was.address.mac);
-            }
-        }
-        moved
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.macs.is_empty()
-    }
-
-    /// What somebody has written into the table stays.
-    fn has(&self, neighbour: &NeighbourMessage) -> bool {
-        if neighbour.header.state == NeighbourState::Permanent {
-            return false;
-        }
-        neighbour.attributes.iter().any(|attribute| match attribute {
-            NeighbourAttribute::Destination(NeighbourAddress::Inet(ip)) => self.ips.contains(&(*ip).into()),
-            NeighbourAttribute::Destination(NeighbourAddress::Inet6(ip)) => self.ips.contains(&(*ip).into()),
-            NeighbourAttribute::LinkLayerAddress(mac) => {
-                <[u8; 6]>::try_from(&mac[..]).is_ok_and(|mac| self.macs.contains(&mac))
-            }
-            _ => false,
-        })
-    }
-}
-
-/// Takes neighbours with these addresses away from the calling thread's namespace.
-async fn forget(handle: &Handle, moved: &Moved) -> Result<(), rtnetlink::Error> {
-    let mut all = handle.neighbours().get().execute();
-    let mut stale = Vec::new();
-    while let Some(neighbour) = all.try_next().await? {
-        if moved.has(&neighbour) {
-            stale.push(neighbour);
-        }
-    }
-    for neighbour in stale {
-        // It may be gone meanwhile.
-        let _ = handle.neighbours().del(neighbour).execute().await;
-    }
-    Ok(())
 }
 
 /// Gives the calling thread's namespace the routes of `spec`, and takes those of `old` that it has no more.

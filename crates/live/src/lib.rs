@@ -45,6 +45,7 @@ mod kernel_path;
 mod log_quota;
 mod named_files;
 mod namespace;
+mod neighbours;
 mod net_device;
 mod network;
 mod owner;

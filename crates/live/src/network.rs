@@ -32,7 +32,7 @@ use crate::convergence::UnconvergedBond;
 use crate::daemon::Options;
 use crate::dataplane::{DataPlane, Plan, default_workers};
 use crate::device::{Attached, Device};
-use crate::host::{Host, HostSpec, Moved, hosts_file};
+use crate::host::{Host, HostSpec, hosts_file};
 use crate::kernel_path::KernelPath;
 use crate::log_quota::LogQuota;
 use crate::namespace::Namespace;
@@ -345,7 +345,7 @@ impl Network {
         self.external = external;
         let gone: Vec<Host> = old.into_iter().flatten().collect();
         let were = undo.iter().map(|(_, was)| was).chain(gone.iter().map(Host::spec));
-        self.forget_moved(&Moved::of(were, &specs));
+        self.forget_moved(&HostSpec::moved(were, &specs));
         let mut namespaces: BTreeSet<u64> = gone.iter().map(|host| host.namespace().inode()).collect();
         // The host that an interface belongs to may stay.
         self.hosts.iter().for_each(|stays| _ = namespaces.remove(&stays.namespace().inode()));

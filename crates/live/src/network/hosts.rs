@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Network;
 use crate::Error;
-use crate::host::{Host, HostSpec, Moved};
+use crate::host::{Host, HostSpec};
+use crate::neighbours::Moved;
 
 impl Network {
     /// Changes hosts that stay, all or none. Returns what they were.
