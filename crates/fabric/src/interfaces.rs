@@ -155,7 +155,7 @@ fn name_of(host: &str, number: usize) -> String {
 /// The MAC address of a host's interface follows from that of the host: it stays, whatever becomes of other hosts, unless one of them has it.
 fn mac_of(topology: &Topology, host: NodeId, number: usize, taken: &BTreeSet<[u8; 6]>) -> [u8; 6] {
     let [_, _, _, x, y, z] = topology.address(host).map_or([0; 6], |address| address.mac);
-    let [high, low] = (number as u16 + 10).to_be_bytes();
+    let [high, low] = (number as u16).wrapping_add(10).to_be_bytes();
     // Locally administered ones, of one device each.
     let mut all = (0..64).map(|first| [first << 2 | 2, high, low, x, y, z]);
     all.find(|mac| !taken.contains(mac)).unwrap_or([2, high, low, x, y, z])

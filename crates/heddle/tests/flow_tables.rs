@@ -135,6 +135,8 @@ fn questions_about_neighbours_come_to_no_table() {
         assert_eq!((&traced["entries"], &traced["actions"]), (&serde_json::json!([]), &"answered".into()), "{traced}");
         addresses.push(traced["answered"]["address"].as_str().expect("an address").to_owned());
     }
+    let (traced, note) = desk.expect(0, &["trace", "leaf1", &arp.replace("arp_op=1,", "")]);
+    assert!(traced.contains("Done: answered\n") && note.contains("No arp_op is named: arp_op=1"), "{traced}{note}");
     let asked = |target: &str| said(&["trace", "leaf1", &arp.replace("10.0.2.1", target)]);
     let own = asked("10.0.1.1");
     assert!(

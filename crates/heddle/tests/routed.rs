@@ -153,6 +153,19 @@ fn a_running_networks_kernels_say_their_routes() {
         "{said}"
     );
     assert!(said.ends_with("From here:\ns2 - h2\nh2 gets it\n"), "{said}");
+    // It has the route, and is told not to pass on what comes by this device.
+    let forwarding = |on: &str| {
+        let key = format!("net.ipv4.conf.eth0.forwarding={on}");
+        desk.expect(0, &["exec", "r1", "sysctl", "-qw", &key, &format!("net.ipv6.conf.all.forwarding={on}")]);
+    };
+    desk.expect(0, &["exec", "h1", "ip", "-6", "route", "add", "default", "via", "fd68:6564:646c:1::1:fe"]);
+    forwarding("0");
+    let off = "It is lost at r1: its kernel passes nothing on: net.ipv4.conf.eth0.forwarding is 0 there";
+    let said = desk.expect(1, &["path", "h1", "h2"]).0;
+    assert!(said.contains(off), "{said}");
+    let said = desk.expect(1, &["path", "-6", "h1", "h2"]).0;
+    assert!(said.contains(&off.replace("ipv4.conf.eth0", "ipv6.conf.all")), "{said}");
+    forwarding("1");
     desk.expect(0, &["exec", "h1", "ip", "route", "del", "10.0.0.0/16"]);
     let said = trace("s1", "tcp,nw_src=10.0.1.1,nw_dst=10.0.2.1");
     assert!(said.contains("It does not come here: h1: its kernel has no route to 10.0.2.1"), "{said}");

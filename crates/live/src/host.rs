@@ -496,7 +496,8 @@ async fn set_up(handle: &Handle, spec: &HostSpec, old: &[&HostSpec]) -> Result<(
         let [mut was, is] =
             [old.address.mac, address.mac].map(|mac| handle.address().add(index, link_local(mac).into(), 64));
         if handle.address().del(was.message_mut().clone()).execute().await.is_ok() {
-            without_probing(is).execute().await.map_err(at("give it its link-local address"))?;
+            // It may be there, by the hand of a program in the host.
+            without_probing(is.replace()).execute().await.map_err(at("give it its link-local address"))?;
         }
     }
     if is_function {

@@ -1,8 +1,8 @@
 //! Which hosts of a running network have other addresses once a file is applied: those that a file does not write follow from the order of its hosts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use topology::{HostAddress, Topology};
+use topology::{HostAddress, NodeId, Topology};
 
 /// So many hosts are named, one by one.
 const NAMED: usize = 3;
@@ -18,24 +18,20 @@ const OF_INTERFACES: &str = "interfaces are eth0, eth1 and so on in the order of
 
 /// What is said of hosts that are in both networks and have another address in the second one, a note a line; nothing if there are none.
 pub fn notes(before: &Topology, now: &Topology) -> Vec<String> {
-    let had: BTreeMap<&str, &HostAddress> = addresses(before).collect();
-    let of_several = |name: &str| {
-        let host = now.node(name).map(|id| now.owner(id));
-        host.is_some_and(|host| now.interfaces_of(host).nth(1).is_some())
-    };
-    // With the prefix of a subnet, somebody has written it.
-    let is_written = |had: &HostAddress, has: &HostAddress| had.ipv4 != has.ipv4 && has.ipv4_prefix != WHOLE;
-    let changed = addresses(now).filter_map(|(name, has)| {
-        let had = had.get(name)?;
-        let hint = match () {
-            () if of_several(name) => OF_INTERFACES,
-            () if is_written(had, has) => "",
-            () => HINT,
-        };
-        Some((change(name, had, has)?, hint))
-    });
-    let (mut notes, hints): (Vec<String>, Vec<&str>) = changed.unzip();
-    let hint = [HINT, OF_INTERFACES].into_iter().find(|hint| hints.contains(hint));
+    let had: BTreeMap<&str, &HostAddress> = addresses(before).map(|(_, name, address)| (name, address)).collect();
+    let with_several: BTreeSet<NodeId> = now.interfaces.iter().copied().collect();
+    let (mut notes, mut is_by_order, mut is_by_links) = (Vec::new(), false, false);
+    for (id, name, has) in addresses(now) {
+        let Some(had) = had.get(name) else { continue };
+        let Some(note) = change(name, had, has) else { continue };
+        notes.push(note);
+        // With the prefix of a subnet, somebody has written it.
+        let is_written = had.ipv4 != has.ipv4 && has.ipv4_prefix != WHOLE;
+        let is_of_several = with_several.contains(&now.owner(id));
+        is_by_links |= is_of_several;
+        is_by_order |= !is_of_several && !is_written;
+    }
+    let hint = if is_by_order { Some(HINT) } else { is_by_links.then_some(OF_INTERFACES) };
     let more = notes.len().saturating_sub(NAMED);
     notes.truncate(NAMED);
     if more > 0 {
@@ -47,8 +43,8 @@ pub fn notes(before: &Topology, now: &Topology) -> Vec<String> {
     notes
 }
 
-fn addresses(topology: &Topology) -> impl Iterator<Item = (&str, &HostAddress)> {
-    topology.addressed_hosts().filter_map(move |(id, node)| Some((node.name.as_str(), topology.address(id)?)))
+fn addresses(topology: &Topology) -> impl Iterator<Item = (NodeId, &str, &HostAddress)> {
+    topology.addressed_hosts().filter_map(move |(id, node)| Some((id, node.name.as_str(), topology.address(id)?)))
 }
 
 /// Peers know a host by its IPv4 address; by the other ones only where that has stayed.

@@ -1,5 +1,6 @@
 //! What hosts are hardly meant to do: to send nothing to others, as they have no route, or to serve at a port that an experiment's own server has.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use fabric::{Experiment, Fabric, Subnets, Work};
@@ -7,7 +8,7 @@ use topology::NodeId;
 
 use super::doubt::Doubt;
 
-/// Of how many hosts it is looked at whom they reach.
+/// Of how many hosts it is looked at whom they reach, and by whom.
 const HOSTS_MAX: usize = 200;
 
 /// Hosts beside a router that have no route to the subnets behind it. Noted at the first one.
@@ -76,11 +77,14 @@ pub(super) fn dead_next_hops(fabric: &Fabric) -> Vec<Doubt> {
         })
     };
     let (mut idle, mut nobody) = (None, None);
-    let setups = fabric.setups.iter().filter(|(name, _)| topology.node(name).is_some());
+    // Many hosts have one next hop, and each is looked for among all.
+    let mut owners: BTreeMap<IpAddr, Option<NodeId>> = BTreeMap::new();
+    let setups = fabric.setups.iter().filter(|(_, setup)| !setup.routes.is_empty()).take(HOSTS_MAX);
     for (host, via) in
         setups.flat_map(|(host, setup)| setup.routes.iter().filter_map(move |route| Some((host, route.via?))))
     {
-        match subnets.owner_of(via).map(|id| &topology.nodes[topology.owner(id)]) {
+        let owner = *owners.entry(via).or_insert_with(|| subnets.owner_of(via));
+        match owner.map(|id| &topology.nodes[topology.owner(id)]) {
             Some(router) if !passes_on(&router.name) && !router.is_external() => {
                 idle.get_or_insert_with(|| Doubt {
                     place: vec!["nodes".to_owned(), router.name.clone()],

@@ -120,6 +120,9 @@ impl<'a> Routing<'a> {
         let fabric = &self.network.fabric;
         let topology = &fabric.topology;
         let owner = topology.owner(host);
+        if let Some(why) = came.and_then(|(by, _)| self.passes_nothing_on(owner, by, to)) {
+            return Err(why);
+        }
         let subnets = fabric.subnets();
         let by_file = subnets.next_hop(owner, to);
         let forwards = fabric.setups.get(&topology.nodes[owner].name).is_some_and(|setup| setup.forwards);
@@ -152,9 +155,6 @@ impl<'a> Routing<'a> {
         let mut args: Vec<String> = ["-json", "route", "get", &to.to_string()].map(str::to_owned).into();
         if let Some((interface, source)) = came {
             let number = topology.interfaces_of(owner).position(|own| own == interface)?;
-            if let Some(why) = self.passes_nothing_on(host, number, to) {
-                return Some(Err(why));
-            }
             args.extend(["from".to_owned(), source.to_string(), "iif".to_owned(), format!("eth{number}")]);
         }
         let mut command = self.instance?.command(host, "ip", &args).ok()?;
@@ -169,12 +169,15 @@ impl<'a> Routing<'a> {
     }
 
     /// Why a host's kernel passes nothing on of what comes by this device. `ip route get` does not look at it, or calls it something else.
-    fn passes_nothing_on(&self, host: &str, device: usize, to: IpAddr) -> Option<String> {
+    fn passes_nothing_on(&self, owner: NodeId, by: NodeId, to: IpAddr) -> Option<String> {
+        let topology = &self.network.fabric.topology;
+        let device = topology.interfaces_of(owner).position(|own| own == by)?;
         let key = match to {
             IpAddr::V4(_) => format!("net/ipv4/conf/eth{device}/forwarding"),
             // That of a device does not count where this one is off.
             IpAddr::V6(_) => "net/ipv6/conf/all/forwarding".to_owned(),
         };
+        let host = &topology.nodes[owner].name;
         let mut command = self.instance?.command(host, "cat", [format!("/proc/sys/{key}")]).ok()?;
         let output = command.stdin(Stdio::null()).output().ok()?;
         let is_off = output.stdout.trim_ascii() == b"0";
